@@ -16,10 +16,11 @@ from api import errors
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
-from api.routes import books, datasets, runs, speech, status, takes, trainings, voices
+from api.routes import datasets, runs, speech, status, takes, trainings, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
+from extras.books import routes as books
 from extras.dialects import (
     alltalk,
     coqui_server,

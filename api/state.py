@@ -11,8 +11,6 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
-from api.books.reading import BookQueue, Reader
-from api.books.store import Books
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.datasets.take_checking import TakeChecker
@@ -32,6 +30,8 @@ from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
+from extras.books.service.reading import BookQueue, Reader
+from extras.books.service.store import Books
 from extras.dialects.memory import KeptSounds, TtsSettings
 from machine import commands
 from xtts import encoding

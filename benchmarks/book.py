@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import book_ray, guard_texts, measuring, tables, texts
-from xtts.books.book import Book, Chapter, Kind, Paragraph
+from extras.books.book import Book, Chapter, Kind, Paragraph
 
 if TYPE_CHECKING:
-    from xtts.books.speaking.book_voice import BookVoice
-    from xtts.books.speaking.narration import Chosen, Listener, Narration
-    from xtts.books.speaking.takes import TakeFolder
+    from extras.books.speaking.book_voice import BookVoice
+    from extras.books.speaking.narration import Chosen, Listener, Narration
+    from extras.books.speaking.takes import TakeFolder
 
 LANGUAGE = "en"
 SENTENCES_A_PARAGRAPH = 5
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             path = text_file(made_book("workers", arguments.words, arguments.chapter_words), work)
             found["ray"] = book_ray.ways(path, arguments.voice, arguments.workers, work)
         if {"words", "speech"} & set(parts):
-            from xtts.books.speaking.book_voice import BookVoice
+            from extras.books.speaking.book_voice import BookVoice
             from xtts.inference.compute_config import ComputeConfig
             from xtts.voices.loading import load_voice
             from xtts.voices.voice_files import VoiceSpec
@@ -151,10 +151,10 @@ class Cost:
 
 def speech(arguments: argparse.Namespace, voice: "BookVoice", work: Path) -> dict[str, Any]:
     """The cost of a book beside that of its sentences alone, and its memory."""
-    from xtts.books.speaking.narration import Narration, Settings
-    from xtts.books.speaking.takes import TakeFolder
-    from xtts.books.writing.audiobook import write_audiobook
-    from xtts.books.writing.binding import BoundChapter
+    from extras.books.speaking.narration import Narration, Settings
+    from extras.books.speaking.takes import TakeFolder
+    from extras.books.writing.audiobook import write_audiobook
+    from extras.books.writing.binding import BoundChapter
     from xtts.encoding import aac_is_installed
 
     book = made_book("chapters", arguments.words, arguments.chapter_words)
@@ -214,7 +214,7 @@ def speech(arguments: argparse.Namespace, voice: "BookVoice", work: Path) -> dic
 
 def settled(narration: "Narration", number: int) -> list["Chosen | None"]:
     """The takes of a chapter's sentences, in order."""
-    from xtts.books.speaking.sentences import Sentence
+    from extras.books.speaking.sentences import Sentence
 
     lines = [(number, one) for one in narration.sentences(number)]
     found: dict[int, Chosen | None] = {}
@@ -228,7 +228,7 @@ def settled(narration: "Narration", number: int) -> list["Chosen | None"]:
 
 def plainly(voice: "BookVoice", narration: "Narration", number: int) -> float:
     """The same sentences from the same batch, which nobody keeps: the samples."""
-    from xtts.books.speaking.book_voice import Ask
+    from extras.books.speaking.book_voice import Ask
     from xtts.inference.synthesis_request import SynthesisRequest
 
     def asks() -> Iterator[Ask]:
@@ -246,8 +246,8 @@ def plainly(voice: "BookVoice", narration: "Narration", number: int) -> float:
 
 def words(arguments: argparse.Namespace, voice: "BookVoice", work: Path) -> dict[str, Any]:
     """Word errors of paragraphs of the reporting set."""
-    from xtts.books.speaking.narration import Listener
-    from xtts.books.speaking.takes import TakeFolder
+    from extras.books.speaking.narration import Listener
+    from extras.books.speaking.takes import TakeFolder
     from xtts.evaluation import recogniser
 
     book = Book("Reporting", "", LANGUAGE, [
@@ -273,7 +273,7 @@ def _words(
 ) -> dict[str, Any]:  # fmt: skip
     import numpy as np
 
-    from xtts.books.speaking.narration import Narration, Settings
+    from extras.books.speaking.narration import Narration, Settings
     from xtts.evaluation import recogniser
 
     before = len(list(takes.folder.rglob("*.wav")))

@@ -166,7 +166,7 @@ CANNOT = {
     "API_PORT=800": "it needs a shared folder; tests/api/test_replicas.py runs two replicas",
     ".venv/bin/torchrun": "it needs several GPUs; tests/train/test_distributed.py runs processes",
     f"{PYTHON} train cut tape.mp3 --to ~/voices/anna --text tape.txt --ray": "it needs Ray",
-    f"{PYTHON} xtts read": "there is no book here; tests/xtts/books/test_read.py reads some",
+    f"{PYTHON} xtts read": "there is no book here; tests/extras/books/test_read.py reads some",
     "VOICE=demo make serve": "tests/api/test_real_voice.py serves the demo with adapters",
     f"{PYTHON} xtts speak --voice adapters/anna": "there is no adapter here; "
     "tests/xtts/voices/test_adapter_voice.py speaks with one",

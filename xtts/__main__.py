@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from extras.books import command as book_command
 from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
 from xtts import encoding
 from xtts.arguments import PRECISIONS
-from xtts.books import command as book_command
 from xtts.text.language_names import tag_of
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.books.fake_reader import WAV
 from tests.api.page.conftest import Open
 from tests.api.page.desk import EVIL, LOOKS, faults, says, too_small, until
-from tests.api.routes.test_book_routes import Book
+from tests.extras.books.service.fake_reader import WAV
+from tests.extras.books.test_book_routes import Book
 
 pytestmark = pytest.mark.system
 # Whether the part of a row is in the middle of the row's text, or of its first line.

@@ -1,0 +1,51 @@
+"""The child that reads a book for the service: as `xtts read`, with the voice that is served."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from extras.books import command
+from machine import commands
+from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
+from machine.threads import limit_omp_spinning
+from xtts.inference.compute_config import ComputeConfig
+from xtts.text.language_names import tag_of
+
+if TYPE_CHECKING:
+    from xtts.inference.loaded_voice import LoadedVoice
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Arguments: those of `xtts read` without the voice's, `--spec` and `--compute` as JSON."""
+    limit_omp_spinning()
+    limit_onednn_cache()
+    parser = argparse.ArgumentParser(prog=commands.program("extras.books.book_child"))
+    parser.add_argument("--spec", type=json.loads, required=True)
+    parser.add_argument("--language", default="", type=tag_of)
+    parser.add_argument("--seed", type=int, default=0)
+    ComputeConfig.add_argument(parser)
+    command.add_arguments(parser)
+    parser.add_argument("--called", default="", help="the name of the file that was uploaded")
+    arguments = parser.parse_args(argv)
+
+    def voice() -> "LoadedVoice":
+        from xtts.voices.loading import load_voice
+        from xtts.voices.voice_files import VoiceSpec
+
+        given = arguments.spec
+        reference = Path(given["reference"]) if given.get("reference") else None
+        return load_voice(VoiceSpec(**{**given, "reference": reference}), arguments.compute)
+
+    try:
+        return command.run(arguments, voice, typed=False)
+    except SotaqueError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

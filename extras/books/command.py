@@ -1,0 +1,498 @@
+"""`python -m xtts read`: plans a book, speaks it, and writes its files.
+
+Importing this module does not import torch.
+"""
+
+import argparse
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from extras.books.book import Book, BookError, Chapter
+from extras.books.formats.reading import FORMATS as BOOK_FORMATS
+from extras.books.formats.reading import read_book
+from machine import commands, memory
+from machine.errors import SotaqueError
+from machine.steps import Steps, steps_for
+from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
+from machine.storage.locks import LockHeld, exclusive
+from machine.storage.reading import read_json
+from machine.text import counted, size_words
+from extras.books.book import Book, BookError, Chapter
+from extras.books.formats.reading import FORMATS as BOOK_FORMATS
+from extras.books.formats.reading import read_book
+from xtts.text.languages import short_code
+
+if TYPE_CHECKING:
+    from extras.books.plan import Measured
+    from extras.books.speaking.narration import Chosen, Listener
+    from extras.books.speaking.sentences import Sentence
+    from extras.books.writing.binding import BoundChapter
+    from xtts.inference.loaded_voice import LoadedVoice
+
+FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
+# Of the whole book, not of a chapter.
+_WHOLE = ("m4b", "epub")
+_PROGRESS_SECONDS, _WRITTEN_SECONDS = 10.0, 2.0
+MOST_RETAKES = 9
+# Of 20 million characters in the shortest paragraphs, 0.55 GB were measured.
+MOST_READING_BYTES = 2 << 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that `speak` does not have."""
+    parser.add_argument("book", type=Path, metavar="BOOK", help=", ".join(BOOK_FORMATS))
+    parser.set_defaults(called="")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR",
+                        help="the folder of the sentences and of the files that are "
+                             "written")  # fmt: skip
+    parser.add_argument("--plan", action="store_true",
+                        help="only print the plan, and speak five sample sentences")  # fmt: skip
+    parser.add_argument("--chapters", default="", metavar="1-3,5",
+                        help="the chapters to speak, by the numbers of the plan")  # fmt: skip
+    parser.add_argument("--chapter-voice", action="append", default=[], metavar="2-4=anna",
+                        help="a named speaker of the voice for some chapters")  # fmt: skip
+    parser.add_argument("--format", default="m4b,mp3", metavar="m4b,flac",
+                        help=f"what to write, of {', '.join(FORMS)}; m4b,mp3 by "
+                             "default")  # fmt: skip
+    parser.add_argument("--captions", default="", metavar="srt,vtt,json",
+                        help="also write the times of the words of each chapter")  # fmt: skip
+    parser.add_argument("--footnotes", action="store_true", help="speak footnotes too")
+    parser.add_argument("--retakes", type=int, default=1,
+                        help="how often a sentence that ended badly, or was misheard, is said "
+                             "again; 1 by default")  # fmt: skip
+    parser.add_argument("--recogniser", default="off", metavar="pocketsphinx|FOLDER|off",
+                        help="who listens for misheard words, for --retakes")  # fmt: skip
+    parser.add_argument("--again", action="append", default=[], metavar="KEY",
+                        help="say a sentence again that report.html names")  # fmt: skip
+    parser.add_argument("--at-once", type=int, metavar="N",
+                        help="how many sentences are spoken together; 4 by default, with Ray "
+                             "1")  # fmt: skip
+    parser.add_argument("--ray", action="store_true",
+                        help="speak on Ray; RAY_ADDRESS names a cluster")  # fmt: skip
+    parser.add_argument("--workers", type=int, metavar="N",
+                        help="how many Ray workers to start (default: all cores)")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for, checked before anything is loaded."""
+
+    book: Book
+    folder: Path
+    chapters: Sequence[int]
+    speakers: dict[int, str]
+    forms: Sequence[str]
+    captions: Sequence[str]
+    new_steps: Callable[[], Steps]
+
+
+def order_of(arguments: argparse.Namespace) -> Order:
+    """Reads the book and checks the arguments. Raises BookError; SotaqueError without Ray."""
+    new_steps = steps_for(arguments.ray, arguments.workers)
+    if arguments.at_once is None:
+        arguments.at_once = 4 if new_steps is Steps else 1
+    for name, value, least, most in (
+        ("--retakes", arguments.retakes, 0, MOST_RETAKES), ("--at-once", arguments.at_once, 1, 64)
+    ):  # fmt: skip
+        if not least <= value <= most:
+            raise BookError(f"{name} is {value}; allowed: {least} to {most}.")
+    forms = _chosen("--format", arguments.format, FORMS)
+    captions = _chosen("--captions", arguments.captions, ("srt", "vtt", "json"))
+    if {"m4b", "m4a"} & set(forms):
+        from extras.books.writing.audiobook import missing_encoder
+        from xtts.encoding import aac_is_installed
+
+        if not aac_is_installed():
+            raise BookError(missing_encoder())
+    book = _read(arguments.book, arguments.called)
+    count = len(book.read_aloud)
+    chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
+    speakers = dict[int, str]()
+    for one in arguments.chapter_voice:
+        where, equals, name = one.partition("=")
+        if not equals or not name.strip():
+            raise BookError(f"--chapter-voice {one} is not valid: write 2=anna or 2-4=anna.")
+        speakers |= dict.fromkeys(_numbers("--chapter-voice", where, count), name.strip())
+    return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
+
+
+def _read(path: Path, called: str) -> Book:
+    """The book. A hostile one is refused before it has taken the memory of the machine."""
+    try:
+        with memory.limited(MOST_READING_BYTES):
+            return read_book(path, called)
+    except MemoryError:
+        raise BookError(
+            f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, more "
+            "than any book. It is not read."
+        ) from None
+
+
+def _chosen(name: str, value: str, allowed: Sequence[str]) -> list[str]:
+    wanted = [one.strip() for one in value.split(",") if one.strip()]
+    if wrong := [one for one in wanted if one not in allowed]:
+        raise BookError(f"{name} names {', '.join(wrong)}; allowed: {', '.join(allowed)}.")
+    return list(dict.fromkeys(wanted))
+
+
+def _numbers(name: str, value: str, count: int) -> list[int]:
+    """The chapters of `1-3,5`."""
+    numbers = set[int]()
+    for part in value.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= first <= last <= count:
+            raise BookError(
+                f"{name} {value[:40]} is not valid: write numbers from 1 to {count}, as in 1-3,5."
+            )
+        numbers |= set(range(first, last + 1))
+    return sorted(numbers)
+
+
+def run(
+    arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]", *, typed: bool = True
+) -> int:
+    """Plans or speaks a book.
+
+    Args:
+        arguments: Those of `add_arguments`, with a language and a seed.
+        voice_of: Opens the voice, here and in workers.
+        typed: Whether a person has typed the command, so that the report can repeat it.
+
+    Raises the errors of books, voices, texts and storage.
+    """
+    order = order_of(arguments)
+    make_folder(order.folder)
+    try:
+        with exclusive(order.folder / ".lock"):
+            for folder in (order.folder, *(order.folder / "sentences").glob("??")):
+                remove_stale(folder)
+            steps = order.new_steps()
+            try:
+                reader = _Reader(order, arguments, voice_of, steps, _typed() if typed else [])
+                measured = reader.plan()
+                if not arguments.plan:
+                    reader.speak(measured)
+            finally:
+                steps.close()
+    except LockHeld as error:
+        raise BookError(
+            f"Process {error} is writing into {order.folder}. Wait for it, or name another folder."
+        ) from None
+    return 0
+
+
+class _Reader:
+    """One run of the command."""
+
+    def __init__(
+        self, order: Order, arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]",
+        steps: Steps, command: Sequence[str],
+    ) -> None:  # fmt: skip
+        from extras.books.speaking.book_voice import BookVoice
+        from extras.books.speaking.narration import Narration, Settings
+        from extras.books.speaking.takes import TakeFolder
+        from extras.books.writing.report import Worst
+
+        self.order, self.folder, self.command = order, order.folder, command
+        voice = voice_of()
+        self.language = arguments.language or _language(order.book, voice)
+        settings = Settings(
+            self.language, arguments.seed, arguments.retakes, order.speakers, arguments.footnotes,
+            self._rejected(arguments.again),
+        )  # fmt: skip
+        self.takes = TakeFolder(self.folder / "sentences")
+        tokenizer = voice.model.tokenizer
+        listener = _listener(arguments.recogniser, tokenizer, self.language)
+        voice.prepare()
+        speaking = BookVoice(voice, arguments.at_once)
+        if type(steps) is not Steps:
+            from extras.books.speaking.ray_voice import RayBookVoice
+
+            speaking = RayBookVoice(voice, arguments.at_once, steps, voice_of)
+        self.narration = Narration(order.book, speaking, self.takes, settings, listener)
+        self.worst = Worst()
+        self.bound: dict[int, BoundChapter] = {}
+
+    def _rejected(self, again: Sequence[str]) -> frozenset[str]:
+        path = self.folder / "rejected.json"
+        known = [str(one) for one in read_json(path).get("takes", [])]
+        if wrong := [one for one in again if not re.fullmatch(r"[0-9a-f]{40}", one)]:
+            raise BookError(f"--again {wrong[0]} is not the key of a sentence; see report.html.")
+        if again:
+            write_json(path, {"takes": list(dict.fromkeys([*known, *again]))})
+        return frozenset([*known, *again])
+
+    def plan(self) -> "Measured":
+        """Speaks the sample sentences and prints the plan."""
+        from extras.books.plan import (
+            MOST_KEPT_NAMES,
+            MOST_SHOWN_NAMES,
+            chapter_plan,
+            names_file,
+            plan_lines,
+            unknown_words,
+            unreadable_characters,
+        )
+
+        (measured, samples), tokenizer = self._measured(), self.narration.tokenizer
+        plans = [
+            chapter_plan(number, self._chapter(number).title, self._sentences(number),
+                         measured.pace)
+            for number in self._numbers
+        ]  # fmt: skip
+        chosen = [plans[number - 1] for number in self.order.chapters]
+        print("\n".join(plan_lines(self.order.book, chosen, measured, self.order.forms)))
+        names = unknown_words(self._all(), self.language, tokenizer.pronounced(self.language))
+        if names:
+            path = self.folder / "names.txt"
+            content = names_file(names).encode()
+            replace_file(path, lambda file: file.write(content))
+            shown = ", ".join(f"{one} ({count})" for one, count
+                              in names.most_common(MOST_SHOWN_NAMES))  # fmt: skip
+            print(f"The voice guesses how to say {counted(len(names), 'word')}: {shown}. "
+                  f"Correct them in {path} and add --pronunciations {path}.")  # fmt: skip
+        lost = unreadable_characters(self._all(), tokenizer, self.language)
+        letters = " ".join(letter for letter, _ in lost.most_common(40))
+        if lost:
+            print(f"The voice does not know these letters and skips words with them: {letters}")
+        write_json(self.folder / "plan.json", {
+            "title": self.order.book.title, "author": self.order.book.author,
+            "language": self.language, "pace": measured.pace, "rate": measured.rate,
+            "chapters": [vars(one) for one in plans],
+            "left_out": [{"title": one.title, "reason": one.left_out}
+                         for one in self.order.book.chapters if one.left_out],
+            "names": [{"word": word, "count": count}
+                      for word, count in names.most_common(MOST_KEPT_NAMES)],
+            "unreadable": letters, "notes": list(self.order.book.notes),
+            "samples": [{"key": one.take.key, "text": one.take.text} for one in samples],
+        })  # fmt: skip
+        return measured
+
+    def _chapter(self, number: int) -> Chapter:
+        return self.order.book.read_aloud[number - 1]
+
+    def _sentences(self, number: int) -> "Iterator[Sentence]":
+        return self.narration.sentences(number)
+
+    @property
+    def _numbers(self) -> range:
+        """Of all chapters: the plan is of the whole book, also where some are read."""
+        return range(1, len(self.order.book.read_aloud) + 1)
+
+    def _all(self) -> "Iterator[Sentence]":
+        for number in self._numbers:
+            yield from self._sentences(number)
+
+    def _measured(self) -> "tuple[Measured, list[Chosen]]":
+        """What the sample sentences show, and the sentences. The last plan's are taken again, and
+        its rate, if they need not be spoken."""
+        from extras.books.plan import Measured
+
+        samples = self._sample_lines()
+        heard: list[Chosen] = []
+        if all(self.narration.chosen(one, number) for number, one in samples):
+            print("The sample sentences of the last plan:", flush=True)
+        else:
+            print("Speaking five sample sentences to measure this machine ...", flush=True)
+        self.narration.speak(
+            iter(samples), lambda _chapter, _sentence, one: heard.append(one) if one else None
+        )
+        if not heard:
+            raise BookError(
+                f"Nothing of this book can be read in language {self.language}. Name its language "
+                "with --language, and a voice that speaks it."
+            )
+        for place, one in enumerate(heard, start=1):
+            print(f"  sample {place}: {self.takes.sound(one.take.key)}  {one.take.text[:60]}")
+        seconds = sum(one.take.seconds for one in heard)
+        pace = seconds / sum(len(one.take.text) for one in heard)
+        known = read_json(self.folder / "plan.json").get("rate")
+        rate = self.narration.rate / max(self.narration.voice.used, 1e-6)
+        spoke = self.narration.spoken_seconds > 0.5 * seconds
+        return Measured(pace, rate if spoke or not isinstance(known, float) else known), heard
+
+    def _sample_lines(self) -> "list[tuple[int, Sentence]]":
+        """The sentences of the last plan where the book still has them, whatever chapters are
+        wanted; else new ones from the chapters that are wanted."""
+        from extras.books.plan import samples_of
+
+        last = [one.get("text") for one in read_json(self.folder / "plan.json").get("samples", [])]
+        lines = [(number, one) for number in self._numbers for one in self._sentences(number)]
+        known = {one.text: (number, one) for number, one in reversed(lines)}
+        if last and all(text in known for text in last):
+            return [known[text] for text in last]
+        chosen = [(number, one) for number, one in lines if number in set(self.order.chapters)]
+        wanted = {id(one) for one in samples_of([one for _, one in chosen])}
+        return [(number, one) for number, one in chosen if id(one) in wanted]
+
+    def speak(self, measured: "Measured") -> None:
+        """Speaks the chapters; writes each when its sentences are there, and the audiobook."""
+        progress = _Progress(self, measured)
+        lines = [(number, one) for number in self.order.chapters for one in self._sentences(number)]
+        open_ = dict.fromkeys(self.order.chapters, 0)
+        for number, _ in lines:
+            open_[number] += 1
+        progress.characters = sum(len(one.text) for _, one in lines)
+        taken: dict[int, dict[int, Chosen]] = {number: {} for number in self.order.chapters}
+        place_of = {id(one): place for place, (_, one) in enumerate(lines)}
+
+        def settled(number: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
+            if chosen is None:
+                self.worst.add_unread(number, sentence.text)
+            else:
+                self.worst.add(number, chosen)
+                taken[number][place_of[id(sentence)]] = chosen
+            open_[number] -= 1
+            progress.settled(number, sentence, chosen)
+            if not open_[number]:
+                held = taken.pop(number)
+                self._bind(number, [held[place] for place in sorted(held)])
+
+        self.narration.speak(iter(lines), settled)
+        self._finish()
+        progress.path.unlink(missing_ok=True)
+
+    def _bind(self, number: int, sentences: "Sequence[Chosen]") -> None:
+        """Writes the files of a chapter, where they are not there already."""
+        from extras.books.writing.binding import BoundChapter, file_stem
+
+        if not sentences:
+            return
+        title = self._chapter(number).title
+        chapter = BoundChapter(number, title, sentences, self.takes)
+        stem = file_stem(number, title)
+        known = self.folder / "chapters.json"
+        state = read_json(known)
+        forms = [one for one in self.order.forms if one not in _WHOLE]
+        for name in (*forms, *self.order.captions):
+            path = self.folder / f"{stem}.{name}"
+            if state.get(path.name) == chapter.fingerprint and path.is_file():
+                continue
+            if name in self.order.captions:
+                chapter.write_words(path)
+            else:
+                chapter.write(path, name)
+            state[path.name] = chapter.fingerprint
+            write_json(known, state)
+        # The audiobook needs no word times, which are most of what a sentence takes in memory.
+        chapter.sentences = [
+            replace(one, take=replace(one.take, words=None)) for one in chapter.sentences
+        ]
+        self.bound[number] = chapter
+
+    def _finish(self) -> None:
+        chapters = [self.bound[number] for number in sorted(self.bound)]
+        if not chapters:
+            raise BookError("Nothing of these chapters could be read aloud; see report.html.")
+        book = self.order.book
+        self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
+        told = {"chapters": list(self.order.chapters), **self.worst.told()}
+        write_json(self.folder / "report.json", told)
+        self._write_whole(chapters)
+        from extras.books.plan import clock
+
+        seconds = sum(one.seconds for one in chapters)
+        spoken = self.narration.spoken_seconds
+        print(
+            f"{self.folder}: {clock(seconds)} of speech, {clock(spoken)} of it new "
+            f"({self.narration.rate:.2f} x real time). {self.worst.faulty:,} of "
+            f"{counted(self.worst.sentences, 'sentence')} ended badly; hear them in "
+            f"{self.folder / 'report.html'}."
+        )
+
+    def _write_whole(self, chapters: "Sequence[BoundChapter]") -> None:
+        """Writes the files of the whole book."""
+        from extras.books.writing.audiobook import write_audiobook
+        from extras.books.writing.binding import file_stem
+        from extras.books.writing.overlay import write_overlay
+
+        book = self.order.book
+        stem = file_stem(0, book.title)[3:] or "book"
+        for form in (one for one in _WHOLE if one in self.order.forms):
+            # A folder may hold the book that is read, under the same name.
+            path = self.folder / (f"{stem}.m4b" if form == "m4b" else f"{stem} with sound.epub")
+            if form == "m4b":
+                write_audiobook(path, book, chapters)
+            else:
+                with replacing(path) as file:
+                    write_overlay(file, book, chapters, self.language)
+            print(f"{path}: {counted(len(chapters), 'chapter')}")
+
+
+class _Progress:
+    """One line every ten seconds, and `progress.json`, which is there while the book is spoken."""
+
+    def __init__(self, reader: _Reader, measured: "Measured") -> None:
+        self._reader, self._measured = reader, measured
+        self.characters = 0
+        self._done = self._fresh = 0
+        self._shown = self._written = time.monotonic()
+        self.path = reader.folder / "progress.json"
+
+    def settled(self, chapter: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
+        """Counts a sentence, and shows how far the book is."""
+        self._done += len(sentence.text)
+        now = time.monotonic()
+        if now - self._written < _WRITTEN_SECONDS:
+            return
+        self._written = now
+        rate = self._reader.narration.rate or self._measured.rate
+        left = self.characters - self._done
+        told = {
+            "chapter": chapter, "share": round(self._done / max(1, self.characters), 4),
+            "seconds_left": round(left * self._measured.pace / max(rate, 1e-6)),
+            "audio_seconds_a_second": round(rate, 3),
+        }  # fmt: skip
+        write_json(self.path, told)
+        if now - self._shown >= _PROGRESS_SECONDS:
+            self._shown = now
+            from extras.books.plan import clock
+
+            print(
+                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} x real time  "
+                f"{clock(told['seconds_left'])} left",
+                flush=True,
+            )
+
+
+def _language(book: Book, voice: "LoadedVoice") -> str:
+    """The book's language where the voice speaks it, or else the voice's first."""
+    short = {short_code(one): one for one in reversed(voice.languages)}
+    if book.language in short:
+        return short[book.language]
+    if book.language:
+        print(f"The book is in {book.language}, which this voice does not speak; it is read as "
+              f"{voice.languages[0]}. Name another language with --language.")  # fmt: skip
+    return voice.languages[0]
+
+
+def _typed() -> list[str]:
+    """What the user typed, without `--again KEY`, for the report."""
+    words, typed = iter(sys.argv[1:]), list[str]()
+    for word in words:
+        if word == "--again":
+            next(words, None)
+        elif not word.startswith("--again="):
+            typed.append(word)
+    return shlex.split(commands.program("xtts")) + typed
+
+
+def _listener(name: str, tokenizer: Any, language: str) -> "Listener | None":
+    if name == "off":
+        return None
+    from extras.books.speaking.narration import Listener
+    from xtts.evaluation import recogniser
+
+    if name == recogniser.POCKETSPHINX and language != "en":
+        raise SotaqueError(
+            f"pocketsphinx hears English only, and the book is read in {language}. Name the folder "
+            "of a Whisper model with --recogniser."
+        )
+    return Listener(name, recogniser.opened(name, language, 1), tokenizer, language)

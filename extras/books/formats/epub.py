@@ -1,0 +1,410 @@
+"""Reads EPUB 2 and 3: the spine's order, the contents' titles, the cover, and no protection.
+
+The spine says what is read and in which order. The contents (EPUB 3's navigation document, or EPUB
+2's NCX) say where chapters begin and what they are called, but often name only some documents: one
+that they leave out is a chapter of its own if it begins with a heading, or else continues the one
+before. Formats: https://www.w3.org/TR/epub-33/ and OPF 2.0.1 of the IDPF.
+"""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+from xml.etree.ElementTree import Element
+
+from extras.books.book import Book, BookError, Chapter, Kind, Paragraph, left_out
+from extras.books.formats.archive import DRM_REMEDY, Archive
+from extras.books.formats.html_text import (
+    Block,
+    Page,
+    decoded,
+    page_of,
+    visible,
+    without_licence,
+)
+from extras.books.formats.safe_xml import children, parse, within
+from xtts.text.language_names import code_of
+
+MOST_DOCUMENTS = 20_000
+_CONTAINER = "META-INF/container.xml"
+_OTHER_FILE = "Download it again, or convert it to EPUB with Calibre."
+_PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/xml")
+# Fonts may be scrambled with the book's own identifier: that protects no text.
+_FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+_PROTECTED_BY = {
+    "META-INF/rights.xml": "Adobe's", "META-INF/license.lcpl": "Readium's",
+    "META-INF/sinf.xml": "Apple's",
+}  # fmt: skip
+# How far into a document its heading may stand.
+_HEADING_WITHIN = 3
+MOST_COVER_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part that the package names. path: in the archive."""
+
+    path: str
+    media_type: str
+    properties: frozenset[str]
+
+
+@dataclass
+class Entry:
+    """A line of the contents. fragment: where in the document; depth: 0 for the outermost."""
+
+    title: str
+    path: str
+    fragment: str
+    depth: int
+
+
+@dataclass(frozen=True)
+class Package:
+    """The package document: what there is and in which order it is read."""
+
+    root: Element
+    items: Mapping[str, Item]
+    spine: Sequence[Item]
+    guide: Mapping[str, str]
+
+
+@dataclass
+class _Part:
+    """A chapter while it is collected.
+
+    Attributes:
+        title: Its title.
+        left_out: Why it is not read aloud; "" if it is.
+        continues: Whether a document without a title may belong to it.
+    """
+
+    title: str
+    left_out: str = ""
+    continues: bool = True
+    paragraphs: list[Paragraph] = field(default_factory=list)
+
+
+def read_epub(path: Path) -> Book:
+    """Reads a book. Raises BookError for a file that is damaged, protected, hostile or empty."""
+    with Archive(path) as archive:
+        _refuse_protected(archive)
+        package = _package(archive)
+        notes: list[str] = []
+        entries = _contents(archive, package, notes)
+        chapters, spoken = _chapters(archive, package, entries, notes)
+        cover = _cover(archive, package, notes)
+    if not any(chapter.paragraphs for chapter in chapters):
+        raise BookError(f"{path} holds no text; it may be a book of pictures. Name another file.")
+    meta = package.root
+    return Book(
+        _first(meta, "title") or path.stem, ", ".join(_all(meta, "creator")),
+        next(filter(None, map(code_of, [*_all(meta, "language"), *spoken])), ""),
+        chapters, cover, tuple(notes),
+    )  # fmt: skip
+
+
+def _refuse_protected(archive: Archive) -> None:
+    for name, whose in _PROTECTED_BY.items():
+        if name in archive.names:
+            raise BookError(f"{archive.path} has {whose} protection ({name}). {DRM_REMEDY}")
+    name = "META-INF/encryption.xml"
+    if name not in archive.names:
+        return
+    for data in within(parse(archive.read(name), name), "EncryptedData"):
+        methods = [one.get("Algorithm", "") for one in children(data, "EncryptionMethod")]
+        if not methods or any(one not in _FONT_SCRAMBLING for one in methods):
+            parts = [one.get("URI", "") for one in within(data, "CipherReference")]
+            raise BookError(
+                f"{archive.path}: {', '.join(parts) or 'a part'} is encrypted. {DRM_REMEDY}"
+            )
+
+
+def _package(archive: Archive) -> Package:
+    if _CONTAINER not in archive.names:
+        raise BookError(
+            f"{archive.path} is not an EPUB: it is a ZIP file without {_CONTAINER}. {_OTHER_FILE}"
+        )
+    rootfiles = within(parse(archive.read(_CONTAINER), _CONTAINER), "rootfile")
+    if not rootfiles or not rootfiles[0].get("full-path"):
+        raise BookError(
+            f"{archive.path} is not an EPUB: {_CONTAINER} names no package. {_OTHER_FILE}"
+        )
+    path = unquote(rootfiles[0].get("full-path", ""))
+    if path not in archive.names:
+        raise BookError(
+            f"{archive.path} is not whole: {_CONTAINER} names {path}, and there is no such part. "
+            f"{_OTHER_FILE}"
+        )
+    root = parse(archive.read(path), path)
+    items = {
+        item.get("id", ""): Item(
+            _resolved(path, item.get("href", "")), item.get("media-type", "").lower(),
+            frozenset(item.get("properties", "").split()),
+        )
+        for item in within(root, "item")
+    }  # fmt: skip
+    spine = [
+        items[one.get("idref", "")]
+        for one in within(root, "itemref")
+        if one.get("linear") != "no" and one.get("idref", "") in items
+    ]
+    if not spine:
+        raise BookError(
+            f"{archive.path} has no spine: {path} does not say in which order its documents are "
+            "read. Repair it, for example by converting it to EPUB with Calibre."
+        )
+    if len(spine) > MOST_DOCUMENTS:
+        raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
+    # One that leads into a document says nothing about the rest of it.
+    guide = {
+        _resolved(path, href): one.get("type", "")
+        for one in within(root, "reference")
+        if not _fragment(href := one.get("href", ""))
+    }
+    return Package(root, items, spine, guide)
+
+
+def _resolved(base: str, href: str) -> str:
+    """The path in the archive of what a document refers to."""
+    path = unquote(urldefrag(href)[0])
+    return posixpath.normpath(posixpath.join(posixpath.dirname(base), path)).lstrip("/")
+
+
+def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entry]:
+    """The lines of the contents; an error in them is noted, and the spine alone is used."""
+    nav = next((one for one in package.items.values() if "nav" in one.properties), None)
+    try:
+        if nav is not None and (entries := _of_nav(archive, nav.path)):
+            return _unwrapped(entries)
+        ncx = _ncx(package)
+        if ncx is not None:
+            root = parse(archive.read(ncx.path), ncx.path)
+            maps = within(root, "navMap")
+            return _unwrapped(list(_of_ncx(maps[0], ncx.path)) if maps else [])
+    except BookError as error:
+        if "entit" in str(error) or "unpack" in str(error):
+            raise
+        notes.append(f"The contents cannot be read, so titles come from headings: {error}")
+    return []
+
+
+def _ncx(package: Package) -> Item | None:
+    spines = within(package.root, "spine")
+    named = package.items.get(spines[0].get("toc", "")) if spines else None
+    others = (one for one in package.items.values() if one.media_type == "application/x-dtbncx+xml")
+    return named or next(others, None)
+
+
+def _of_ncx(nav_map: Element, path: str) -> Iterator[Entry]:
+    """Each line once and without recursion: a hostile NCX has a million, deep in one another."""
+    waiting = [(point, 0) for point in reversed(children(nav_map, "navPoint"))]
+    while waiting:
+        point, depth = waiting.pop()
+        waiting += ((one, depth + 1) for one in reversed(children(point, "navPoint")))
+        labels, contents = children(point, "navLabel"), children(point, "content")
+        if labels and contents:
+            title, href = visible("".join(labels[0].itertext())), contents[0].get("src", "")
+            yield Entry(title, _resolved(path, href), _fragment(href), depth)
+
+
+def _of_nav(archive: Archive, path: str) -> list[Entry]:
+    """The list of a navigation document, which is HTML: `nav epub:type="toc"`."""
+    reader = _NavReader()
+    reader.feed(decoded(archive.read(path), path))
+    reader.close()
+    return [
+        Entry(visible(title), _resolved(path, href), _fragment(href), depth)
+        for title, href, depth in reader.links
+        if visible(title)
+    ]
+
+
+class _NavReader(HTMLParser):
+    """links: (title, href, depth) of the contents."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.links: list[tuple[str, str, int]] = []
+        self._inside = False
+        self._depth = 0
+        self._href: str | None = None
+        self._text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in attrs}
+        types = {*attributes.get("epub:type", "").split(), attributes.get("role", "")}
+        if tag == "nav":
+            self._inside = bool(types & {"toc", "doc-toc"})
+        elif self._inside and tag == "ol":
+            self._depth += 1
+        elif self._inside and tag == "a" and attributes.get("href"):
+            self._href, self._text = attributes["href"], []
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "nav":
+            self._inside, self._depth = False, 0
+        elif tag == "ol":
+            self._depth = max(0, self._depth - 1)
+        elif tag == "a" and self._href is not None:
+            self.links.append(("".join(self._text), self._href, max(0, self._depth - 1)))
+            self._href = None
+
+    def handle_data(self, data: str) -> None:
+        if self._href is not None:
+            self._text.append(data)
+
+
+def _fragment(href: str) -> str:
+    return unquote(urldefrag(href)[1])
+
+
+def _unwrapped(entries: list[Entry]) -> list[Entry]:
+    """Without the one line that stands above all others: the title of the book."""
+    outermost = [one for one in entries if one.depth == 0]
+    if len(outermost) == 1 and len(entries) > 2:
+        return [Entry(one.title, one.path, one.fragment, max(0, one.depth - 1)) for one in entries]
+    return entries
+
+
+def _chapters(
+    archive: Archive, package: Package, entries: Sequence[Entry], notes: list[str]
+) -> tuple[list[Chapter], list[str]]:
+    """The chapters, and the languages that documents name."""
+    by_path: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_path.setdefault(entry.path, []).append(entry)
+    pages = dict[str, Page]()
+    for item in package.spine:
+        if "nav" in item.properties or item.media_type not in _PAGES or item.path in pages:
+            continue
+        if (page := _page(archive, item, notes)) is not None:
+            page.types.append(package.guide.get(item.path, ""))
+            pages[item.path] = page
+    marked = iter(without_licence([one for page in pages.values() for one in page.blocks]))
+    parts: list[_Part] = []
+    for path, page in pages.items():
+        page.blocks = list(islice(marked, len(page.blocks)))
+        _add_document(parts, path, page, by_path.get(path, []))
+    chapters = [
+        Chapter(part.title or f"Part {number}", part.paragraphs, part.left_out)
+        for number, part in enumerate(parts, start=1)
+        if part.paragraphs
+    ]
+    return chapters, [page.language for page in pages.values()]
+
+
+def _page(archive: Archive, item: Item, notes: list[str]) -> Page | None:
+    if item.path not in archive.names:
+        notes.append(f"The book names {item.path}, and has no such part. Its text is missing.")
+        return None
+    return page_of(decoded(archive.read(item.path), item.path), item.path)
+
+
+def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[Entry]) -> None:
+    """Adds a document's paragraphs to the chapters; begins those that the contents name."""
+    starts = _starts(page, entries)
+    reason = left_out(*page.types)
+    readable = [one for one in page.blocks if not one.left_out]
+    heading, current = _first_heading(readable), _continued(parts)
+    if 0 not in starts and readable and (current is None or heading or reason):
+        # What the contents do not name: with a heading, or types of its own, a chapter.
+        title = heading or ("" if parts and current else page.title)
+        current = _begun(parts, title, reason)
+    waiting = ""
+    for number, block in enumerate(page.blocks):
+        paragraph = Paragraph(block.text, block.kind, path)
+        title = starts.get(number, "")
+        if block.left_out:
+            _add_aside(parts, title, block, paragraph)
+            waiting = title or waiting
+            continue
+        if number not in starts and not left_out(waiting):
+            title = waiting
+        if title or number in starts or current is None:
+            current = _begun(parts, title, reason)
+        waiting = ""
+        current.paragraphs.append(paragraph)
+
+
+def _begun(parts: list[_Part], title: str, reason: str) -> _Part:
+    """A new chapter. reason: why its document is not read aloud."""
+    parts.append(_Part(title, left_out(title) or reason, continues=not reason))
+    return parts[-1]
+
+
+def _continued(parts: Sequence[_Part]) -> _Part | None:
+    """The chapter to which a document without a title belongs."""
+    return next((one for one in reversed(parts) if one.continues), None)
+
+
+def _add_aside(parts: list[_Part], title: str, block: Block, paragraph: Paragraph) -> None:
+    """Adds a paragraph that is not read aloud beside the chapters, with those of its kind."""
+    if title or not parts or parts[-1].continues or parts[-1].left_out != block.left_out:
+        parts.append(_Part(title or block.left_out.capitalize(), block.left_out, continues=False))
+    parts[-1].paragraphs.append(paragraph)
+
+
+def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:
+    """The number of a block -> the title of the chapter that begins with it.
+
+    The first line for a document begins a chapter, and so does each outermost one; those below them
+    are its sections.
+    """
+    starts: dict[int, str] = {}
+    outermost = min((one.depth for one in entries), default=0)
+    for number, entry in enumerate(entries):
+        if number and entry.depth > outermost:
+            continue
+        place = page.anchors.get(entry.fragment, 0) if entry.fragment else 0
+        if not number and place <= _HEADING_WITHIN and not _words(page.blocks[:place]):
+            place = 0
+        if place < len(page.blocks):
+            starts.setdefault(place, entry.title)
+    return starts
+
+
+def _words(blocks: Sequence[Block]) -> int:
+    return sum(len(one.text.split()) for one in blocks if one.kind is Kind.TEXT)
+
+
+def _first_heading(blocks: Sequence[Block]) -> str:
+    for block in blocks[:_HEADING_WITHIN]:
+        if block.kind is Kind.HEADING and block.level <= 3:
+            return block.text
+    return ""
+
+
+def _cover(archive: Archive, package: Package, notes: list[str]) -> bytes | None:
+    """The picture that the package names as cover: EPUB 3's property, or EPUB 2's meta."""
+    item = next((one for one in package.items.values() if "cover-image" in one.properties), None)
+    for meta in within(package.root, "meta"):
+        if item is None and meta.get("name") == "cover":
+            item = package.items.get(meta.get("content", ""))
+    if item is None or item.media_type not in ("image/jpeg", "image/png", "image/jpg"):
+        return None
+    try:
+        picture = archive.read(item.path)
+    except BookError as error:
+        notes.append(f"The cover is left out: {error}")
+        return None
+    if len(picture) > MOST_COVER_BYTES or not picture.startswith((b"\xff\xd8\xff", b"\x89PNG")):
+        notes.append(f"The cover {item.path} is left out: it is no JPEG or PNG of at most 16 MB.")
+        return None
+    return picture
+
+
+def _all(root: Element, name: str) -> list[str]:
+    found = [
+        visible("".join(one.itertext()))
+        for metadata in within(root, "metadata")
+        for one in within(metadata, name)
+    ]
+    return [one for one in found if one]
+
+
+def _first(root: Element, name: str) -> str:
+    return next(iter(_all(root, name)), "")

@@ -1,0 +1,411 @@
+"""Reads HTML and XHTML into paragraphs, as a reader would say them aloud.
+
+References to footnotes, page numbers, scripts and what is hidden are left out; footnotes, and parts
+such as a licence or contents, are marked as such; the cells of a row of a table become one
+paragraph; a drop cap is joined to its word. The standard library's parser is used:
+it takes broken HTML as browsers do, expands no entity that a document defines, and fetches nothing.
+"""
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+
+from extras.books.book import BookError, Kind, left_out
+from extras.books.formats import furniture
+from extras.books.formats.furniture import (
+    DROP_CAP_MARK,
+    NOTHING,
+    Furniture,
+    PageNumber,
+    furniture_of,
+)
+
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = {
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details",
+    "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup",
+    "hr", "html", "li", "main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody",
+    "tfoot", "thead", "tr", "ul", *_HEADINGS,
+}  # fmt: skip
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
+         "track", "wbr"}  # fmt: skip
+_UNREAD = {"audio", "button", "canvas", "head", "iframe", "math", "noscript", "object", "rp", "rt",
+           "script", "select", "style", "svg", "template", "textarea", "video"}  # fmt: skip
+_HOLD_BLOCKS = _BLOCKS | _UNREAD | {"td", "th", "title"}
+# An end tag that is missing is implied by the next tag of these.
+_IMPLIED = {"p", "li", "td", "th", "tr", "dt", "dd", "option"}
+# Soft hyphens, marks of no width, and controls of direction: no sound depends on them.
+_INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x00-\x08\x0e-\x1f]")
+_DEEPEST = 400
+_ENTITY = re.compile(r"<!\s*ENTITY", re.I)
+_DECLARED = re.compile(rb"""(?:encoding|charset)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{2,40})""")
+# UTF-32 first: its mark begins with that of UTF-16.
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"),
+          (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
+          (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Block:
+    """A paragraph. level: of a heading, 1 to 6; left_out: why a reader would not read it aloud, as
+    of a chapter."""
+
+    text: str
+    kind: Kind = Kind.TEXT
+    level: int = 0
+    left_out: str = ""
+
+
+@dataclass
+class Page:
+    """What a document holds.
+
+    Attributes:
+        blocks: Its paragraphs.
+        anchors: An `id` -> the number of the block that begins at it or after it.
+        title, author, language: As the document names them; "" without.
+        types: What its body is by epub:type and role, and whether a section of notes begins it.
+    """
+
+    blocks: list[Block] = field(default_factory=list)
+    anchors: dict[str, int] = field(default_factory=dict)
+    title: str = ""
+    author: str = ""
+    language: str = ""
+    types: list[str] = field(default_factory=list)
+
+
+def decoded(content: bytes, where: str) -> str:
+    """The text of a document, by its byte order mark, its own declaration, or UTF-8.
+
+    Raises BookError for bytes that are not text in that encoding.
+    """
+    encoding = unicode_of(content)
+    if not encoding:
+        declared = _DECLARED.search(content[:2048])
+        encoding = declared[1].decode() if declared else "utf-8"
+    try:
+        return content.decode(encoding).removeprefix("\ufeff")
+    except (UnicodeError, LookupError) as error:
+        raise BookError(f"{where} is not text in {encoding} ({error}). Save it as UTF-8.") from None
+
+
+def unicode_of(content: bytes) -> str:
+    """The encoding of Unicode by its byte order mark, or of UTF-16 by its zero bytes; "" if there
+    is neither."""
+    if marked := next((name for mark, name in _MARKS if content.startswith(mark)), ""):
+        return marked
+    even, odd = content[:400:2].count(0), content[1:400:2].count(0)
+    if even == odd or max(even, odd) < min(len(content), 400) // 5:
+        return ""
+    return "utf-16-le" if odd > even else "utf-16-be"
+
+
+def page_of(text: str, where: str) -> Page:
+    """Reads a document. Raises BookError for one that defines entities."""
+    if _ENTITY.search(text):
+        raise BookError(
+            f"{where} defines entities. They may stand for files of this machine or for endless "
+            "text; it is not read. Convert the book without them."
+        )
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    reader.finish()
+    reader.page.blocks = _under_headings(reader.page.blocks)
+    return reader.page
+
+
+def _under_headings(blocks: list[Block]) -> list[Block]:
+    """Marks the paragraphs under a heading such as "Contents" or "Footnotes", up to the next."""
+    reason, level, marked = "", 0, list[Block]()
+    for block in blocks:
+        # An index and notes have headings of their own; below contents, the chapters may be those.
+        inner = reason in ("index", "notes", "bibliography") and block.level > level
+        if block.kind is Kind.HEADING and not inner:
+            reason, level = left_out(block.text), block.level
+        if reason == "notes" and marked:
+            block = replace(block, kind=Kind.FOOTNOTE, level=0)
+        elif reason:
+            block = replace(block, left_out=block.left_out or reason)
+        marked.append(block)
+    return marked
+
+
+def without_licence(blocks: Sequence[Block]) -> list[Block]:
+    """The paragraphs of a book; those that Project Gutenberg put around it are marked."""
+    own = furniture.own_paragraphs([one.text for one in blocks])
+    return [
+        one if place in own else replace(one, left_out=one.left_out or "licence")
+        for place, one in enumerate(blocks)
+    ]
+
+
+def visible(text: str) -> str:
+    """A text with single spaces and without invisible characters."""
+    return " ".join(_INVISIBLE.sub("", text).split())
+
+
+def _has_text(parts: Iterable[str]) -> bool:
+    """Whether a paragraph has more than a quotation mark so far."""
+    return any(part.strip("\"'“‘«„ \t\r\n\xa0") for part in parts)
+
+
+@dataclass
+class _Open:
+    """An element that is open, and what holds in it.
+
+    Attributes:
+        block: Whether it ends the paragraph before it and the one in it.
+        own: What its own names say.
+        unread, note, left_out, page_number: What they and those of the elements around it say.
+        linked: Whether it is, or is in, a link; to_note: to a note, by the name of its end.
+        raised: Whether it is, or is in, a raised text.
+        parts, blocks: How many parts of text, and blocks, there were when it began.
+    """
+
+    tag: str
+    block: bool = False
+    own: Furniture = NOTHING
+    unread: bool = False
+    note: bool = False
+    left_out: str = ""
+    page_number: PageNumber = PageNumber.NO
+    linked: bool = False
+    to_note: bool = False
+    raised: bool = False
+    parts: int = 0
+    blocks: int = 0
+
+
+@dataclass(frozen=True)
+class _Letter:
+    """A paragraph of one letter. named: by its class a drop cap; picture: an image shows it."""
+
+    text: str
+    named: bool
+    picture: bool
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.page = Page()
+        self._open: list[_Open] = []
+        self._names = Counter[str]()
+        self._parts: list[str] = []
+        self._cells: list[str] | None = None
+        self._heading = 0
+        self._title: list[str] | None = None
+        # Of this paragraph: whether it begins as a note, and the notes inside it.
+        self._is_note = False
+        self._notes: list[str] = []
+        # A drop cap that was a paragraph of its own.
+        self._letter: _Letter | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in attrs}
+        own = furniture_of(tag, attributes)
+        # A page may end within a paragraph: its number is none of its own.
+        block = tag in _BLOCKS and not (own.page_number is PageNumber.YES and self._names["p"])
+        if block:
+            self._leave_inline()
+        if tag in _IMPLIED and self._open and self._open[-1].tag == tag:
+            self.handle_endtag(tag)
+        if block:
+            self._boundary()
+        self._note_facts(tag, attributes)
+        if tag == "br":
+            self._parts.append(" ")
+        elif tag == "img":
+            self._picture(attributes.get("alt") or attributes.get("title", ""), own)
+        if tag in _VOID or len(self._open) >= _DEEPEST:
+            return
+        self._open.append(self._opened(tag, attributes, own, block))
+        self._names[tag] += 1
+        if tag in _HEADINGS:
+            self._heading = _HEADINGS[tag]
+        elif tag == "tr" and self._cells is None:
+            self._cells = []
+        elif tag == "title" and not self.page.title:
+            self._title = []
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        # `<p/>` and `<script/>` are whole elements in XHTML.
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._names[tag]:
+            return
+        opened = next(one for one in reversed(self._open) if one.tag == tag)
+        if opened.block:
+            self._boundary()
+        closed = ""
+        while closed != tag:
+            closed = self._close_last()
+
+    def handle_data(self, data: str) -> None:
+        if self._title is not None:
+            self._title.append(data)
+        elif not (self._open and self._open[-1].unread):
+            self._parts.append(data.replace(DROP_CAP_MARK, ""))
+
+    def finish(self) -> None:
+        """Ends what is still open."""
+        self._boundary()
+        self._end_row()
+        self._emit_letter()
+
+    def _leave_inline(self) -> None:
+        """No inline element holds a block: one that was not closed ends here."""
+        while self._open and self._open[-1].tag not in _HOLD_BLOCKS:
+            self._close_last()
+
+    def _close_last(self) -> str:
+        """Closes the innermost element; returns its tag."""
+        one = self._open.pop()
+        self._names[one.tag] -= 1
+        self._closed(one)
+        return one.tag
+
+    def _opened(
+        self, tag: str, attributes: Mapping[str, str], own: Furniture, block: bool
+    ) -> _Open:
+        above = self._open[-1] if self._open else _Open("")
+        link = tag == "a" and "href" in attributes
+        return _Open(
+            tag, block, own,
+            unread=above.unread or tag in _UNREAD or own.unread,
+            note=above.note or own.note,
+            left_out=above.left_out or own.left_out * block,
+            page_number=own.page_number if own.page_number.value > 1 else above.page_number,
+            linked=link or above.linked,
+            to_note=above.to_note or (link and furniture.names_note(attributes["href"])),
+            raised=tag == "sup" or above.raised or own.raised,
+            parts=len(self._parts), blocks=len(self.page.blocks),
+        )  # fmt: skip
+
+    def _closed(self, one: _Open) -> None:
+        if one.tag == "tr":
+            self._end_row()
+        elif one.tag in ("td", "th") and self._cells is not None:
+            self._cells.append(visible("".join(self._parts)))
+            self._parts = []
+        elif one.tag in _HEADINGS:
+            self._heading = 0
+        elif one.tag == "title" and self._title is not None:
+            title = furniture.own_title(visible("".join(self._title)))
+            self.page.title, self._title = title, None
+        elif not one.block:
+            self._close_inline(one)
+
+    def _close_inline(self, one: _Open) -> None:
+        """Takes what is no text of the paragraph out of it: page numbers, notes and their marks."""
+        if one.unread or (one.own is NOTHING and one.tag not in ("a", "sup")):
+            return
+        text = visible("".join(self._parts[one.parts :]))
+        begins = not _has_text(self._parts[: one.parts])
+        self._is_note |= one.own.note and begins
+        if furniture.is_page_number(text, one.own.page_number) or self._is_mark(one, text):
+            del self._parts[one.parts :]
+        elif text and one.own.note and not begins and not self._open[-1].note:
+            self._notes.append(text)
+            del self._parts[one.parts :]
+        elif one.own.drop_cap and furniture.is_letter(text):
+            self._parts.append(DROP_CAP_MARK)
+
+    def _is_mark(self, one: _Open, text: str) -> bool:
+        """Whether this refers to a note: a raised link, a link in brackets or of a sign."""
+        if one.tag not in ("a", "sup") and not one.own.note:
+            return False
+        plain = one.own.note or (one.linked and (one.raised or one.to_note))
+        return furniture.is_note_mark(text, plain=plain)
+
+    def _picture(self, alt: str, own: Furniture) -> None:
+        """Takes the letter of a picture with which a paragraph begins."""
+        above = self._open[-1] if self._open else _Open("")
+        if above.unread or _has_text(self._parts) or self._cells is not None:
+            return
+        named = own.drop_cap or any(one.own.drop_cap for one in self._open)
+        if letter := furniture.letter_of(alt, named=named):
+            self._parts += (letter, DROP_CAP_MARK)
+
+    def _note_facts(self, tag: str, attributes: Mapping[str, str]) -> None:
+        anchor = attributes.get("id") or (attributes.get("name", "") if tag == "a" else "")
+        if anchor:
+            self.page.anchors.setdefault(anchor, len(self.page.blocks))
+        if tag == "html":
+            language = attributes.get("xml:lang") or attributes.get("lang", "")
+            self.page.language = self.page.language or language
+        elif tag == "meta" and attributes.get("name", "").lower() == "author":
+            self.page.author = self.page.author or visible(attributes.get("content", ""))
+        elif tag in ("body", "section") and len(self.page.blocks) == 0:
+            types = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".split()
+            # Other sections mark their own paragraphs; notes are footnotes, and a chapter of them.
+            self.page.types += [one for one in types if tag == "body" or left_out(one) == "notes"]
+
+    def _boundary(self) -> None:
+        """The end of a paragraph, or a space within a row of a table."""
+        if self._cells is not None:
+            self._parts.append(" ")
+            return
+        raw, self._parts = "".join(self._parts), []
+        notes, self._notes = self._notes, []
+        marked = DROP_CAP_MARK in raw
+        text = visible(furniture.with_drop_caps(furniture.without_page_marks(raw)))
+        if text and not self._is_number(text):
+            named = bool(self._open) and self._open[-1].own.drop_cap
+            if furniture.is_letter(text) and self._may_begin_a_word(text, marked or named):
+                self._emit_letter()
+                self._letter = _Letter(text, named, marked and not named)
+            else:
+                self._add(text, Kind.HEADING if self._heading else Kind.TEXT)
+        self._is_note = False
+        for note in notes:
+            self._append(Block(note, Kind.FOOTNOTE))
+
+    def _is_number(self, text: str) -> bool:
+        """Whether a paragraph is the number of a page."""
+        if not self._open:
+            return False
+        one = self._open[-1]
+        own = one.own.page_number if one.blocks == len(self.page.blocks) else PageNumber.NO
+        return any(furniture.is_page_number(text, named) for named in (one.page_number, own))
+
+    def _may_begin_a_word(self, letter: str, drop_cap: bool) -> bool:
+        listed = self._names["li"] or self._names["dl"]
+        return not self._heading and (drop_cap or (letter[-1].isupper() and not listed))
+
+    def _end_row(self) -> None:
+        if self._cells is None:
+            return
+        cells = [cell for cell in (*self._cells, visible("".join(self._parts))) if cell]
+        self._cells, self._parts = None, []
+        if cells:
+            said = " ".join(cell if cell[-1] in ".,;:!?" else cell + "," for cell in cells[:-1])
+            self._add(f"{said} {cells[-1]}".strip(), Kind.TABLE if said else Kind.TEXT)
+
+    def _add(self, text: str, kind: Kind) -> None:
+        letter = self._letter
+        if letter and kind is Kind.TEXT and furniture.continues(text, letter.named, letter.picture):
+            self._letter, text = None, furniture.joined(letter.text, text)
+        self._emit_letter()
+        if self._is_note or (self._open and self._open[-1].note):
+            kind = Kind.FOOTNOTE
+        level = self._heading if kind is Kind.HEADING else 0
+        self._append(Block(text, kind, level))
+
+    def _emit_letter(self) -> None:
+        """A letter that begins no word is a paragraph, unless it was a picture."""
+        letter, self._letter = self._letter, None
+        if letter and not letter.picture:
+            self._append(Block(letter.text))
+
+    def _append(self, block: Block) -> None:
+        reason = self._open[-1].left_out if self._open else ""
+        self.page.blocks.append(replace(block, left_out=reason) if reason else block)

@@ -1,0 +1,212 @@
+"""Reads plain text and Markdown into chapters."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from extras.books.book import MOST_TITLE, Book, Chapter, Kind, Paragraph, left_out
+from extras.books.formats import furniture
+from extras.books.formats.html_text import visible
+from xtts.text import markdown
+from xtts.text.language_names import code_of
+
+_NUMBERED = (
+    "chapter|book|part|act|kapitel|teil|buch|chapitre|partie|livre|capítulo|capitulo|parte|libro|"
+    "livro|capitolo|hoofdstuk|deel|rozdział|część|kapitola|část|fejezet|rész|bölüm|глава|часть"
+)
+_ALONE = (
+    "prologue|epilogue|introduction|preface|foreword|afterword|vorwort|nachwort|einleitung|préface|"
+    "épilogue|prólogo|epílogo|introducción|introdução|prefazione|prologo|epilogo|пролог|эпилог"
+)
+_NUMBER = (
+    r"(?:\d{1,3}|[IVXLC]{1,7}|one|two|three|four|five|six|seven|eight|nine|ten|the \w{3,12}"
+    r"|premi[eè]re?|primer[oa]|primeir[oa]|prim[oa]|eins|uno)"
+)
+_HEADING_LINE = re.compile(
+    rf"(?:{_NUMBERED})\s+{_NUMBER}(?:\s*[.:,—–-].{{0,60}})?|(?:{_ALONE})[.:]?|[IVXLC]{{1,7}}\.?"
+    r"|\d{1,3}\.?",
+    re.I,
+)
+# A value may go on in indented lines.
+_FACT = re.compile(r"^(Title|Author|Language):[ \t]*(\S.*(?:\n[ \t]+\S.*){0,5})$", re.M)
+_FACT_LINE = re.compile(r"[A-Z][\w ]{2,30}:\s|\s+\S")
+_PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\[\]]*+\]", re.I)
+_UNDERSCORED = re.compile(r"(?<!\w)_([^_\n]{1,400})_(?!\w)")
+_NOTE_TEXT = re.compile(r"\[(?:Footnote|Fußnote|Note)\s+\w{1,4}\s*:\s*", re.I)
+_NOTE_MARK = re.compile(r"\s?\[(?:\d{1,3}|[A-Z*])\]")
+# In YAML between lines of ---, or in TOML between lines of +++.
+_FRONT_MATTER = re.compile(
+    r"(?:---\n(?P<yaml>.{0,10000}?)\n(?:---|\.\.\.)|\+\+\+\n(.{0,10000}?)\n\+\+\+)\n", re.S
+)
+_LONG_LINE = 100
+# Characters.
+_LONGEST_TITLE, _LONGEST_HEAD = 80, 2_000
+
+
+def read_text(name: str, text: str) -> Book:
+    """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
+    a chapter. The licence around a text of Project Gutenberg is left out. name: its title if it
+    has none."""
+    body, facts = _without_licence(_PICTURE.sub(" ", text))
+    said = list(_text_paragraphs(body))
+    blocks = [
+        Paragraph(_UNDERSCORED.sub(r"\1", one), Kind.HEADING if _is_heading(one) else Kind.TEXT)
+        for one in said
+    ]
+    title = facts.get("Title") or _title_line(said)
+    if title and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
+        blocks[0] = Paragraph(blocks[0].text, Kind.HEADING)
+    title = title or name
+    notes = any(map(_NOTE_TEXT.match, said))
+    paragraphs = [_without_notes(one) for one in blocks] if notes else blocks
+    language = code_of(facts.get("Language", ""))
+    return Book(title, facts.get("Author", ""), language, chapters_of(paragraphs, title))
+
+
+def _title_line(paragraphs: Sequence[str]) -> str:
+    """The first line, if it reads like a title: short, and no sentence."""
+    if len(paragraphs) < 2:
+        return ""
+    first = paragraphs[0]
+    short = len(first) <= _LONGEST_TITLE and any(map(str.isalpha, first))
+    if not short or _is_heading(first) or first[-1] in '.!?…,;:"”’»)-—–*':
+        return ""
+    return furniture.own_title(first)
+
+
+def _without_licence(text: str) -> tuple[str, dict[str, str]]:
+    """The text of the book, and what the lines before it say of it: `Title: …`."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    start = furniture.START.search(text)
+    head, body = (text[: start.start()], text[start.end() :]) if start else _head_of(text)
+    if end := furniture.END.search(body):
+        body = body[: end.start()]
+    if start:
+        body = _without_credits(body)
+    return body, {name: visible(value) for name, value in _FACT.findall(head)}
+
+
+def _head_of(text: str) -> tuple[str, str]:
+    """The lines `Title: …` with which a text begins, and the rest."""
+    head, _, body = text.lstrip("\n").partition("\n\n")
+    lines = head.split("\n")
+    titled = len(head) < _LONGEST_HEAD and re.search(r"^Title:", head, re.M)
+    return (head, body) if titled and all(map(_FACT_LINE.match, lines)) else ("", text)
+
+
+def _without_credits(body: str) -> str:
+    """Without the paragraphs that say who made the file."""
+    for _ in range(furniture.MOST_CREDITS):
+        first, _, rest = body.lstrip("\n ").partition("\n\n")
+        if not furniture.CREDITS.match(first):
+            break
+        body = rest
+    return body
+
+
+def _without_notes(paragraph: Paragraph) -> Paragraph:
+    """A footnote as such, `[Footnote 1: …]`, or a paragraph without the marks of footnotes."""
+    if note := _NOTE_TEXT.match(paragraph.text):
+        return Paragraph(paragraph.text[note.end() :].removesuffix("]"), Kind.FOOTNOTE)
+    return Paragraph(_NOTE_MARK.sub("", paragraph.text), paragraph.kind)
+
+
+def _text_paragraphs(text: str) -> Iterator[str]:
+    lines = text.split("\n")
+    full = [len(line) for line in lines if line.strip()]
+    # Without blank lines and with long lines, each line is a paragraph.
+    alone = len(full) == len(lines) and sum(full) > _LONG_LINE * len(full)
+    held: list[str] = []
+    for line in lines:
+        if held and (alone or not line.strip()):
+            yield from _said(held)
+            held = []
+        if line.strip():
+            held.append(line)
+    yield from _said(held)
+
+
+def _said(lines: list[str]) -> Iterator[str]:
+    if text := visible(furniture.without_page_marks(" ".join(lines))):
+        yield text
+
+
+def _is_heading(text: str) -> bool:
+    return len(text) <= 80 and bool(_HEADING_LINE.fullmatch(text))
+
+
+def read_markdown(name: str, text: str) -> Book:
+    """Reads Markdown: headings of the first two levels begin chapters; code is left out. name: its
+    title if it has none."""
+    text = text.replace("\r\n", "\n")
+    facts, body = _front_matter(text)
+    blocks = list(_markdown_blocks(body))
+    heads = [one for one in blocks if one[0] == 1]
+    title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else name)
+    # One heading of the first level is the title of the book; chapters are then of the second.
+    most = 2 if len(heads) == 1 else 1 if heads else 2
+    paragraphs = (
+        (one if level <= most or one.kind is not Kind.HEADING else Paragraph(one.text, Kind.TEXT))
+        for level, one in blocks
+    )
+    language = code_of(facts.get("language", facts.get("lang", "")))
+    return Book(title, facts.get("author", ""), language, chapters_of(paragraphs, title))
+
+
+def _front_matter(text: str) -> tuple[dict[str, str], str]:
+    match = _FRONT_MATTER.match(text)
+    if match is None:
+        return {}, text
+    sign = "=" if match["yaml"] is None else ":"
+    lines = re.findall(rf"^(\w+)\s*{sign}\s*(.+)$", match["yaml"] or match[2] or "", re.M)
+    return {key.lower(): value.strip(" \"'") for key, value in lines}, text[match.end() :]
+
+
+def _markdown_blocks(text: str) -> Iterator[tuple[int, Paragraph]]:
+    """(the level of a heading, or 9; the paragraph)."""
+    held: list[str] = []
+    for line in [*markdown.prose_lines(text), ""]:
+        under = markdown.SETEXT.match(line) if held else None
+        if under:
+            yield from _block(held, 1 if "=" in line else 2, Kind.HEADING)
+            held = []
+            continue
+        own = _own_line(line)
+        if own is not None or not line.strip() or markdown.ITEM.match(line):
+            yield from _block(held, 9, Kind.TEXT)
+            held = []
+        if own is not None:
+            yield from _block(*own)
+        elif line.strip():
+            held.append(markdown.ITEM.sub("", line))
+
+
+def _own_line(line: str) -> tuple[list[str], int, Kind] | None:
+    """What a line is that belongs to no paragraph: heading, rule, footnote, row of a table."""
+    if heading := markdown.heading_of(line):
+        return [heading[1]], heading[0], Kind.HEADING
+    if note := markdown.NOTE.match(line):
+        return [note[2]], 9, Kind.FOOTNOTE
+    if markdown.RULE.match(line) or markdown.TABLE_RULE.match(line):
+        return [], 9, Kind.TEXT
+    if line.count("|") > 1:
+        return [markdown.row_of(line)], 9, Kind.TABLE
+    return None
+
+
+def _block(lines: list[str], level: int, kind: Kind) -> Iterator[tuple[int, Paragraph]]:
+    if text := visible(markdown.without_marks(" ".join(lines))):
+        yield level, Paragraph(text, kind)
+
+
+def chapters_of(paragraphs: Iterable[Paragraph], title: str) -> list[Chapter]:
+    """Chapters that begin with their headings; headings in a row begin one together."""
+    chapters: list[tuple[str, list[Paragraph]]] = []
+    for paragraph in paragraphs:
+        new = paragraph.kind is Kind.HEADING
+        if new and chapters and chapters[-1][1][-1].kind is Kind.HEADING:
+            begun, held = chapters[-1]
+            chapters[-1] = (f"{begun} {paragraph.text}"[:MOST_TITLE], held)
+        elif new or not chapters:
+            chapters.append((paragraph.text if new else title, []))
+        chapters[-1][1].append(paragraph)
+    return [Chapter(name, held, left_out(name)) for name, held in chapters]

@@ -1,0 +1,111 @@
+"""Reads a book of any supported format."""
+
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from extras.books.book import (
+    MOST_CHAPTERS,
+    MOST_TITLE,
+    Book,
+    BookError,
+    Chapter,
+    Kind,
+    Paragraph,
+)
+from extras.books.formats.epub import read_epub
+from extras.books.formats.html_text import decoded, page_of, unicode_of, without_licence
+from extras.books.formats.plain import chapters_of, read_markdown, read_text
+from xtts.text.language_names import code_of
+
+FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
+MOST_FILE_BYTES = 1 << 30
+MOST_TEXT_BYTES = 64 << 20
+# Of all paragraphs: five times the Bible.
+MOST_CHARACTERS = 20_000_000
+MOST_NOTES, MOST_NOTE = 50, 300
+
+
+def read_book(path: Path, called: str = "") -> Book:
+    """Reads a book, by the extension of its file.
+
+    called: the name of the file where it comes from, which is the title of a book without one.
+
+    Raises BookError for another extension, and for a file that is missing, damaged, protected, too
+    large or without text.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise BookError(
+            f"{path} is not a book that can be read here; allowed are {', '.join(FORMATS)}. "
+            "Convert it, for example to EPUB with Calibre."
+        )
+    epub = suffix == ".epub"
+    _check_size(path, MOST_FILE_BYTES if epub else MOST_TEXT_BYTES)
+    title = Path(called or path).stem.replace("_", " ").strip()
+    book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix, title))
+    if not book.read_aloud:
+        raise BookError(f"{path} has no chapter to read aloud; it holds no text but a contents.")
+    return book
+
+
+def _within_bounds(path: Path, book: Book) -> Book:
+    """The book with short titles. Raises BookError for one that is too large."""
+    characters = sum(len(one.text) for part in book.chapters for one in part.paragraphs)
+    for name, found, most in (
+        ("chapters", len(book.chapters), MOST_CHAPTERS),
+        ("characters of text", characters, MOST_CHARACTERS),
+    ):
+        if found > most:
+            raise BookError(f"{path} has {found:,} {name}; at most {most:,} are read. Split it.")
+    return replace(
+        book, title=book.title[:MOST_TITLE], author=book.author[:MOST_TITLE],
+        chapters=[replace(one, title=one.title[:MOST_TITLE]) for one in book.chapters],
+        notes=[one[:MOST_NOTE] for one in book.notes[:MOST_NOTES]],
+    )  # fmt: skip
+
+
+def _check_size(path: Path, most: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise BookError(f"{path} cannot be read: {error.strerror}.") from error
+    if found > most:
+        raise BookError(f"{path} has {found:,} bytes; at most {most:,} are read. Split it.")
+
+
+def _of_text(path: Path, suffix: str, title: str) -> Book:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BookError(f"{path} cannot be read: {error.strerror}.") from error
+    if suffix == ".txt":
+        return read_text(title, _text(content, path))
+    if suffix in (".md", ".markdown"):
+        return read_markdown(title, _text(content, path))
+    page = page_of(decoded(content, str(path)), str(path))
+    title = page.title or title
+    blocks = without_licence(page.blocks)
+    paragraphs = [
+        Paragraph(one.text, one.kind if one.level <= 2 else Kind.TEXT)
+        for one in blocks if not one.left_out
+    ]  # fmt: skip
+    left_out = [
+        Chapter(reason.capitalize(), [Paragraph(one.text, one.kind) for one in held], reason)
+        for reason, held in groupby(blocks, lambda one: one.left_out)
+        if reason
+    ]
+    chapters = [*chapters_of(paragraphs, title), *left_out]
+    return Book(title, page.author, code_of(page.language), chapters)
+
+
+def _text(content: bytes, path: Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 as Windows writes it. Raises BookError."""
+    encoding = unicode_of(content) or "utf-8"
+    try:
+        return content.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise BookError(
+            f"{path} is not {encoding.upper()} (byte {error.start:,}). Save it as UTF-8, or type "
+            f"`iconv -f windows-1252 -t utf-8 {path.name} -o book.txt`."
+        ) from None

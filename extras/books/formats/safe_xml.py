@@ -1,0 +1,82 @@
+"""Reads XML into elements without entities: none is defined, expanded or fetched.
+
+A DOCTYPE is allowed, since many EPUBs have one, but it may define nothing. Depth and the number of
+elements are bounded.
+"""
+
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from extras.books.book import BookError
+
+MOST_ELEMENTS = 1_000_000
+MOST_DEPTH = 200
+
+
+def parse(content: bytes, where: str) -> Element:
+    """The root of a document; names are `{namespace}name`.
+
+    Raises BookError for XML that is not well formed, defines entities, or exceeds the bounds.
+    """
+    reader = _Reader(where)
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.buffer_text = True
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.builder.data
+    parser.EntityDeclHandler = reader.entity
+    parser.ExternalEntityRefHandler = reader.external
+    try:
+        parser.Parse(content, True)
+        return reader.builder.close()
+    except (expat.ExpatError, AssertionError, LookupError, ValueError) as error:
+        raise BookError(f"{where} is not well-formed XML ({error}).") from error
+
+
+class _Reader:
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.builder = TreeBuilder()
+        self._depth = self._count = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        self._count += 1
+        if self._depth > MOST_DEPTH or self._count > MOST_ELEMENTS:
+            raise BookError(
+                f"{self.where} has more than {MOST_ELEMENTS:,} elements, or more than "
+                f"{MOST_DEPTH} inside one another. It is not read."
+            )
+        self.builder.start(_named(name), {_named(key): one for key, one in attributes.items()})
+
+    def end(self, name: str) -> None:
+        self._depth -= 1
+        self.builder.end(_named(name))
+
+    def entity(self, name: str, *_: object) -> None:
+        raise BookError(
+            f"{self.where} defines the entity {name!r}. Entities may stand for files of this "
+            "machine or for endless text; it is not read. Convert the book without a DOCTYPE."
+        )
+
+    def external(self, *_: object) -> int:
+        raise BookError(f"{self.where} refers to text outside itself; it is not read.")
+
+
+def _named(name: str) -> str:
+    return "{" + name if "}" in name else name
+
+
+def local(name: str) -> str:
+    """A name without its namespace."""
+    return name.rpartition("}")[2]
+
+
+def children(element: Element, name: str) -> list[Element]:
+    """The children with a local name."""
+    return [one for one in element if local(one.tag) == name]
+
+
+def within(element: Element, name: str) -> list[Element]:
+    """The descendants with a local name, in order."""
+    return [one for one in element.iter() if local(one.tag) == name]

@@ -1,0 +1,167 @@
+"""The plan of a book: chapters, words, how long it will sound, take and weigh; names to correct."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from machine.text import counted, printable, size_words, table
+from extras.books.book import Book, Kind
+from extras.books.speaking.sentences import Sentence
+from xtts.text.cleaning import speakable
+from xtts.text.errors import TextError
+from xtts.text.languages import short_code
+from xtts.text.phonemes import is_known
+from xtts.text.pronunciations import MOST_CHARACTERS
+from xtts.text.tokenizer import Tokenizer
+
+SAMPLES = 5
+_SAMPLE_CHARACTERS = range(50, 170)
+# Bytes a second of one channel at 24 kHz: what the encoders here give for speech.
+BYTES_A_SECOND = {
+    "wav": 48_000, "flac": 20_000, "mp3": 6_000, "opus": 6_000, "m4a": 6_700, "m4b": 6_700,
+    "epub": 6_000,
+}  # fmt: skip
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
+MOST_SHOWN_NAMES, MOST_KEPT_NAMES = 20, 200
+_LENGTHS = range(2, MOST_CHARACTERS + 1)
+# Of CMU's dictionary, many forms are not in it: a word counts as known without these.
+_ENDINGS = ("'s", "s", "es", "ed", "d", "ing", "ly", "'")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What sample sentences showed. pace: seconds of speech for each character; rate: seconds of
+    speech computed in a second."""
+
+    pace: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class ChapterPlan:
+    """The size of a chapter. seconds: how long it will sound, about; speech_seconds: the same
+    without pauses, which take no time to compute."""
+
+    number: int
+    title: str
+    words: int
+    sentences: int
+    seconds: float
+    speech_seconds: float
+
+
+def samples_of(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Five sentences of medium length from all over the book, always the same."""
+    fitting = [
+        one for one in sentences
+        if one.kind is Kind.TEXT and len(one.text) in _SAMPLE_CHARACTERS
+    ] or list(sentences)  # fmt: skip
+    count = min(SAMPLES, len(fitting))
+    return [fitting[(2 * place + 1) * len(fitting) // (2 * count)] for place in range(count)]
+
+
+def chapter_plan(
+    number: int, title: str, sentences: Iterable[Sentence], pace: float
+) -> ChapterPlan:
+    """The plan of a chapter, by its characters and pauses."""
+    words = count = characters = 0
+    pauses = 0.0
+    for one in sentences:
+        words += len(_WORD.findall(_TAG.sub(" ", one.text)))
+        count, characters, pauses = count + 1, characters + len(one.text), pauses + one.pause
+    speech = characters * pace
+    return ChapterPlan(number, title, words, count, speech + pauses, speech)
+
+
+def unknown_words(
+    sentences: Iterable[Sentence], language: str, pronounced: Iterable[str] = ()
+) -> Counter[str]:
+    """Words that the voice has to guess, with their numbers: in English those that CMU's dictionary
+    does not have, in other languages names, which are written large within a sentence."""
+    known = {word.casefold() for word in pronounced}
+    english = short_code(language) == "en"
+    found = Counter[str]()
+    for one in sentences:
+        words = _WORD.findall(_TAG.sub(" ", one.text))
+        for place, word in enumerate(words):
+            plain = word.replace("’", "'")
+            if plain.casefold() in known or len(plain) not in _LENGTHS:
+                continue
+            if not _in_dictionary(plain.lower()) if english else place > 0 and plain.istitle():
+                found[plain] += 1
+    return found
+
+
+def _in_dictionary(word: str) -> bool:
+    if is_known(word):
+        return True
+    stems = (word.removesuffix(end) for end in _ENDINGS if word.endswith(end))
+    return any(is_known(stem) or is_known(stem + "e") for stem in stems if len(stem) > 2)
+
+
+def unreadable_characters(
+    sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str
+) -> Counter[str]:
+    """Letters that the vocabulary of the voice does not know: words with them are left out."""
+    found = Counter[str]()
+    for one in sentences:
+        found.update(set(_TAG.sub(" ", one.text)))
+    return Counter(
+        {letter: count for letter, count in found.items()
+         if speakable(letter) and not letter.isascii() and not _reads(tokenizer, letter, language)}
+    )  # fmt: skip
+
+
+def _reads(tokenizer: Tokenizer, letter: str, language: str) -> bool:
+    try:
+        tokenizer.encode(letter, language)
+    except TextError:
+        return False
+    return True
+
+
+def names_file(names: Counter[str]) -> str:
+    """The unknown words as a list of pronunciations, each to be filled in."""
+    lines = [f"# {name} =    ({count} times)" for name, count in names.most_common()]
+    return "\n".join([
+        "# Words of this book that the voice has to guess. Remove the # of a line, write how the",
+        "# word is said behind the =, and remove the count: Hermione = her my oh nee",
+        *lines, "",
+    ])  # fmt: skip
+
+
+def clock(seconds: float) -> str:
+    """1:02:03 of a number of seconds."""
+    minutes, second = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{second:02}"
+
+
+def plan_lines(
+    book: Book, chapters: Sequence[ChapterPlan], measured: Measured, forms: Sequence[str]
+) -> list[str]:
+    """The plan for a person."""
+    seconds = sum(one.seconds for one in chapters)
+    takes_seconds = sum(one.speech_seconds for one in chapters) / max(measured.rate, 1e-6)
+    rows = [["", "chapter", "words", "sentences", "length"]]
+    rows += [
+        [str(one.number), printable(one.title)[:50], f"{one.words:,}", f"{one.sentences:,}",
+         clock(one.seconds)]
+        for one in chapters
+    ]  # fmt: skip
+    skipped = [one for one in book.chapters if one.left_out]
+    lines = [f"{printable(book.title)}, {printable(book.author) or 'no author'}", *table(rows)]
+    if skipped:
+        named = ", ".join(f"{printable(one.title)[:30]} ({one.left_out})" for one in skipped[:8])
+        lines.append(f"Not read aloud: {named}{', …' if len(skipped) > 8 else ''}.")
+    weight = ", ".join(f"{form} {size_words(BYTES_A_SECOND[form] * seconds)}" for form in forms)
+    takes = size_words(BYTES_A_SECOND["wav"] * seconds)
+    lines += [
+        f"{counted(sum(one.words for one in chapters), 'word')} in "
+        f"{counted(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
+        f"Speaking all of it takes about {clock(takes_seconds)} on this machine "
+        f"({measured.rate:.2f} x real time, measured with the sample sentences).",
+        f"Disk space: {weight}, and {takes} for the sentences, which are kept.",
+    ]
+    return lines + [f"Note: {printable(note)}" for note in book.notes]

@@ -1,0 +1,253 @@
+"""Routes /v1/books: upload a book, plan it, correct names, have it read, hear and download it."""
+
+import asyncio
+import contextlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import FileResponse, Response
+
+from api.dataset_schemas import DiskSpace
+from api.disk_space import free_bytes
+from api.errors import APIError, shown
+from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
+from api.routes.voices import visible_name
+from api.schemas import PROBLEMS
+from api.speech.speakers import Speakers
+from api.state import AppState, Shared
+from extras.books.formats.reading import FORMATS
+from extras.books.service import schemas, store
+from extras.books.service.store import UploadedBook
+from machine.storage.atomic import is_full
+from machine.storage.reading import read_json
+from xtts.encoding import MEDIA_TYPES
+from xtts.text.errors import TextError
+from xtts.text.pronunciations import check_entry
+
+router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
+_WRITE_BYTES = 1 << 20
+_FRESH = {"Cache-Control": "no-store"}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+# What players and readers go by. A page of HTML is to be saved, and no page of this service.
+_FILE = "application/octet-stream"
+_FILE_TYPES = {
+    **{f".{form}": media_type for form, media_type in MEDIA_TYPES.items()},
+    ".m4b": "audio/mp4", ".epub": "application/epub+zip", ".srt": "application/x-subrip",
+    ".vtt": "text/vtt; charset=utf-8", ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+}  # fmt: skip
+_FILE_RESPONSES = ranged_responses(_FILE)
+
+
+@router.get("")
+def list_books(parts: Shared) -> schemas.BookList:
+    """The newest first, and how much room there is."""
+    rows = []
+    for book in parts.books.all():
+        job = book.job
+        rows.append(schemas.BookRow(
+            id=book.id, name=book.name, created=book.created, state=job.state,
+            plan_only=job.plan_only, title=book.title,
+        ))  # fmt: skip
+    books = parts.books
+    space = DiskSpace(used=books.used_bytes(), most=books.most_bytes, free=free_bytes(books.folder))
+    return schemas.BookList(books=rows, space=space)
+
+
+@router.post("", status_code=201, openapi_extra=_BODY)
+async def upload_book(
+    request: Request,
+    parts: Shared,
+    name: Annotated[
+        str,
+        Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
+              description=f"The name of the file, with its ending: {', '.join(FORMATS)}."),
+    ],
+) -> schemas.BookDetails:  # fmt: skip
+    """A book: the body is the file, at most 128 MiB. Its plan is queued at once. Read aloud only
+    what you may."""
+    parts.check_rate(request)
+    plain = visible_name(name)
+    if not store.ending_of(plain):
+        text = f"{shown(name)} is not a book by its ending. Use {', '.join(FORMATS)}."
+        raise APIError(422, "not_a_book", text, param="name")
+    await asyncio.to_thread(parts.books.check_room)
+    arriving = await asyncio.to_thread(parts.books.arriving)
+    try:
+        await _receive(request, arriving, parts)
+        book = await asyncio.to_thread(parts.books.add, plain, arriving)
+    finally:
+        await asyncio.to_thread(arriving.unlink, missing_ok=True)
+    wanted = schemas.ReadingRequest(plan_only=True)
+    await asyncio.to_thread(parts.readings.ask, book, wanted.model_dump(), None)
+    parts.readings.wake()
+    parts.events.tell("book", {"id": book.id})
+    return await asyncio.to_thread(_details, parts, book)
+
+
+@router.get("/{book}")
+def read_book(book: str, parts: Shared) -> schemas.BookDetails:
+    """Its plan, the state of the work with its progress, its files and its report."""
+    return _details(parts, parts.books.find(book))
+
+
+@router.delete("/{book}", status_code=204, response_class=Response)
+async def remove_book(book: str, parts: Shared) -> Response:
+    """Deletes all of it. The work on it ends."""
+    kept = parts.books.find(book)
+    await parts.readings.stop(kept, deleted=True)
+    await asyncio.to_thread(parts.books.remove, kept)
+    parts.events.tell("book", {"id": kept.id})
+    return Response(status_code=204)
+
+
+@router.put("/{book}/names")
+def put_names(book: str, wanted: schemas.NamesRequest, parts: Shared) -> schemas.NamesRow:
+    """How words of the book are said: only sentences with these words are spoken again."""
+    kept = parts.books.find(book)
+    _check_names(wanted.names)
+    store.put_names(kept, wanted.names)
+    return schemas.NamesRow(names=store.names_of(kept))
+
+
+@router.post("/{book}/reading", status_code=202)
+async def ask_for_reading(
+    book: str, wanted: schemas.ReadingRequest, request: Request, parts: Shared
+) -> schemas.ReadingRow:
+    """Queues the reading, or the plan, with the voice that is served. One book is read at a time,
+    only while nobody speaks. What is spoken already is not spoken again."""
+    parts.check_rate(request)
+    kept = parts.books.find(book)
+    recording = await Speakers(parts.engine.standing, parts).recording_of(wanted.voice)
+    await asyncio.to_thread(parts.books.check_room)
+    await asyncio.to_thread(parts.readings.ask, kept, wanted.model_dump(), recording)
+    parts.readings.wake()
+    parts.events.tell("book", {"id": kept.id})
+    return await asyncio.to_thread(_reading, parts, kept)
+
+
+@router.delete("/{book}/reading")
+async def stop_reading(book: str, parts: Shared) -> schemas.ReadingRow:
+    """Stops it, or takes it from the queue. What was spoken is kept for the next time."""
+    kept = parts.books.find(book)
+    await parts.readings.stop(kept)
+    return await asyncio.to_thread(_reading, parts, kept)
+
+
+@router.get("/{book}/files/{file}", response_class=FileResponse, responses=_FILE_RESPONSES)
+def download_file(book: str, file: str, parts: Shared) -> FileResponse:
+    """A chapter, the audiobook, captions or the report; ranges are served."""
+    path = parts.books.find(book).file(file)
+    media_type = _FILE_TYPES.get(path.suffix, _FILE)
+    return RangedFile(path, media_type=media_type, headers=_FRESH, filename=path.name)
+
+
+@router.get("/{book}/sentences/{take}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
+def hear_sentence(book: str, take: str, parts: Shared) -> FileResponse:
+    """A sentence of the plan or of the report; ranges are served."""
+    path = parts.books.find(book).take(take)
+    return RangedFile(path, media_type="audio/wav", headers=_FRESH)
+
+
+async def _receive(request: Request, path: Path, parts: AppState) -> None:
+    """Writes the body. Raises APIError (422) for an empty one, 507."""
+    held, count = bytearray(), 0
+    try:
+        with path.open("wb") as file:
+            async for part in request.stream():
+                held += part
+                count += len(part)
+                if len(held) >= _WRITE_BYTES:
+                    taken, held = bytes(held), bytearray()
+                    await asyncio.to_thread(file.write, taken)
+                    await asyncio.to_thread(parts.books.check_room, count=False)
+            file.write(held)
+    except OSError as error:
+        code = "no_space" if is_full(error) else "not_kept"
+        raise APIError(507, code, f"The book cannot be written ({error.strerror}).") from error
+    if not count:
+        raise APIError(422, "not_a_book", "The body is empty: send the file.")
+
+
+def _check_names(names: dict[str, str]) -> None:
+    """Raises APIError (422) for what no list of pronunciations may say."""
+    for word, said in names.items():
+        try:
+            if said.strip():
+                check_entry(word, said)
+        except TextError as error:
+            raise APIError(422, "invalid_request", str(error), param="names") from error
+
+
+def _details(parts: AppState, book: UploadedBook) -> schemas.BookDetails:
+    progress = read_json(book.spoken / "progress.json")
+    return schemas.BookDetails(
+        id=book.id, name=book.name, created=book.created, reading=_reading(parts, book),
+        progress=_made(schemas.ReadingProgress, progress) if progress else None,
+        plan=_told_plan(book),
+        report=_told_report(book),
+        files=[
+            schemas.BookFile(
+                name=path.name, bytes=path.stat().st_size,
+                address=f"/v1/books/{book.id}/files/{quote(path.name)}",
+            )
+            for path in book.files()
+        ],
+    )  # fmt: skip
+
+
+def _plan(book: UploadedBook) -> dict[str, Any]:
+    return read_json(book.spoken / "plan.json")
+
+
+def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
+    said = store.names_of(book)
+    found = _plan(book)
+    with contextlib.suppress(KeyError, TypeError):
+        known = {row["word"] for row in found["names"]}
+        corrected = [{"word": word, "count": 0} for word in said if word not in known]
+        names = [
+            {**row, "said": said.get(row["word"], "")} for row in [*corrected, *found["names"]]
+        ]
+        samples = [{**row, "sound": _sound(book, row["key"])} for row in found["samples"]]
+        return _made(schemas.BookPlan, {**found, "names": names, "samples": samples})
+    return None
+
+
+def _told_report(book: UploadedBook) -> schemas.BookReport | None:
+    found = read_json(book.spoken / "report.json")
+    with contextlib.suppress(KeyError, TypeError):
+        worst = [{**row, "sound": _sound(book, row["key"])} for row in found["worst"]]
+        return _made(schemas.BookReport, {**found, "worst": worst})
+    return None
+
+
+def _made(schema: Any, fields: dict[str, Any]) -> Any:
+    """A body of what a child has written; None where it is of another version."""
+    with contextlib.suppress(ValueError):
+        return schema.model_validate(fields)
+    return None
+
+
+def _sound(book: UploadedBook, key: str) -> str:
+    return f"/v1/books/{book.id}/sentences/{key}.wav"
+
+
+def _reading(parts: AppState, book: UploadedBook) -> schemas.ReadingRow:
+    job = book.job
+    told = asdict(job)
+    return schemas.ReadingRow(
+        **{name: told[name] for name in ("state", "message", "asked", "started", "ended")},
+        plan_only=job.plan_only,
+        ahead=parts.readings.place(book) if job.state == "queued" else 0,
+        paused=parts.readings.is_paused(book),
+        told=parts.readings.told(book),
+    )

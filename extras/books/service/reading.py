@@ -1,0 +1,127 @@
+"""Reads books aloud with the voice that is served, one at a time, only while nobody speaks.
+
+The child is `extras.books.book_child`, which does what `xtts read` does, so a killed service goes
+on with the sentence that it was at. It stands still while anybody speaks or waits to.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from api.background.job_file import write_job
+from api.background.work_queue import WorkQueue
+from api.disk_space import bytes_below
+from api.shared_folder import now
+from extras.books.service.store import (
+    BookJob,
+    Books,
+    UploadedBook,
+    changing,
+)
+from machine.process import module_command
+from machine.storage.atomic import replace_file
+from machine.storage.reading import read_json
+from xtts.inference.compute_config import ComputeConfig
+
+# The module that reads; replaced in tests.
+MODULE = "extras.books.book_child"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The voice that is served. spec: fields of `xtts.voices.voice_files.VoiceSpec`; compute: where
+    it speaks."""
+
+    spec: Mapping[str, Any]
+    compute: ComputeConfig
+
+
+class BookQueue(WorkQueue[UploadedBook]):
+    """Reads what is queued.
+
+    Args:
+        changed: Called with a book's id when the state of its work has changed.
+        reader: The voice that is served now.
+        busy: Whether somebody speaks or waits to.
+        check_room: As of `WorkQueue`.
+    """
+
+    work_name, lock_name = "reading", ".reading.lock"
+
+    def __init__(
+        self, books: Books, changed: Callable[[str], None], reader: Callable[[], Reader],
+        busy: Callable[[], bool], module: str = MODULE,
+        check_room: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(books.folder, changed, module, busy, check_room)
+        self._books = books
+        self._reader = reader
+
+    def ask(self, book: UploadedBook, wanted: Mapping[str, Any], recording: str | None) -> BookJob:
+        """Queues a reading. Blocks. Raises APIError if it is already queued."""
+        with changing(book, unread=True):
+            return write_job(
+                book.folder, book.job, state="queued", asked=now(), started=None, ended=None,
+                message="", wanted=dict(wanted), recording=recording, bytes=None,
+            )  # fmt: skip
+
+    def _items(self) -> Iterable[UploadedBook]:
+        return self._books.all()
+
+    def _changing(self, book: UploadedBook, /) -> AbstractContextManager[None]:
+        return changing(book)
+
+    def _repair(self) -> None:
+        self._books.remove_rest()
+
+    def _environment(self) -> Mapping[str, str]:
+        # A cluster would compute on while this child stands still.
+        return {"RAY_ADDRESS": ""}
+
+    def _prepare(self, book: UploadedBook) -> tuple[str, ...]:
+        (book.spoken / "progress.json").unlink(missing_ok=True)
+        job, reader = book.job, self._reader()
+        spec = {**reader.spec, "allow_base_reference": True}
+        if job.recording is not None:
+            spec["reference"] = job.recording
+        if (said := _pronunciations(book, spec.get("pronunciations"))) is not None:
+            spec["pronunciations"] = str(said)
+        return module_command(
+            self.module, str(book.source.resolve()), "--to", str(book.spoken.resolve()),
+            "--spec", json.dumps(spec, default=str), *reader.compute.command_line(),
+            f"--called={book.name}", *options(job.wanted),
+        )  # fmt: skip
+
+    def _keep(self, book: UploadedBook, state: str) -> None:
+        (book.spoken / "progress.json").unlink(missing_ok=True)
+        write_job(book.folder, book.job, bytes=bytes_below(book.folder))
+
+
+def options(wanted: Mapping[str, Any]) -> list[str]:
+    """A `extras.books.service.schemas.ReadingRequest` as arguments of `xtts read`. Pure."""
+    given = {
+        "format": ",".join(wanted.get("formats", ())), "chapters": wanted.get("chapters", ""),
+        "captions": ",".join(wanted.get("captions", ())), "language": wanted.get("language", ""),
+        "seed": wanted.get("seed", 0), "retakes": wanted.get("retakes", 1),
+    }  # fmt: skip
+    words = [f"--{name}={value}" for name, value in given.items()]
+    words += [f"--again={key}" for key in wanted.get("again", ())]
+    words += ["--footnotes"] * bool(wanted.get("footnotes"))
+    return words + ["--plan"] * bool(wanted.get("plan_only"))
+
+
+def _pronunciations(book: UploadedBook, common: str | None) -> Path | None:
+    """The list of this book, behind the one that holds for every voice; None without a word."""
+    if not book.names_list.is_file():
+        return None
+    before = Path(common).read_bytes() + b"\n" if common else b""
+    # A section of the common list may be for another language.
+    language = str(read_json(book.spoken / "plan.json").get("language", "")).split("-")[0]
+    section = f"[{language}]\n".encode() if before and language else b""
+    content = before + section + book.names_list.read_bytes()
+    path = book.folder / "pronunciations.txt"
+    replace_file(path, lambda file: file.write(content))
+    return path

@@ -1,0 +1,169 @@
+"""BookVoice: a loaded voice, its identity, and how it says sentences: alone or several at once.
+
+Alone, a sentence has the bytes of `python -m xtts speak --text SENTENCE` with the same seed.
+Several at once are decoded together, which is faster and differs in the last bits; the result does
+not depend on which sentences are beside one another.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from extras.books.book import BookError
+from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.speech import Voice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.text.markup import of_request
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A sentence to be spoken. key: of its take; speaker: who speaks it, as of
+    `LoadedVoice.speaker`, "" for the voice's own."""
+
+    key: str
+    request: SynthesisRequest
+    speaker: str = ""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence that was spoken: its waveform `[samples]`, float32, and the result of each
+    piece."""
+
+    ask: Ask
+    waveform: "np.ndarray[Any, Any]"
+    pieces: Sequence[SpokenPiece]
+
+
+@dataclass
+class BookVoice:
+    """at_once: how many sentences are spoken at once; 1 speaks them alone. steps, rows: how many
+    decode steps were taken, and how many sentences took part in them together."""
+
+    voice: LoadedVoice
+    at_once: int
+    steps: int = field(default=0, init=False)
+    rows: int = field(default=0, init=False)
+
+    @cached_property
+    def _batcher(self) -> Any:
+        return self.voice.batcher(self.at_once)
+
+    @property
+    def used(self) -> float:
+        """The share of the batch that was in use; 1 if sentences are spoken alone."""
+        return self.rows / (self.steps * self._batcher.count) if self.steps else 1.0
+
+    @cached_property
+    def model_identity(self) -> dict[str, Any]:
+        """What the sound of every sentence depends on, beside its text and speaker."""
+        alone = self.at_once == 1
+        return {
+            "weights": self.voice.weights,
+            **({"graphs": graphs} if (graphs := self.voice.graphs) else {}),
+            "precision": self.voice.model.kind,
+            "device": str(getattr(self.voice.model, "device", "cpu")).split(":")[0],
+            "at_once": 1 if alone else self._batcher.count,
+            "guarded": self.voice.guarded,
+            "heads": [list(head) for head in self.voice.heads] if self.voice.guarded else [],
+        }
+
+    def speaker(self, name: str) -> Voice:
+        """The latents of a speaker. Raises TextError, and BookError for a voice without any."""
+        if not name:
+            if self.voice.own is None:
+                raise BookError(
+                    "This voice has no speaker of its own. Add --reference FILE.wav, 3 to 30 s of "
+                    "clear speech, or --latents FILE.safetensors for an ONNX voice."
+                )
+            return self.voice.own
+        return self.voice.speaker(name)
+
+    def speaker_identity(self, name: str) -> str:
+        """The SHA-256 of a speaker's latents, embedding, vocoder and adapter."""
+        if name not in self._identities:
+            self._identities[name] = _identity(self.speaker(name), self.voice)
+        return self._identities[name]
+
+    @cached_property
+    def _identities(self) -> dict[str, str]:
+        return {}
+
+    def cast(self, ask: Ask) -> dict[str, Voice]:
+        """The other speakers of a sentence, by their names in its pieces."""
+        named = {piece.voice for piece in ask.request.pieces or ()} - {""}
+        return {name: self.speaker(of_request(name, ask.speaker)) for name in named}
+
+    def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
+        """Speaks what `next_ask` gives, until it gives None while nothing is being spoken.
+
+        Raises NotFinite, and TextError for a speaker that is not there.
+        """
+        if self.at_once == 1:
+            while (ask := next_ask()) is not None:
+                yield self._alone(ask)
+            return
+        yield from self._together(next_ask)
+
+    def _alone(self, ask: Ask) -> Said:
+        from xtts.inference import speech
+
+        guard = self.voice.guard(ask.request)
+        spoken = speech.synthesize(
+            self.voice.backend(), self.speaker(ask.speaker), ask.request, guard, self.cast(ask)
+        )
+        return Said(ask, np.asarray(spoken), tuple(guard.pieces) if guard else ())
+
+    def _together(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
+        batcher = self._batcher
+        active: dict[str, tuple[Ask, list[Any]]] = {}
+        while True:
+            while batcher.free and (ask := next_ask()) is not None:
+                # No sound leaves before the verdict, so that a bad piece is said again.
+                request = replace(ask.request, whole=True)
+                batcher.enter(ask.key, self.speaker(ask.speaker), request, self.cast(ask))
+                active[ask.key] = ask, []
+            if not active:
+                return
+            self.steps += 1
+            self.rows += len(active)
+            for output in batcher.step():
+                ask, chunks = active[output.name]
+                chunks += [np.asarray(chunk) for chunk in output.chunks]
+                if output.error is not None:
+                    raise output.error
+                if output.paused:
+                    batcher.go_on(output.name)
+                elif output.done:
+                    del active[output.name]
+                    yield Said(ask, np.concatenate(chunks), output.pieces)
+
+
+def _identity(whose: Voice, voice: LoadedVoice) -> str:
+    digest = hashlib.sha256()
+    for part in (whose.latents, whose.speaker):
+        digest.update(_bytes(part))
+    vocoder: Any = whose.vocoder or getattr(voice.model, "vocoder", None)
+    if hasattr(vocoder, "state_dict"):
+        _add_tensors(digest, vocoder.state_dict())
+    for layer in whose.adapter.matrices if whose.adapter is not None else ():
+        for name in sorted(layer):
+            digest.update(name.encode() + b"".join(map(_bytes, layer[name])))
+    return digest.hexdigest()
+
+
+def _add_tensors(digest: Any, tensors: Mapping[str, Any]) -> None:
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(_bytes(tensors[name]))
+
+
+def _bytes(part: Any) -> bytes:
+    array = part.detach().float().cpu().numpy() if hasattr(part, "detach") else np.asarray(part)
+    return bytes(np.ascontiguousarray(array, np.float32).tobytes())

@@ -1,0 +1,273 @@
+"""Narration: the sentences of a book as takes, and which take of each is kept.
+
+A take is named by what it is made from, so a sentence is spoken once, whatever is killed, and again
+only when its text, its pronunciation, its voice or a setting changes. A take that ended badly, or
+that a recogniser misheard, is followed by another with the next seed; the best one is kept.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from extras.books.book import Book, Chapter
+from extras.books.speaking.book_voice import Ask, BookVoice, Said
+from extras.books.speaking.reading_aloud import ReadSentence, read_sentence
+from extras.books.speaking.sentences import Sentence, sentences_of
+from extras.books.speaking.takes import Take, TakeFolder, key_of
+from xtts.inference.alignment.words import words_of_speech
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.text.tokenizer import Tokenizer
+
+# Far from the seeds that the guard and a user take.
+RETAKE_STRIDE = 1_000_000_007
+_SEEDS = 2**63
+# Above this share of misheard words a sentence is said again. The recogniser errs too.
+MOST_MISHEARD = 0.34
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a book is spoken.
+
+    Attributes:
+        language: Of the text.
+        seed: Of the first take of every sentence.
+        retakes: How often a sentence that ended badly, or was misheard, is said again.
+        speakers: The number of a chapter -> who speaks it; "" or none is the voice's own.
+        footnotes: Whether footnotes are spoken, where they stand in the file.
+        rejected: Takes that a person does not want; the next ones are used.
+    """
+
+    language: str
+    seed: int = 0
+    retakes: int = 0
+    speakers: Mapping[int, str] = field(default_factory=dict)
+    footnotes: bool = False
+    rejected: frozenset[str] = frozenset()
+
+
+class Listener:
+    """Counts the words of a take that a recogniser mishears. name: of the recogniser."""
+
+    def __init__(self, name: str, recogniser: Any, tokenizer: Tokenizer, language: str) -> None:
+        self.name = name
+        self._recogniser, self._tokenizer, self._language = recogniser, tokenizer, language
+
+    def errors(self, text: str, waveform: "np.ndarray[Any, Any]") -> int:
+        """The misheard words of a sentence, `[samples]` at 24,000 Hz."""
+        import torch
+
+        from xtts import audio
+        from xtts.evaluation import recogniser
+
+        sound = audio.resample(
+            torch.from_numpy(np.asarray(waveform, np.float32)), audio.VOCODER_RATE, recogniser.RATE
+        )
+        (heard,) = self._recogniser.hear([sound.numpy()])
+        wanted = recogniser.words_of(self._tokenizer, text, self._language)
+        words = recogniser.heard_words(self._tokenizer, heard, self._language)
+        return recogniser.num_errors(wanted, words)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The take that stands for a sentence. errors: misheard words; None if nobody listened."""
+
+    sentence: Sentence
+    take: Take
+    errors: int | None = None
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """By which the worst come first when sorted from the largest."""
+        return len(self.take.faults), self.errors or 0, len(self.take.left_out)
+
+
+@dataclass
+class _Line:
+    """A sentence on its way: `number` of the take that is wanted next; read: None until then."""
+
+    chapter: int
+    sentence: Sentence
+    number: int = 0
+    read: ReadSentence | None = None
+
+
+class Narration:
+    """Speaks chapters of a book into a folder of takes.
+
+    chapters: by number, counted from 1 over those that are read aloud.
+    """
+
+    def __init__(
+        self, book: Book, voice: BookVoice, takes: TakeFolder, settings: Settings,
+        listener: Listener | None = None,
+    ) -> None:  # fmt: skip
+        self.book, self.voice, self.takes, self.settings = book, voice, takes, settings
+        self.listener = listener
+        self.tokenizer: Tokenizer = voice.voice.model.tokenizer
+        # Of this process; the rate is that since `speak` began.
+        self.spoken_seconds = self._spoken_before = 0.0
+        self.began = time.monotonic()
+
+    def sentences(self, number: int) -> Iterator[Sentence]:
+        """The sentences of a chapter."""
+        chapter: Chapter = self.book.read_aloud[number - 1]
+        return sentences_of(chapter, self.settings.language, footnotes=self.settings.footnotes)
+
+    def key(self, sentence: Sentence, chapter: int, number: int, read: ReadSentence) -> str:
+        """The name of a take of a sentence; number: 0 is the first take."""
+        speaker = self.settings.speakers.get(chapter, "")
+        others = {
+            piece.voice: self.voice.speaker_identity(_full(piece.voice, speaker))
+            for piece in read.pieces if piece.voice
+        }  # fmt: skip
+        return key_of({
+            "text": sentence.text,
+            "pieces": [[p.ids, p.before, p.after, p.voice] for p in read.pieces],
+            "speaker": self.voice.speaker_identity(speaker),
+            "others": others,
+            "language": self.settings.language,
+            "seed": self._seed(number),
+            "model": self.voice.model_identity,
+        })  # fmt: skip
+
+    def _seed(self, number: int) -> int:
+        return (self.settings.seed + RETAKE_STRIDE * number) % _SEEDS
+
+    def chosen(self, sentence: Sentence, chapter: int) -> Chosen | None:
+        """The take of a sentence that is kept; None while one has to be spoken, or if nothing of it
+        can be read."""
+        read = self._read(sentence)
+        return self._settled(_Line(chapter, sentence, read=read)) if read.pieces else None
+
+    def _read(self, sentence: Sentence) -> ReadSentence:
+        return read_sentence(self.tokenizer, sentence.text, self.settings.language)
+
+    def _settled(self, line: _Line) -> Chosen | None:
+        """As `chosen`; otherwise `line.number` is the take to be spoken next."""
+        assert line.read is not None
+        found: list[Chosen] = []
+        rejected, number = 0, 0
+        while number - rejected <= self.settings.retakes:
+            key = self.key(line.sentence, line.chapter, number, line.read)
+            if key in self.settings.rejected:
+                rejected += 1
+            elif (one := self._found(line.sentence, key)) is None:
+                line.number = number
+                return None
+            else:
+                found.append(one)
+                if self._good(one):
+                    break
+            number += 1
+        # The first of the best.
+        return min(found, key=lambda one: one.rank)
+
+    def _found(self, sentence: Sentence, key: str) -> Chosen | None:
+        take = self.takes.find(key)
+        if take is None:
+            return None
+        if self.listener is None or not self.settings.retakes:
+            return Chosen(sentence, take)
+        errors = self.takes.heard(key, self.listener.name)
+        if errors is None:
+            sound = self.takes.samples(take).astype(np.float32) / 32768.0
+            errors = self.listener.errors(sentence.text, sound)
+            self.takes.keep_heard(key, self.listener.name, errors)
+        return Chosen(sentence, take, errors)
+
+    def _good(self, one: Chosen) -> bool:
+        words = max(1, len(one.take.text.split()))
+        return not one.take.faults and (one.errors or 0) <= MOST_MISHEARD * words
+
+    def speak(
+        self, lines: Iterator[tuple[int, Sentence]],
+        settled: Callable[[int, Sentence, Chosen | None], None],
+    ) -> None:  # fmt: skip
+        """Speaks (chapter, sentence) one after another and calls `settled` when each has its take;
+        with None for one of which nothing can be read.
+
+        Raises DiskFull, WriteError, NotFinite, and TextError for a speaker that is not there.
+        """
+        again: deque[_Line] = deque()
+        waiting: dict[str, list[_Line]] = {}
+        lines_by_key: dict[str, _Line] = {}
+        self.began, self._spoken_before = time.monotonic(), self.spoken_seconds
+
+        def next_ask() -> Ask | None:
+            while (line := again.popleft() if again else _line(next(lines, None))) is not None:
+                if line.read is None:
+                    line.read = self._read(line.sentence)
+                chosen = self._settled(line) if line.read.pieces else None
+                if chosen is not None or not line.read.pieces:
+                    settled(line.chapter, line.sentence, chosen)
+                    continue
+                ask = self._ask(line)
+                if ask.key in lines_by_key:  # the same sentence is being spoken
+                    waiting.setdefault(ask.key, []).append(line)
+                    continue
+                lines_by_key[ask.key] = line
+                return ask
+            return None
+
+        for said in self.voice.say(next_ask):
+            line = lines_by_key.pop(said.ask.key)
+            self._keep(line, said)
+            again.extend([line, *waiting.pop(said.ask.key, [])])
+            while again:  # those that are settled now need no slot
+                line = again[0]
+                assert line.read is not None
+                if (chosen := self._settled(line)) is None:
+                    break
+                again.popleft()
+                settled(line.chapter, line.sentence, chosen)
+
+    def _ask(self, line: _Line) -> Ask:
+        assert line.read is not None
+        request = SynthesisRequest(
+            line.sentence.text, self.settings.language, self._seed(line.number),
+            pieces=line.read.pieces,
+        )  # fmt: skip
+        key = self.key(line.sentence, line.chapter, line.number, line.read)
+        return Ask(key, request, self.settings.speakers.get(line.chapter, ""))
+
+    def _keep(self, line: _Line, said: Said) -> None:
+        assert line.read is not None
+        words = words_of_speech(line.read.pieces, said.pieces) if said.pieces else None
+        faults = [
+            f"{one.ending.value}: {one.reason}" if one.reason else one.ending.value
+            for one in said.pieces if one.faulty
+        ]  # fmt: skip
+        take = Take(
+            said.ask.key, line.sentence.text, len(said.waveform),
+            None if words is None else [(w.word, w.start_time, w.end_time) for w in words],
+            faults, max((one.attempts for one in said.pieces), default=1), line.read.left_out,
+        )  # fmt: skip
+        self.takes.keep(take, said.waveform)
+        self.spoken_seconds += take.seconds
+
+    @property
+    def rate(self) -> float:
+        """Seconds of speech a second since `speak` began; 0 before the first sentence."""
+        spoken = self.spoken_seconds - self._spoken_before
+        return spoken / max(1e-6, time.monotonic() - self.began)
+
+
+def _line(one: tuple[int, Sentence] | None) -> _Line | None:
+    return None if one is None else _Line(*one)
+
+
+def _full(named: str, speaker: str) -> str:
+    from xtts.text.markup import of_request
+
+    return of_request(named, speaker)
+
+
+def duration(sentences: Sequence[Chosen]) -> float:
+    """The seconds of some sentences with their pauses."""
+    return sum(one.take.seconds + one.sentence.pause for one in sentences)

@@ -1,0 +1,61 @@
+"""RayBookVoice: says the sentences of a book on Ray's workers, each sentence a task.
+
+A sentence has the same bytes whoever says it, so a run has the same bytes with any number of
+workers on machines of one kind. A worker opens the voice once, and refuses to speak if its files
+are not those of this process.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from extras.books.speaking.book_voice import Ask, BookVoice, Said
+from machine.errors import SotaqueError
+from machine.steps import Steps
+from xtts.inference.loaded_voice import LoadedVoice
+
+
+@dataclass
+class RayBookVoice(BookVoice):
+    """workers: what computes; opened: opens the voice, in another process too."""
+
+    workers: Steps
+    opened: Callable[[], LoadedVoice]
+
+    def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
+        """As `BookVoice.say`. Raises also SotaqueError for a sentence that no worker says."""
+        said: deque[Callable[[], Said]] = deque()
+        while True:
+            while len(said) <= self.workers.ahead and (ask := next_ask()) is not None:
+                wanted = (self.model_identity, self.speaker_identity(ask.speaker))
+                said.append(self.workers.begin(say_one, self.opened, self.at_once, wanted, ask))
+            if not said:
+                return
+            yield said.popleft()()
+
+
+# Of a worker: the voice that it has opened, at most one, by the identity of its model.
+_held: dict[str, BookVoice] = {}
+
+
+def say_one(
+    opened: Callable[[], LoadedVoice], at_once: int, wanted: tuple[dict[str, Any], str], ask: Ask
+) -> Said:
+    """Says a sentence in a worker. wanted: the identities of the model and of the speaker.
+
+    Raises SotaqueError where the files of this machine are others.
+    """
+    name = repr(wanted[0])
+    if name not in _held:
+        _held.clear()
+        _held[name] = BookVoice(opened(), at_once)
+    voice = _held[name]
+    if (voice.model_identity, voice.speaker_identity(ask.speaker)) != wanted:
+        raise SotaqueError(
+            "A worker of Ray has other files of this voice than the machine that asks. Copy the "
+            "voice to the same path on every machine."
+        )
+    asks = iter([ask])
+    (said,) = voice.say(lambda: next(asks, None))
+    return said

@@ -1,0 +1,126 @@
+"""Divides a chapter into the sentences that are spoken one by one, with the pauses after them.
+
+A sentence is spoken as a speech of its own, so that another word in it changes no other one. One
+that is very short is spoken together with its neighbour, because voices say a single word badly.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from extras.books.book import Chapter, Kind
+from xtts.text.cleaning import speakable
+from xtts.text.languages import short_code
+from xtts.text.markup import PARAGRAPH_SECONDS, tag_of, voice_at_end, with_brackets_as_words
+from xtts.text.normalization.registry import rules_of
+from xtts.text.splitting import Limits, cut
+
+SENTENCE_SECONDS = 0.2
+HEADING_SECONDS = 1.2
+# Characters. A longer sentence is divided at its clauses; the model's own pieces are shorter.
+LONGEST = 600
+# A shorter sentence joins its neighbour, up to this length together.
+SHORTEST, LONGEST_JOINED = 25, 220
+_END = re.compile(r"""[.!?…؟।]+["'”’»)]*\s+|[。！？]+["'”’»）」』]*\s*""")
+_TITLES = frozenset(
+    "mr. mrs. ms. dr. st. prof. rev. gen. col. capt. lt. sgt. jr. sr. vs. no. vol. fig. pp. p. "
+    "cf. ed. eds. hon. messrs. mme. mlle. m. z.b. d.h. bzw. usw. hr. fr. nr. sig. sra. dra. "
+    "dott.".split()
+)
+_TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
+_LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is spoken at once. pause: seconds of silence after it; written: its place in the
+    chapter, (number of the paragraph, kind); text: with the tag of the voice that applies."""
+
+    text: str
+    pause: float
+    paragraph: int
+    kind: Kind = Kind.TEXT
+
+
+def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) -> Iterator[Sentence]:
+    """The sentences of a chapter, in order. footnotes: whether they are spoken too.
+
+    A voice or style named in the text applies until the next such tag in the chapter.
+    """
+    known = _abbreviations(language)
+    voice = ""
+    for number, paragraph in enumerate(chapter.paragraphs):
+        if paragraph.kind is Kind.FOOTNOTE and not footnotes:
+            continue
+        text = with_brackets_as_words(paragraph.text)
+        parts = _joined([one for one in divided(text, known) if speakable(_TAG.sub(" ", one))])
+        heading = paragraph.kind is Kind.HEADING
+        for place, part in enumerate(parts):
+            last = place == len(parts) - 1
+            after = HEADING_SECONDS if heading else PARAGRAPH_SECONDS
+            yield Sentence(
+                tag_of(voice) + part, after if last else SENTENCE_SECONDS, number, paragraph.kind
+            )
+            voice = voice_at_end(part, voice)
+        if not parts:
+            voice = voice_at_end(text, voice)
+
+
+def _abbreviations(language: str) -> frozenset[str]:
+    rules = rules_of(short_code(language))
+    named = {one.rstrip("#").lower() for one in rules.abbreviations} if rules else set()
+    return _TITLES | {one for one in named if one != "etc."}
+
+
+def divided(text: str, abbreviations: frozenset[str] = _TITLES) -> list[str]:
+    """The sentences of a paragraph, which joined by spaces are its text."""
+    tags = [tag.span() for tag in _TAG.finditer(text)] if "[" in text else []
+    parts, start = list[str](), 0
+    for match in _END.finditer(text):
+        end = match.end()
+        if any(first < match.start() < last for first, last in tags):
+            continue
+        if _ends(text, match, start, abbreviations):
+            parts.append(text[start:end].strip())
+            start = end
+    parts.append(text[start:].strip())
+    limits = Limits(LONGEST, 10**9)
+    return [
+        piece.strip()
+        for part in parts if part
+        for piece in (cut(part, limits) if len(part) > LONGEST else [part])
+    ]  # fmt: skip
+
+
+def _ends(text: str, match: re.Match[str], start: int, abbreviations: frozenset[str]) -> bool:
+    """Whether a sentence ends at punctuation."""
+    after = text[match.end() : match.end() + 1]
+    if after.islower():
+        return False
+    if match[0][0] != "." or match[0].startswith(".."):
+        return True
+    # No further back than a word may reach: the sentence may be 40 MB long.
+    before = text[max(start, match.start() - 40) : match.start()]
+    word = _LAST_WORD.search(before)
+    if word is None:
+        return True
+    one = word[0] + "."
+    initial = len(word[0]) == 1 and word[0].isupper() and word[0] != "I"
+    return not initial and one.lower() not in abbreviations
+
+
+def _joined(parts: list[str]) -> list[str]:
+    """Joins a short sentence to the one before, or the first one to the next."""
+    joined: list[str] = []
+    for part in parts:
+        short = bool(joined) and min(len(part), len(joined[-1])) < SHORTEST
+        first = len(joined) == 1 and len(joined[0]) < SHORTEST
+        if (
+            short
+            and (len(part) < SHORTEST or first)
+            and (len(joined[-1]) + len(part) < LONGEST_JOINED)
+        ):
+            joined[-1] += " " + part
+        else:
+            joined.append(part)
+    return joined

@@ -1,0 +1,99 @@
+"""Writes an audiobook, `.m4b`: AAC in MP4 with chapters, cover, title and author."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from extras.books.book import Book, BookError
+from extras.books.writing.binding import BoundChapter
+from machine import commands
+from machine.storage.atomic import replacing
+from xtts.encoding import BITS_PER_SECOND, RATE, aac_is_installed, pcm_frame
+
+
+def missing_encoder() -> str:
+    """The refusal of an audiobook without FFmpeg's encoder."""
+    return (
+        "An audiobook (m4b) and m4a need FFmpeg's encoder, which is not installed here. Install it "
+        f"with `{commands.install_extra('aac')}`, or choose --format mp3, flac, opus or wav."
+    )
+
+
+def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) -> None:
+    """Writes all chapters into one file. Memory does not grow with the book.
+
+    Raises BookError where FFmpeg's encoder is missing, DiskFull, WriteError.
+    """
+    if not aac_is_installed():
+        raise BookError(missing_encoder())
+    import av
+
+    with replacing(path) as file:
+        container: Any = av.open(file, "w", format="mp4")
+        container.metadata.update(
+            {"title": book.title, "album": book.title, "artist": book.author,
+             "album_artist": book.author, "genre": "Audiobook"}
+        )  # fmt: skip
+        stream = container.add_stream("aac", rate=RATE, layout="mono")
+        stream.bit_rate = BITS_PER_SECOND
+        picture = _add_picture(container, book.cover) if book.cover else None
+        container.set_chapters(_marks(chapters))
+        container.start_encoding()
+        if picture is not None:
+            _write_picture(container, picture, book.cover or b"")
+        samples = 0
+        for chapter in chapters:
+            for pcm in chapter.pcm():
+                if pcm:
+                    frame = pcm_frame(pcm, samples)
+                    samples += frame.samples
+                    container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+        container.close()
+
+
+def _marks(chapters: Sequence[BoundChapter]) -> list[dict[str, Any]]:
+    marks, at = list[dict[str, Any]](), 0
+    for number, chapter in enumerate(chapters):
+        end = at + chapter.samples
+        marks.append({
+            "id": number, "start": at, "end": end, "time_base": Fraction(1, RATE),
+            "metadata": {"title": chapter.title},
+        })  # fmt: skip
+        at = end
+    return marks
+
+
+def _add_picture(container: Any, cover: bytes) -> Any:
+    import av
+
+    width, height = picture_size(cover)
+    stream = container.add_stream("png" if cover.startswith(b"\x89PNG") else "mjpeg", rate=1)
+    stream.width, stream.height = width, height
+    stream.pix_fmt = "rgb24" if cover.startswith(b"\x89PNG") else "yuvj420p"
+    stream.disposition = av.stream.Disposition.attached_pic
+    return stream
+
+
+def _write_picture(container: Any, stream: Any, cover: bytes) -> None:
+    """The picture's own bytes, not encoded again."""
+    import av
+
+    packet = av.Packet(cover)
+    packet.stream, packet.pts, packet.dts = stream, 0, 0
+    packet.time_base, packet.is_keyframe = Fraction(1, 1), True
+    container.mux(packet)
+
+
+def picture_size(cover: bytes) -> tuple[int, int]:
+    """Width and height of a PNG or JPEG, from its header; 600 x 800 if it has none."""
+    if cover.startswith(b"\x89PNG") and len(cover) >= 24:
+        return int.from_bytes(cover[16:20], "big"), int.from_bytes(cover[20:24], "big")
+    at = 2
+    while at + 9 < len(cover) and cover[at] == 0xFF:
+        if 0xC0 <= cover[at + 1] <= 0xCF and cover[at + 1] not in (0xC4, 0xC8, 0xCC):
+            height = int.from_bytes(cover[at + 5 : at + 7], "big")
+            return int.from_bytes(cover[at + 7 : at + 9], "big"), height
+        at += 2 + int.from_bytes(cover[at + 2 : at + 4], "big")
+    return 600, 800

@@ -1,0 +1,129 @@
+"""Writes a chapter from its takes: the sound at ACX's loudness, and the times of its words."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from extras.books.speaking.narration import Chosen
+from extras.books.speaking.takes import TakeFolder
+from extras.books.writing.loudness import as_pcm, gain_of, limited
+from machine.storage.atomic import replace_file, replacing
+from xtts.encoding import Encoder, wav_header
+from xtts.inference.alignment.words import TimedWord, written
+from xtts.model.shapes import VOCODER_RATE
+
+# ACX asks for half a second to one before a chapter, and one to five behind it.
+BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
+# Of a file's name, which has at most 255 with its ending and that of a part being written.
+MOST_TITLE_BYTES = 160
+CAPTIONS = ("srt", "vtt", "json")
+
+
+@dataclass(frozen=True)
+class Span:
+    """When a sentence sounds in its chapter, in seconds."""
+
+    chosen: Chosen
+    start: float
+    end: float
+
+
+class BoundChapter:
+    """A chapter whose sentences all have their takes.
+
+    number: counted from 1; title: of the chapter; sentences: in order.
+    """
+
+    def __init__(
+        self, number: int, title: str, sentences: Sequence[Chosen], takes: TakeFolder
+    ) -> None:
+        self.number, self.title, self.sentences = number, title, list(sentences)
+        self._takes = takes
+        self._pauses = [round(one.sentence.pause * VOCODER_RATE) for one in self.sentences]
+        if self._pauses:
+            self._pauses[-1] = round(AFTER_SECONDS * VOCODER_RATE)
+        self._before = round(BEFORE_SECONDS * VOCODER_RATE)
+
+    @property
+    def samples(self) -> int:
+        """How many there are, with all pauses."""
+        spoken = sum(one.take.samples for one in self.sentences)
+        return self._before + spoken + sum(self._pauses)
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.samples / VOCODER_RATE
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies its sound: the takes and the pauses between them."""
+        parts = [f"{one.take.key} {pause}" for one, pause in
+                 zip(self.sentences, self._pauses, strict=True)]  # fmt: skip
+        return hashlib.sha256("\n".join([self.title, *parts]).encode()).hexdigest()
+
+    def pcm(self) -> Iterator[bytes]:
+        """The sound, 16 bits at 24,000 Hz, sentence by sentence."""
+        gain = gain_of(self._sounds, self._before + sum(self._pauses))
+        yield bytes(2 * self._before)
+        for sound, pause in zip(self._sounds(), self._pauses, strict=True):
+            yield as_pcm(limited(sound, gain)).tobytes()
+            yield bytes(2 * pause)
+
+    def _sounds(self) -> Iterator[Any]:
+        return (self._takes.samples(one.take) for one in self.sentences)
+
+    def spans(self) -> Iterator[Span]:
+        """When each sentence sounds."""
+        at = self._before
+        for one, pause in zip(self.sentences, self._pauses, strict=True):
+            yield Span(one, at / VOCODER_RATE, (at + one.take.samples) / VOCODER_RATE)
+            at += one.take.samples + pause
+
+    def words(self) -> list[TimedWord]:
+        """The words with their times; a sentence without word times is one entry."""
+        words = list[TimedWord]()
+        for span in self.spans():
+            take = span.chosen.take
+            times = take.words or [(take.text, 0.0, take.seconds)]
+            words += [
+                TimedWord(word, round(span.start + begin, 3), round(span.start + end, 3))
+                for word, begin, end in times
+            ]
+        return words
+
+    def write(self, path: Path, form: str) -> None:
+        """Writes the sound as one of `xtts.encoding.MEDIA_TYPES`. Raises DiskFull, WriteError."""
+        with replacing(path) as file:
+            if form == "wav":
+                file.write(wav_header(2 * self.samples))
+                for part in self.pcm():
+                    file.write(part)
+                return
+            encoder = Encoder(form, file)
+            for part in self.pcm():
+                encoder.add(part)
+            encoder.end()
+
+    def write_words(self, path: Path) -> None:
+        """Writes the words as `.srt`, `.vtt` or `.json`. Raises DiskFull, WriteError."""
+        content = written(self.words(), path.suffix[1:]).encode()
+        replace_file(path, lambda file: file.write(content))
+
+
+def file_stem(number: int, title: str) -> str:
+    """The name of a chapter's files: `03 The Whale`; no longer than file systems take."""
+    plain = "".join(one if one.isalnum() or one in " -_'" else " " for one in title)
+    short = " ".join(plain.split())[:60].encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
+    return f"{number:02} {short.strip()}".strip()
+
+
+def peak_and_rms(sound: "np.ndarray[Any, Any]") -> tuple[float, float]:
+    """The peak and the RMS in dB of a sound `[samples]` in -1..1."""
+    power = float(np.mean(np.square(sound, dtype=np.float64)))
+    peak = float(np.abs(sound).max(initial=0.0))
+    return 20 * np.log10(max(peak, 1e-9)), 10 * np.log10(max(power, 1e-18))

@@ -1,0 +1,160 @@
+"""Writes an EPUB 3 with media overlays: each sentence lights up as it is spoken.
+
+The book is written anew from its chapters, with a span for each sentence; pictures and styles of
+the original are not in it. Format: https://www.w3.org/TR/epub-33/#sec-media-overlays.
+"""
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import BinaryIO
+
+from extras.books.book import Book, Kind
+from extras.books.writing.binding import BoundChapter, Span
+from xtts.encoding import Encoder
+
+_TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
+_CONTAINER = (
+    '<?xml version="1.0" encoding="utf-8"?>\n<container version="1.0" '
+    'xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
+    'full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+)
+_HEAD = (
+    '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n<html '
+    'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops" '
+    'lang="{language}" xml:lang="{language}"><head><title>{title}</title>'
+    '<link rel="stylesheet" href="book.css"/></head><body id="all">'
+)
+_STYLE = ".spoken { background: #ffe9a8 }\n"
+# A fixed time, so that the same book has the same bytes.
+_TIME = (2000, 1, 1, 0, 0, 0)
+_MODIFIED = "2000-01-01T00:00:00Z"
+
+
+def write_overlay(
+    file: BinaryIO, book: Book, chapters: Sequence[BoundChapter], language: str
+) -> None:
+    """Writes the book with its sound, an MP3 for each chapter, into a file that can seek. One
+    chapter at a time is in memory."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        _add(made, "mimetype", b"application/epub+zip", packed=False)
+        _add(made, "META-INF/container.xml", _CONTAINER.encode())
+        _add(made, "OPS/book.css", _STYLE.encode())
+        if book.cover:
+            _add(made, f"OPS/{_cover_name(book.cover)}", book.cover, packed=False)
+        for chapter in chapters:
+            name = f"c{chapter.number}"
+            spans = list(chapter.spans())
+            _add(made, f"OPS/{name}.xhtml", _page(chapter.title, spans, language).encode())
+            _add(made, f"OPS/{name}.smil", _smil(name, spans).encode())
+            _add(made, f"OPS/{name}.mp3", _mp3(chapter), packed=False)
+        _add(made, "OPS/nav.xhtml", _nav(book, chapters, language).encode())
+        _add(made, "OPS/book.opf", _package(book, chapters, language).encode())
+
+
+def _add(made: zipfile.ZipFile, name: str, content: bytes, *, packed: bool = True) -> None:
+    entry = zipfile.ZipInfo(name, _TIME)
+    entry.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    made.writestr(entry, content)
+
+
+def _mp3(chapter: BoundChapter) -> bytes:
+    sound = io.BytesIO()
+    encoder = Encoder("mp3", sound)
+    for pcm in chapter.pcm():
+        encoder.add(pcm)
+    encoder.end()
+    return sound.getvalue()
+
+
+def _page(title: str, spans: Sequence[Span], language: str) -> str:
+    parts = [_HEAD.format(language=escape(language), title=escape(title))]
+    begun: tuple[int, str] | None = None
+    for number, span in enumerate(spans):
+        sentence = span.chosen.sentence
+        tag = "h1" if sentence.kind is Kind.HEADING else "p"
+        if begun != (sentence.paragraph, tag):
+            parts.append((f"</{begun[1]}>\n" if begun else "") + f"<{tag}>")
+            begun = sentence.paragraph, tag
+        text = escape(" ".join(_TAG.sub(" ", sentence.text).split()))
+        parts.append(f'<span id="s{number}">{text}</span> ')
+    return "".join([*parts, f"</{begun[1]}>" if begun else "<p/>", "</body></html>\n"])
+
+
+def _smil(name: str, spans: Sequence[Span]) -> str:
+    lines = [
+        f'<par id="p{number}"><text src="{name}.xhtml#s{number}"/><audio src="{name}.mp3" '
+        f'clipBegin="{span.start:.3f}s" clipEnd="{span.end:.3f}s"/></par>'
+        for number, span in enumerate(spans)
+    ]
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<smil xmlns="http://www.w3.org/ns/SMIL" '
+        f'xmlns:epub="http://www.idpf.org/2007/ops" version="3.0"><body>'
+        f'<seq id="all" epub:textref="{name}.xhtml#all">\n' + "\n".join(lines)
+        + "\n</seq></body></smil>\n"
+    )  # fmt: skip
+
+
+def _nav(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
+    lines = "\n".join(
+        f'<li><a href="c{one.number}.xhtml">{escape(one.title)}</a></li>' for one in chapters
+    )
+    head = _HEAD.format(language=escape(language), title=escape(book.title))
+    return (
+        f'{head}<nav epub:type="toc"><h1>{escape(book.title)}</h1><ol>\n{lines}\n</ol></nav>'
+        "</body></html>\n"
+    )
+
+
+def _cover_name(cover: bytes) -> str:
+    return "cover.png" if cover.startswith(b"\x89PNG") else "cover.jpg"
+
+
+def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
+    identity = hashlib.sha256(f"{book.title}\n{book.author}".encode()).hexdigest()[:32]
+    # What sounds, without the silence around sentences.
+    durations = {one.number: sum(span.end - span.start for span in one.spans()) for one in chapters}
+    metadata = [
+        f'<dc:identifier id="id">urn:sotaque:{identity}</dc:identifier>',
+        f"<dc:title>{escape(book.title)}</dc:title>",
+        f"<dc:language>{escape(language)}</dc:language>",
+        f'<meta property="dcterms:modified">{_MODIFIED}</meta>',
+        f'<meta property="media:duration">{sum(durations.values()):.3f}s</meta>',
+        '<meta property="media:active-class">spoken</meta>',
+    ]
+    if book.author:
+        metadata.append(f"<dc:creator>{escape(book.author)}</dc:creator>")
+    metadata += [
+        f'<meta property="media:duration" refines="#o{number}">{seconds:.3f}s</meta>'
+        for number, seconds in durations.items()
+    ]
+    order = "".join(f'<itemref idref="c{one.number}"/>' for one in chapters)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<package xmlns="http://www.idpf.org/2007/opf" '
+        'version="3.0" unique-identifier="id"><metadata '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/">\n' + "\n".join(metadata)
+        + "\n</metadata><manifest>\n" + "\n".join(_items(book, chapters))
+        + f"\n</manifest><spine>{order}</spine></package>\n"
+    )  # fmt: skip
+
+
+def _items(book: Book, chapters: Sequence[BoundChapter]) -> Iterator[str]:
+    yield (
+        '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>'
+        '<item id="css" href="book.css" media-type="text/css"/>'
+    )
+    if book.cover:
+        name = _cover_name(book.cover)
+        kind = "image/png" if name.endswith("png") else "image/jpeg"
+        yield f'<item id="cover" href="{name}" media-type="{kind}" properties="cover-image"/>'
+    for one in chapters:
+        name = f"c{one.number}"
+        yield (
+            f'<item id="{name}" href="{name}.xhtml" media-type="application/xhtml+xml" '
+            f'media-overlay="o{one.number}"/>'
+            f'<item id="o{one.number}" href="{name}.smil" media-type="application/smil+xml"/>'
+            f'<item id="a{one.number}" href="{name}.mp3" media-type="audio/mpeg"/>'
+        )

@@ -1,0 +1,112 @@
+"""The report on a book: its worst hundred sentences, to be heard, and how to say each again."""
+
+import html
+import shlex
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from pathlib import Path
+from typing import Any
+
+from extras.books.speaking.narration import Chosen
+from extras.books.speaking.takes import TakeFolder
+from machine.storage.atomic import replace_file
+
+WORST = 100
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em }}
+td, th {{ padding: .4em .6em; text-align: left; vertical-align: top; border-top: 1px solid #ccc }}
+code {{ font-size: .8em }} audio {{ width: 16em }}
+</style></head><body><h1>{title}</h1><p>{summary}</p>
+<table><tr><th>Chapter<th>Sentence<th>Sound<th>What was noticed{again}</tr>
+{rows}
+</table></body></html>
+"""
+
+
+class Worst:
+    """Keeps the worst sentences of a book while it is spoken, without their word times."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[tuple[int, int, int], int, Chosen]] = []
+        self.sentences = self.faulty = self.retaken = 0
+        self.unread: list[tuple[int, str]] = []
+
+    def add(self, chapter: int, chosen: Chosen) -> None:
+        """Adds a sentence that has its take."""
+        self.sentences += 1
+        self.faulty += bool(chosen.take.faults)
+        if any(chosen.rank):
+            self._kept.append((chosen.rank, chapter, chosen))
+        if len(self._kept) > 2 * WORST:
+            self._kept = nlargest(WORST, self._kept, key=lambda one: one[0])
+
+    def add_unread(self, chapter: int, text: str) -> None:
+        """Adds a sentence of which nothing could be read."""
+        if len(self.unread) < WORST:
+            self.unread.append((chapter, text))
+
+    def worst(self) -> Iterable[tuple[int, Chosen]]:
+        """(chapter, sentence), the worst first."""
+        for _, chapter, chosen in nlargest(WORST, self._kept, key=lambda one: one[0]):
+            yield chapter, chosen
+
+    def told(self) -> dict[str, Any]:
+        """The report as data, for `report.json`."""
+        return {
+            "sentences": self.sentences, "faulty": self.faulty, "unread": len(self.unread),
+            "worst": [
+                {"chapter": chapter, "text": one.take.text, "key": one.take.key,
+                 "noticed": _noticed(one)}
+                for chapter, one in self.worst()
+            ],
+        }  # fmt: skip
+
+    def write(self, path: Path, title: str, takes: TakeFolder, command: Sequence[str]) -> None:
+        """Writes the report. command: what reads this book; `--again KEY` is appended. Without one,
+        the report does not say how to say a sentence again."""
+        rows = [
+            _row(
+                str(chapter),
+                html.escape(chosen.take.text),
+                _player(takes, chosen, path),
+                html.escape(_noticed(chosen)),
+                *([_code([*command, "--again", chosen.take.key])] if command else []),
+            )
+            for chapter, chosen in self.worst()
+        ]
+        rows += [
+            _row(str(chapter), html.escape(text[:500]), "", "nothing of it can be read")
+            for chapter, text in self.unread
+        ]
+        summary = (
+            f"{self.sentences:,} sentences; {self.faulty:,} ended badly in their best take; "
+            f"{len(self.unread):,} could not be read. The worst {WORST} are below."
+        )
+        again = "<th>Say it again with" if command else ""
+        page = _PAGE.format(
+            title=html.escape(title), summary=summary, again=again, rows="\n".join(rows)
+        )
+        replace_file(path, lambda file: file.write(page.encode()))
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td>{cell}" for cell in cells) + "</tr>"
+
+
+def _code(words: Iterable[str]) -> str:
+    return f"<code>{html.escape(shlex.join(words))}</code>"
+
+
+def _player(takes: TakeFolder, chosen: Chosen, path: Path) -> str:
+    sound = takes.sound(chosen.take.key).relative_to(path.parent).as_posix()
+    return f'<audio controls preload="none" src="{html.escape(sound)}"></audio>'
+
+
+def _noticed(chosen: Chosen) -> str:
+    noticed = list(chosen.take.faults)
+    if chosen.errors:
+        noticed.append(f"{chosen.errors} words misheard")
+    if chosen.take.left_out:
+        noticed.append("left out: " + " ".join(chosen.take.left_out))
+    return "; ".join(noticed)

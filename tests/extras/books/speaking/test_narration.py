@@ -1,0 +1,155 @@
+"""Which take of a sentence is kept, and who speaks it."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from extras.books.book import Book, Chapter, Paragraph
+from extras.books.speaking.book_voice import BookVoice
+from extras.books.speaking.narration import Chosen, Listener, Narration, Settings
+from extras.books.speaking.takes import TakeFolder
+from extras.books.writing.report import Worst
+from machine.storage.atomic import Written, replace_file
+from tests.models import drawn_voice, tiny_voice
+from xtts.inference import latents_file
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.voices import speakers
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+TEXT = "The ship left the port in the morning."
+
+
+@pytest.fixture(scope="session")
+def cast(tmp_path_factory: pytest.TempPathFactory) -> LoadedVoice:
+    """A tiny voice with a second speaker, ben."""
+    folder = tiny_voice(tmp_path_factory.mktemp("cast") / "voice")
+    other = tiny_voice(tmp_path_factory.mktemp("cast") / "other", seed=5)
+    (folder / "speakers").mkdir()
+    rows = []
+    for name, recording in (("anna", folder), ("ben", other)):
+        path = folder / "speakers" / f"{name}.wav"
+        content = (recording / "reference.wav").read_bytes()
+        rows.append(speakers.Speaker(name, path.name, write_atomically(path, content)))
+    speakers.write(folder, rows)
+    return load_voice(VoiceSpec(str(folder)))
+
+
+def write_atomically(path: Path, content: bytes) -> Written:
+    return replace_file(path, lambda file: file.write(content))
+
+
+class Ears(Listener):
+    """Mishears so many words of each take, in the order in which it hears them."""
+
+    def __init__(self, *errors: int) -> None:
+        self.name, self._errors = "ears", list(errors)
+
+    def errors(self, text: str, waveform: Any) -> int:
+        return self._errors.pop(0)
+
+
+def told(voice: LoadedVoice, folder: Path, text: str, ears: Ears | None = None, **how: Any):
+    """The narration of a book of one sentence, and what was settled."""
+    book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
+    narration = Narration(
+        book, BookVoice(voice, 2), TakeFolder(folder), Settings("en", **how), ears
+    )
+    settled: list[Chosen | None] = []
+    lines = [(1, one) for one in narration.sentences(1)]
+    narration.speak(iter(lines), lambda _chapter, _sentence, chosen: settled.append(chosen))
+    return narration, settled
+
+
+def count(folder: Path) -> int:
+    return len(list(folder.rglob("*.wav")))
+
+
+def test_a_misheard_sentence_is_said_again_until_it_is_heard(cast, tmp_path):
+    _, (kept,) = told(cast, tmp_path, TEXT, Ears(6, 5, 0), retakes=3)
+    assert count(tmp_path) == 3 and kept.errors == 0
+    # Nothing is spoken or heard once more.
+    _, (again,) = told(cast, tmp_path, TEXT, Ears(), retakes=3)
+    assert count(tmp_path) == 3 and again.take.key == kept.take.key
+
+
+def test_of_bad_takes_the_best_is_kept(cast, tmp_path):
+    _, (kept,) = told(cast, tmp_path, TEXT, Ears(6, 4, 5), retakes=2)
+    assert count(tmp_path) == 3 and kept.errors == 4
+    _, (first,) = told(cast, tmp_path, TEXT)
+    assert first.take.key != kept.take.key and count(tmp_path) == 3
+
+
+def test_a_voice_in_the_text_and_of_a_chapter(cast, tmp_path):
+    _, (own,) = told(cast, tmp_path, TEXT)
+    _, (ben,) = told(cast, tmp_path, TEXT, speakers={1: "ben"})
+    _, (named,) = told(cast, tmp_path, f"[voice:ben]{TEXT}")
+    assert count(tmp_path) == 3
+    sounds = [TakeFolder(tmp_path).sound(one.take.key).read_bytes() for one in (own, ben, named)]
+    assert sounds[0] != sounds[1] == sounds[2]
+
+
+def test_the_same_sentence_is_spoken_once(cast, tmp_path):
+    _, settled = told(cast, tmp_path, f"{TEXT} {TEXT} {TEXT} {TEXT}")
+    assert len(settled) == 4 and count(tmp_path) == 1
+    assert len({one.take.key for one in settled}) == 1
+
+
+def test_neighbours_do_not_change_a_sentence(cast, tmp_path):
+    other = "Nobody had seen the captain on that day."
+    told(cast, tmp_path / "a", f"{TEXT} {other}")
+    told(cast, tmp_path / "b", f"{other} It was a rather long time ago, they said. {TEXT}")
+    first = {path.name: path.read_bytes() for path in (tmp_path / "a").rglob("*.wav")}
+    second = {path.name: path.read_bytes() for path in (tmp_path / "b").rglob("*.wav")}
+    assert len(first) == 2 and first.items() <= second.items()
+
+
+def test_a_take_that_is_not_whole_is_spoken_again(cast, tmp_path):
+    _, (kept,) = told(cast, tmp_path, TEXT)
+    sound = TakeFolder(tmp_path).sound(kept.take.key)
+    whole = sound.read_bytes()
+    sound.write_bytes(whole[:-100])
+    told(cast, tmp_path, TEXT)
+    assert sound.read_bytes() == whole
+
+
+def test_another_vocoder_of_the_same_weights_speaks_again(onnx_folder, tmp_path):
+    """As of an export before and after `train learn-decoder`."""
+    stored = tmp_path / "voice.safetensors"
+    latents_file.write(stored, drawn_voice())
+    learned = shutil.copytree(onnx_folder, tmp_path / "learned")
+    tensors = learned / "vocoder.onnx.data"
+    tensors.write_bytes((np.fromfile(tensors, np.float32) * np.float32(0.9)).tobytes())
+    about = json.loads((learned / "onnx.json").read_text())
+    about["files"][tensors.name]["sha256"] = hashlib.sha256(tensors.read_bytes()).hexdigest()
+    (learned / "onnx.json").write_text(json.dumps(about))
+    kept = []
+    for folder in (onnx_folder, onnx_folder, learned):
+        where = ComputeConfig(backend="onnx", precision="fp32")
+        voice = load_voice(VoiceSpec(str(folder), latents=stored), where)
+        _, (chosen,) = told(voice, tmp_path / "takes", TEXT)
+        kept.append(chosen.take.key)
+    assert count(tmp_path / "takes") == 2 and kept[0] == kept[1] != kept[2]
+
+
+def test_the_report_has_the_worst_first(cast, tmp_path):
+    narration, (kept,) = told(cast, tmp_path / "sentences", TEXT, Ears(6), retakes=0)
+    worst = Worst()
+    worst.add(1, Chosen(kept.sentence, kept.take, 2))
+    worst.add(2, Chosen(kept.sentence, kept.take, 6))
+    worst.add(3, Chosen(kept.sentence, kept.take, 0))
+    assert [chapter for chapter, _ in worst.worst()] == [2, 1]
+    worst.write(tmp_path / "report.html", "A <b>", narration.takes, ["read", "my book.epub"])
+    page = (tmp_path / "report.html").read_text()
+    assert f"read &#x27;my book.epub&#x27; --again {kept.take.key}" in page
+    assert "Say it again with" in page
+    worst.write(tmp_path / "told.html", "A <b>", narration.takes, [])
+    untyped = (tmp_path / "told.html").read_text()
+    assert kept.take.text in untyped and "--again" not in untyped and "Say it" not in untyped
+    assert "A &lt;b&gt;" in page and f'src="sentences/{kept.take.key[:2]}/' in page

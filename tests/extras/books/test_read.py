@@ -1,0 +1,367 @@
+"""`python -m xtts read`: sentences are kept, only what changed is spoken, and files are bound."""
+
+import importlib.util
+import io
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import psutil
+import pytest
+import soundfile
+
+from extras.books.formats.reading import read_book
+from extras.books.writing.binding import peak_and_rms
+from tests.extras.books.books_made import PNG, page, write_epub
+from tests.models import tiny_voice
+from xtts.__main__ import main
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+FIRST = "The ship left the port in the morning. Nobody had seen the captain that day."
+SECOND = "The sea was calm and the air was warm. All of them slept well in the night."
+
+
+def book(path: Path, first: str = FIRST, second: str = SECOND) -> Path:
+    documents = {
+        "a.xhtml": page(f"<h1>One of them and more of it</h1><p>{first}</p>"),
+        "b.xhtml": page(f"<h1>Two of them and more of it</h1><p>{second}</p>"),
+    }
+    return write_epub(path, documents, [("One", "a.xhtml"), ("Two: a <B>", "b.xhtml")])
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny voice with a recording."""
+    return tiny_voice(tmp_path_factory.mktemp("reader") / "voice")
+
+
+def read(voice: Path, epub: Path, to: Path, *words: str) -> int:
+    return main(
+        ["read", str(epub), "--voice", str(voice), "--to", str(to), "--retakes", "0", *words]
+    )
+
+
+def sounds(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("sentences/*/*.wav"))}
+
+
+@pytest.fixture(scope="session")
+def spoken(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book that was read, for the whole session: do not write into it."""
+    folder = tmp_path_factory.mktemp("spoken")
+    epub = book(folder / "book.epub")
+    forms = "m4b,epub,wav,flac,mp3,opus,m4a"
+    assert read(tiny, epub, folder / "out", "--format", forms, "--captions", "srt,vtt,json") == 0
+    return folder / "out"
+
+
+def test_a_file_a_chapter_within_acx(spoken):
+    for form in ("wav", "flac", "mp3"):
+        for stem in ("01 One", "02 Two a B"):
+            sound, rate = soundfile.read(spoken / f"{stem}.{form}")
+            peak, rms = peak_and_rms(sound)
+            assert rate == 24_000 and -23 <= rms <= -18 and peak <= -3, (form, peak, rms)
+            assert np.abs(sound[: rate // 2]).max() < 0.001
+    assert {path.suffix for path in spoken.glob("01 One.*")} == {
+        ".wav", ".flac", ".mp3", ".opus", ".m4a", ".srt", ".vtt", ".json"
+    }  # fmt: skip
+
+
+def test_the_audiobook_has_chapters_cover_title_and_author(spoken):
+    av = pytest.importorskip("av")
+    with av.open(str(spoken / "A Small Book.m4b")) as made:
+        titles = [one["metadata"]["title"] for one in made.chapters()]
+        assert titles == ["One", "Two: a <B>"]
+        assert (made.metadata["title"], made.metadata["artist"]) == ("A Small Book", "A. Writer")
+        seconds = made.duration / 1e6
+        (picture,) = made.streams.video
+        assert bytes(next(made.demux(picture))) == PNG
+    lengths = [soundfile.info(spoken / f"{stem}.wav").duration for stem in ("01 One", "02 Two a B")]
+    assert seconds == pytest.approx(sum(lengths), abs=0.2)
+
+
+@pytest.mark.skipif(shutil.which("ffprobe") is None, reason="ffprobe is not installed")
+def test_ffprobe_reads_the_audiobook(spoken):
+    command = ["ffprobe", "-v", "error", "-of", "json", "-show_chapters", "-show_streams"]
+    done = subprocess.run(
+        [*command, str(spoken / "A Small Book.m4b")], capture_output=True, check=True
+    )
+    told = json.loads(done.stdout)
+    assert [one["tags"]["title"] for one in told["chapters"]] == ["One", "Two: a <B>"]
+    assert float(told["chapters"][0]["end_time"]) == pytest.approx(
+        soundfile.info(spoken / "01 One.wav").duration, abs=0.01
+    )
+    pictures = [one for one in told["streams"] if one["disposition"]["attached_pic"]]
+    assert [(one["codec_name"], one["width"]) for one in pictures] == [("png", 1)]
+
+
+def test_the_epub_with_sound_is_read_back(spoken):
+    path = spoken / "A Small Book with sound.epub"
+    again = read_book(path)
+    assert [one.title for one in again.chapters] == ["One", "Two: a <B>"]
+    said = " ".join(one.text for one in again.chapters[0].paragraphs)
+    assert said == f"One of them and more of it {FIRST}"
+    with zipfile.ZipFile(path) as made:
+        names = made.namelist()
+        assert names[0] == "mimetype" and made.getinfo("mimetype").compress_type == 0
+        smil = ElementTree.fromstring(made.read("OPS/c1.smil"))
+        page = made.read("OPS/c1.xhtml").decode()
+        length = soundfile.info(io.BytesIO(made.read("OPS/c1.mp3"))).duration
+        package = made.read("OPS/book.opf").decode()
+    texts = [one.attrib["src"] for one in smil.iter("{http://www.w3.org/ns/SMIL}text")]
+    assert texts == [f"c1.xhtml#s{number}" for number in range(3)]
+    assert all(f'id="s{number}"' in page for number in range(3))
+    clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
+    times = [float(one[edge][:-1]) for one in clips for edge in ("clipBegin", "clipEnd")]
+    assert times == sorted(times) and times[-1] <= length
+    assert all(f'href="{name[4:]}"' in package for name in names
+               if name.startswith("OPS/") and name != "OPS/book.opf")  # fmt: skip
+
+
+def test_captions_follow_the_sound(spoken):
+    words = json.loads((spoken / "01 One.json").read_text())
+    assert words[0]["start_time"] >= 0.75
+    assert all(one["end_time"] >= one["start_time"] for one in words)
+    assert words[-1]["end_time"] <= soundfile.info(spoken / "01 One.wav").duration - 1.4
+    assert "-->" in (spoken / "01 One.srt").read_text()
+
+
+def test_the_report_and_the_plan_are_written(spoken):
+    assert "sentences" in (spoken / "report.html").read_text()
+    plan = json.loads((spoken / "plan.json").read_text())
+    assert plan["rate"] > 0 and [one["sentences"] for one in plan["chapters"]] == [3, 3]
+
+
+def test_again_speaks_nothing_and_one_word_speaks_one_sentence(tiny, spoken, tmp_path, capsys):
+    shutil.copytree(spoken, tmp_path / "out")
+    before = sounds(tmp_path / "out")
+    assert len(before) == 6
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac") == 0
+    assert sounds(tmp_path / "out") == before
+    assert "0:00:00 of it new" in capsys.readouterr().out
+    changed = book(tmp_path / "book.epub", FIRST.replace("captain", "carpenter"))
+    assert read(tiny, changed, tmp_path / "out", "--format", "flac") == 0
+    after = sounds(tmp_path / "out")
+    assert len(after) == 7 and before.items() <= after.items()
+
+
+def test_a_pronunciation_speaks_one_sentence(tiny, spoken, tmp_path):
+    shutil.copytree(spoken, tmp_path / "out")
+    names = tmp_path / "names.txt"
+    names.write_text("captain = kaptn\n")
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "", "--pronunciations", str(names)) == 0
+    assert len(sounds(tmp_path / "out")) == 7
+
+
+def test_another_seed_speaks_all_and_again_speaks_one(tiny, spoken, tmp_path):
+    shutil.copytree(spoken, tmp_path / "out")
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "", "--seed", "7") == 0
+    assert len(sounds(tmp_path / "out")) == 12
+    key = next(iter(sounds(spoken))).removesuffix(".wav")
+    assert read(tiny, epub, tmp_path / "out", "--format", "", "--again", key) == 0
+    assert len(sounds(tmp_path / "out")) == 13
+
+
+def test_chapters_are_chosen(tiny, tmp_path, capsys):
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac", "--chapters", "2") == 0
+    assert len(sounds(tmp_path / "out")) == 3
+    # The plan is of the whole book, and the report says what was read.
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert [(one["number"], one["sentences"]) for one in plan["chapters"]] == [(1, 3), (2, 3)]
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["chapters"] == [2]
+    assert " in 1 chapter: about " in capsys.readouterr().out
+    assert [one.name for one in tmp_path.glob("out/*.flac")] == ["02 Two a B.flac"]
+
+
+def test_alone_a_sentence_has_the_bytes_of_speak(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub")
+    to = tmp_path / "out"
+    assert read(tiny, epub, to, "--format", "", "--at-once", "1", "--chapters", "1") == 0
+    voice = load_voice(VoiceSpec(str(tiny)))
+    sentence = "Nobody had seen the captain that day."
+    wanted = voice.synthesize(SynthesisRequest(sentence, "en"))
+    (kept,) = [path for path in to.rglob("sentences/*/*.json")
+               if json.loads(path.read_text())["text"] == sentence]  # fmt: skip
+    sound, _ = soundfile.read(kept.with_suffix(".wav"), dtype="int16")
+    soundfile.write(tmp_path / "one.wav", np.clip(wanted, -1, 1), 24_000, subtype="PCM_16")
+    assert (sound == soundfile.read(tmp_path / "one.wav", dtype="int16")[0]).all()
+
+
+def test_the_plan_alone_speaks_samples_only(tiny, tmp_path, capsys):
+    epub = book(tmp_path / "book.epub", first=" ".join([FIRST] * 10).replace("day.", "Qxyz day."))
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\d+ words in 2 chapters: about 0:\d\d:\d\d", out)
+    assert "Qxyz" in out and "# Qxyz =" in (tmp_path / "out" / "names.txt").read_text()
+    assert not list(tmp_path.glob("out/*.m4b"))
+
+
+def test_a_plan_that_is_kept_measures_nothing_again(tiny, tmp_path, capsys):
+    text = " ".join(f"{FIRST[:-1]}, he said {word}." for word in ("once", "twice", "again"))
+    epub, out = book(tmp_path / "book.epub", first=text), tmp_path / "out"
+    assert read(tiny, epub, out, "--plan", "--chapters", "1") == 0
+    assert "to measure this machine" in capsys.readouterr().out
+    before, plan = sounds(out), json.loads((out / "plan.json").read_text())
+    for words in ((), ("--chapters", "2"), ("--chapters", "1")):
+        assert read(tiny, epub, out, "--plan", *words) == 0
+        told = capsys.readouterr().out
+        assert "The sample sentences of the last plan" in told
+        assert "to measure this machine" not in told and sounds(out) == before
+        again = json.loads((out / "plan.json").read_text())
+        assert (again["rate"], again["samples"]) == (plan["rate"], plan["samples"])
+    # A book that no longer has them is measured anew.
+    assert read(tiny, book(epub, SECOND, FIRST), out, "--plan") == 0
+    assert "to measure this machine" in capsys.readouterr().out
+
+
+def test_a_book_is_read_in_its_language_however_it_is_written(tiny, tmp_path):
+    documents = {"a.xhtml": page(f"<h1>One of them and more of it</h1><p>{FIRST}</p>")}
+    epub = write_epub(tmp_path / "book.epub", documents, languages=["por"])
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    assert json.loads((tmp_path / "out/plan.json").read_text())["language"] == "pt"
+
+
+def test_a_word_that_no_list_takes_is_no_name(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub", FIRST.replace("captain", "Q" + "x" * 80))
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert not any(one["word"].startswith("Qx") for one in plan["names"])
+
+
+def test_words_that_cannot_be_read_are_left_out_and_reported(tiny, tmp_path, capsys):
+    epub = book(tmp_path / "book.epub", "the word שלום was on the wall of the house.", "你好。")
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac") == 0
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "left out: שלום" in report and "nothing of it can be read" in report
+    assert "The voice does not know these letters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--chapters", "1-9"), "numbers from 1 to 2"),
+        (("--format", "ogg"), "allowed: wav, flac"),
+        (("--chapter-voice", "anna"), "2=anna"),
+        (("--chapter-voice", "1=nobody"), "nobody"),
+        (("--retakes", "70"), "0 to 9"),
+        (("--again", "x"), "report.html"),
+    ],
+)
+def test_mistakes_are_told_before_hours_are_spent(tiny, tmp_path, capsys, words, said):
+    assert read(tiny, book(tmp_path / "book.epub"), tmp_path / "out", *words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
+    epub = book(tmp_path / "book.epub")
+    wanted = sounds(spoken)
+    points = ["half written", "after fsync:01 One.flac", "after replace:chapters.json"]
+    names = list(wanted)
+    points += [f"after replace:{names[2]}", f"after replace:{names[4][:-4]}.json"]
+    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny),
+               "--to", str(tmp_path / "out"), "--retakes", "0", "--format", "m4b,flac"]  # fmt: skip
+    for point in points:
+        done = subprocess.run(
+            command, env=os.environ | {"SOTAQUE_CRASH_AT": point}, capture_output=True, timeout=300
+        )
+        assert done.returncode in (-9, 0), done.stderr
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    assert sounds(tmp_path / "out") == wanted
+    for name in ("01 One.flac", "02 Two a B.flac", "A Small Book.m4b"):
+        assert (tmp_path / "out" / name).read_bytes() == (spoken / name).read_bytes()
+    assert not list(tmp_path.rglob("*.sotaque-part"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path):
+    """kill -9 at instants that are drawn after the first line, when sentences are spoken."""
+    things = ("ship", "house", "garden", "letter", "window", "mountain", "river", "captain")
+    first = " ".join(f"The {one} was seen by all of them on the next morning." for one in things)
+    epub = book(tmp_path / "book.epub", first, first.replace("seen", "found"))
+    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
+               "1", "--format", "m4b,epub,flac", "--captions", "json", "--to"]  # fmt: skip
+    whole = tmp_path / "whole"
+    with subprocess.Popen([*command, str(whole)], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stdout.readline()
+        began = time.monotonic()
+        run.communicate(timeout=600)
+        took = time.monotonic() - began
+    assert run.returncode == 0
+    drawn, kills, out = random.Random(36), 0, tmp_path / "out"
+    while kills < 10:
+        with subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE) as run:
+            assert run.stdout is not None and run.stdout.readline()
+            time.sleep(drawn.uniform(0, took / 4))
+            run.kill()
+        if run.returncode == 0:  # it was done before
+            shutil.rmtree(out)
+        kills += run.returncode == -9
+    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=600)
+    assert not list(out.rglob("*.sotaque-part"))
+    made = {path.relative_to(whole) for path in whole.rglob("*") if path.is_file()}
+    assert len(sounds(whole)) >= 18 and made == {
+        path.relative_to(out) for path in out.rglob("*") if path.is_file()
+    }
+    # The rate in plan.json is measured, report.html names the folder, .lock the process.
+    for path in made - {Path("plan.json"), Path("report.html"), Path(".lock")}:
+        assert (out / path).read_bytes() == (whole / path).read_bytes(), path
+
+
+def test_without_ray_a_sentence_says_what_to_install(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None)
+    assert read(tiny, book(tmp_path / "book.epub"), tmp_path / "out", "--ray") == 2
+    assert "pip install -e '.[ray]'" in capsys.readouterr().err
+    assert read(tiny, book(tmp_path / "book.epub"), tmp_path / "out", "--workers", "2") == 2
+    assert "--workers 2 is for Ray" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,
+    reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
+)
+def test_with_ray_it_has_the_bytes_of_one_process_also_if_a_worker_is_killed(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub", " ".join(f"{FIRST[:-1]}, he said {n}." for n in range(6)))
+    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
+               "0", "--format", "flac", "--to"]  # fmt: skip
+    alone = [*command, str(tmp_path / "alone"), "--at-once", "1"]
+    environ = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(alone, check=True, env=environ, capture_output=True, timeout=600)
+    with subprocess.Popen(
+        [*command, str(tmp_path / "ray"), "--ray", "--workers", "2"], env=environ,
+        stdout=subprocess.PIPE, start_new_session=True,
+    ) as run:  # fmt: skip
+        assert run.stdout is not None
+        for line in run.stdout:
+            if b"sample 5" in line:
+                break
+        for one in psutil.Process(run.pid).children(recursive=True):
+            if "ray::say_one" in " ".join(one.cmdline()):
+                one.kill()
+                break
+        run.stdout.read()
+    assert run.returncode == 0
+    assert sounds(tmp_path / "ray") == sounds(tmp_path / "alone")
+    assert len(sounds(tmp_path / "ray")) > 8
+    for name in ("01 One.flac", "02 Two a B.flac"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()

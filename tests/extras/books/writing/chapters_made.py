@@ -1,0 +1,32 @@
+"""Chapters of hums: each word is one, at a known time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from extras.books.speaking.narration import Chosen
+from extras.books.speaking.sentences import Sentence
+from extras.books.speaking.takes import Take, TakeFolder
+from extras.books.writing.binding import BoundChapter
+
+RATE = 24_000
+# Of a word, and from one to the next.
+HUM_SECONDS, STEP_SECONDS = 0.15, 0.4
+
+
+def bound(folder: Path, number: int, title: str, said: Sequence[Sentence]) -> BoundChapter:
+    """A chapter in which each word of a sentence is a hum of 0.15 s."""
+    takes, chosen = TakeFolder(folder), []
+    for place, sentence in enumerate(said):
+        names = sentence.text.split()
+        words = [(word, 0.05 + STEP_SECONDS * at, 0.05 + STEP_SECONDS * at + HUM_SECONDS)
+                 for at, word in enumerate(names)]  # fmt: skip
+        sound = np.zeros(round(RATE * (STEP_SECONDS * len(names) + 0.1)), np.float32)
+        for _, begin, end in words:
+            span = slice(round(RATE * begin), round(RATE * end))
+            sound[span] = 0.1 * np.sin(np.arange(span.stop - span.start) * 2 * np.pi * 200 / RATE)
+        take = Take(f"{number}{place}".ljust(40, "0"), sentence.text, len(sound), words)
+        takes.keep(take, sound)
+        chosen.append(Chosen(sentence, take))
+    return BoundChapter(number, title, chosen, takes)
