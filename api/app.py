@@ -16,7 +16,7 @@ from api import errors
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
-from api.routes import datasets, runs, speech, status, takes, trainings, voices
+from api.routes import runs, speech, status, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
@@ -28,6 +28,7 @@ from extras.dialects import (
     xtts_api_server,
     xtts_streaming_server,
 )
+from extras.studio.routes import datasets, takes, trainings
 from machine import process
 from xtts.inference.compute_config import ComputeConfig
 

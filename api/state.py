@@ -11,9 +11,6 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
-from api.datasets.cutting import CutQueue
-from api.datasets.store import Datasets
-from api.datasets.take_checking import TakeChecker
 from api.engine.child import ChildOptions
 from api.engine.engine import Engine
 from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter, Recent
@@ -24,7 +21,6 @@ from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
 from api.runs.exports import Exports
 from api.runs.following import VoiceFollower
-from api.runs.trainings import Trainings
 from api.schemas import Queue, Status
 from api.settings import ApiSettings
 from api.voices import adapters
@@ -33,6 +29,10 @@ from api.voices.store import Voices
 from extras.books.service.reading import BookQueue, Reader
 from extras.books.service.store import Books
 from extras.dialects.memory import KeptSounds, TtsSettings
+from extras.studio.datasets.cutting import CutQueue
+from extras.studio.datasets.store import Datasets
+from extras.studio.datasets.take_checking import TakeChecker
+from extras.studio.trainings import Trainings
 from machine import commands
 from xtts import encoding
 from xtts.voices.base_models import licence_in_brief

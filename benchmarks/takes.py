@@ -2,7 +2,7 @@
 
 flite's awb reads the sentences. Bad takes are made at the source: silence, other words, clipping, a
 part cut off, noise, a low level. Each is coded with Opus, as a browser's MediaRecorder does, and
-checked as `PUT …/take` checks it (`api.datasets.take_checks`), its words heard by pocketsphinx.
+checked as `PUT …/take` checks it (`extras.studio.datasets.take_checks`), its words heard by pocketsphinx.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from api.datasets.prompts import built_in
-from api.datasets.take_checks import checked
 from api.voices.decoding import mono_of
 from api.voices.resampling import resampled
 from benchmarks import tables
+from extras.studio.datasets.prompts import built_in
+from extras.studio.datasets.take_checks import checked
 from xtts.evaluation.recogniser import Pocketsphinx
 
 RATE = 48_000

@@ -17,7 +17,7 @@ DATA = {
     "train/data/demo/": "The demo dataset: 300 short clips with their transcripts.",
     "train/data/evaluation/": "Evaluation sentences in each language, and other voices to compare.",
     "extras/cut/report.html": "The template of the report on a cut recording.",
-    "api/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
+    "extras/studio/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
     "api/page/": "The web page that the service serves: HTML, CSS and JavaScript.",
     "benchmarks/": "Texts that the benchmarks speak and read, also in other languages.",
     "benchmarks/results/": "The results of the benchmarks as JSON, from which pages are generated.",

@@ -118,7 +118,7 @@ def _extend(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 
 def _queue(settings: TrainSettings, own: argparse.Namespace) -> int:
-    from train.jobs import command as jobs
+    from extras.studio.jobs import command as jobs
 
     return jobs.run(settings, once=own.once)
 

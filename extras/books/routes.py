@@ -10,7 +10,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
-from api.dataset_schemas import DiskSpace
 from api.disk_space import free_bytes
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
@@ -21,6 +20,7 @@ from api.state import AppState, Shared
 from extras.books.formats.reading import FORMATS
 from extras.books.service import schemas, store
 from extras.books.service.store import UploadedBook
+from extras.studio.dataset_schemas import DiskSpace
 from machine.storage.atomic import is_full
 from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES

@@ -25,7 +25,7 @@ from machine.devices.selection import Environment
 
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
 FAKE_TRAIN = "tests.api.runs.fake_train"
-FAKE_CUT = "tests.api.datasets.fake_cut"
+FAKE_CUT = "tests.extras.studio.datasets.fake_cut"
 FAKE_READER = "tests.extras.books.service.fake_reader"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)

@@ -10,8 +10,8 @@ import pytest
 from wyoming.info import Describe, Info
 from wyoming.tts import SynthesizeVoice
 
-from tests.api.datasets.calls import Dataset
 from tests.api.heard import asked, refusal
+from tests.extras.studio.datasets.calls import Dataset
 from tests.extras.wyoming.conftest import BothPorts, answered, both, say
 
 SPEAKING = (

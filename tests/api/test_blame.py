@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from extras.studio.training_jobs import TrainingQueue
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
-from xtts.voices.training_jobs import TrainingQueue
 
 # Larger than what a form keeps in memory (1 MB).
 LARGE = file_of(speech(30.0, 48_000), 48_000)

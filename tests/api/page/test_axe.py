@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from extras.studio.training_jobs import TrainingQueue
 from tests.api.conftest import Running, running, settings_in
-from tests.api.datasets.calls import with_tape
 from tests.api.judged_run import PATIENT
 from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, until
 from tests.api.page.test_access import FOCUSED
 from tests.api.page.test_reading import reading
 from tests.api.page.test_runs import write_run
-from xtts.voices.training_jobs import TrainingQueue
+from tests.extras.studio.datasets.calls import with_tape
 
 pytestmark = pytest.mark.system
 SERIOUS = ("serious", "critical")

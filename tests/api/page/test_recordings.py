@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.datasets.calls import Dataset, with_tape
 from tests.api.page.conftest import Open
 from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_small, until
 from tests.extras.cut.recordings import demo_texts, join_demo
+from tests.extras.studio.datasets.calls import Dataset, with_tape
 
 pytestmark = pytest.mark.system
 STATE = "document.getElementById('cut-info').textContent"

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from extras.studio.training_jobs import TrainingQueue
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import PATIENT
 from tests.api.page import desk
@@ -17,7 +18,6 @@ from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, faults, says, too_small, until
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.training_jobs import TrainingQueue
 
 pytestmark = pytest.mark.system
 LIST = "document.getElementById('run-list').textContent"

@@ -24,10 +24,10 @@ import pytest
 import soundfile
 
 import xtts
-from api.datasets.prompts import of_text
 from api.voices.resampling import resampled
 from benchmarks.takes import RATE as SPOKEN_RATE
 from benchmarks.takes import spoken
+from extras.studio.datasets.prompts import of_text
 from tests.api.page import desk
 from tests.api.page.desk import says, until
 from tests.api.page.hearing import browser_hearing
@@ -64,7 +64,7 @@ class Studio:
         self.log = folder / "studio.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "api.studio"], cwd=ROOT, stdout=log, stderr=log,
+                [sys.executable, "-m", "extras.studio.__main__"], cwd=ROOT, stdout=log, stderr=log,
                 env=environment | {"API_PORT": str(port)},
             )  # fmt: skip
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)

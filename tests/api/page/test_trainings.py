@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from extras.studio.training_jobs import TrainingQueue
 from tests.api.page.desk import LOOKS, faults, says, too_small, until
 from tests.api.page.test_recordings import opened, with_clips
 from tests.api.run_folders import write_epoch
-from xtts.voices.training_jobs import TrainingQueue
 
 pytestmark = pytest.mark.system
 LIST = "document.getElementById('trainings').textContent"

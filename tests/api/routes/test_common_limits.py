@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.datasets.calls import with_tape
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
+from tests.extras.studio.datasets.calls import with_tape
 
 APART, COMPOSED = "E\u0301lodie", "\u00c9lodie"
 FULL = OSError(errno.ENOSPC, "No space left on device")

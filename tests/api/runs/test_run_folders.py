@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from extras.studio.training_jobs import TrainingQueue, run_folder_of
 from machine.storage import locks
 from tests.api.conftest import Running
 from tests.api.run_folders import write_epoch
-from xtts.voices.training_jobs import TrainingQueue, run_folder_of
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.datasets import uploads
 from api.voices.decoding import mono_of
+from extras.studio.datasets import uploads
 from tests import pipe_audio
 from tests.api.sounds import speech
 from tests.pipe_audio import FILES, RATE, SECONDS

@@ -1,0 +1,237 @@
+"""The clips of a cut dataset: lists, plays, corrects and drops them.
+
+`corrections.json` holds a person's corrections, separately from the cut: by recording, position and
+SHA-256 of the clip's sound. So they apply to a later cut wherever it cuts the same sound in the
+same way. Corrections without a clip stay in the file and are reported. `clips/metadata.csv`, which
+training reads, is written from both and can be made again at any time.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from api.errors import APIError
+from api.shared_folder import now
+from extras.studio import dataset_schemas as schemas
+from extras.studio.datasets.store import UploadedDataset, changing
+from machine.storage.atomic import replace_file, write_json
+from machine.storage.hashes import FileStamp, stamp_of
+from machine.storage.reading import read_json
+
+MOST_CLIPS = 100
+_MOST_UNPLACED = 200
+_MOST_INDICES = 4
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NAME = re.compile(r"[\w-]{1,100}")
+# How many unspoken sentences are reported; of a wrong text, that could be a whole book.
+_MOST_UNHEARD = 500
+
+
+@dataclass(frozen=True)
+class IndexedClip:
+    """A clip and where its line is in `clips.jsonl`. worst: how odd it is; text: by the cut."""
+
+    name: str
+    key: str
+    worst: float
+    text: str
+    seconds: float
+    offset: int
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A person's correction of a clip. text: None if it is as it was cut; name, was: the clip and
+    its text at the time, which are reported if no clip matches any more."""
+
+    text: str | None
+    dropped: bool
+    name: str
+    was: str
+    at: str
+
+
+def index(dataset: UploadedDataset) -> Mapping[str, IndexedClip]:
+    """The clips of its cut by name, in the order of the recordings; none where it is not cut."""
+    try:
+        return _index(stamp_of(dataset.clips / "clips.jsonl"))
+    except OSError:
+        return {}
+
+
+@lru_cache(_MOST_INDICES)
+def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
+    clips, offset = {}, 0
+    with Path(stamp.path).open("rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                one = json.loads(line)
+                key = f"{one['recording']} {one['start']:.2f} {one['sha256']}"
+                if _NAME.fullmatch(name := one["name"]):
+                    clips[name] = IndexedClip(
+                        name, key, float(one["worst"]), str(one["text"]), float(one["seconds"]),
+                        offset,
+                    )  # fmt: skip
+            offset += len(line)
+    return clips
+
+
+def listing(
+    dataset: UploadedDataset, order: schemas.ClipOrder, offset: int, limit: int
+) -> schemas.ClipPage:
+    """A page of clips, as /v1/datasets tells it."""
+    clips = list(index(dataset).values())
+    if order == "worst":
+        # The same in each page: ties are in the order of the recordings.
+        clips.sort(key=lambda clip: -clip.worst)
+    corrections = read_corrections(dataset)
+    page = clips[offset : offset + limit]
+    rows = [_row(dataset, clip, corrections.get(clip.key)) for clip in page]
+    return schemas.ClipPage(clips=rows, total=len(clips), offset=offset)
+
+
+def find(dataset: UploadedDataset, name: str) -> IndexedClip:
+    """Raises APIError (404)."""
+    clip = index(dataset).get(name)
+    if clip is None:
+        raise APIError(404, "no_clip", "The dataset has no clip of that name.", param="clip")
+    return clip
+
+
+def sound(dataset: UploadedDataset, name: str) -> Path:
+    """The file of a clip. Raises APIError (404)."""
+    path = dataset.clips / "wavs" / f"{find(dataset, name).name}.wav"
+    if not path.is_file():
+        raise APIError(404, "no_clip", "The audio of that clip is missing.", param="clip")
+    return path
+
+
+def correct(
+    dataset: UploadedDataset, name: str, changed: Mapping[str, Any], sha256: str | None
+) -> schemas.ClipRow:
+    """Changes `text` or `dropped` of a clip, and what training reads; the clip as `listing` has it.
+
+    sha256: of the sound that was heard; another one, and the cut was made again.
+
+    Raises APIError: there is no such clip, it is another one by now, or nothing can be written.
+    """
+    with changing(dataset):
+        clip = find(dataset, name)
+        if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
+            refusal = (
+                "The dataset was cut again, so this is another clip now. Load the clips again."
+            )
+            raise APIError(409, "other_clip", refusal, param="sha256")
+        corrections = read_corrections(dataset)
+        before = corrections.pop(clip.key, None)
+        text = changed.get("text", before and before.text)
+        if text is not None:
+            text = _field(text)
+            text = None if text == _field(clip.text) else text
+        dropped = changed.get("dropped", bool(before and before.dropped))
+        if text is not None or dropped:
+            corrections[clip.key] = Correction(text, dropped, name, clip.text, now())
+        value = {key: asdict(one) for key, one in corrections.items()}
+        write_json(dataset.folder / "corrections.json", {"corrections": value})
+        write_metadata(dataset)
+        return _row(dataset, clip, corrections.get(clip.key))
+
+
+def summary(dataset: UploadedDataset) -> dict[str, Any]:
+    """Counts, the account of every recording, and corrections that found no clip: fields of
+    `DatasetDetails`."""
+    clips, corrections = index(dataset), read_corrections(dataset)
+    counted = schemas.ClipCounts(
+        total=len(clips), kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0
+    )
+    for clip in clips.values():
+        text, corrected, dropped = _corrected(clip, corrections.pop(clip.key, None))
+        counted.corrected += corrected
+        counted.dropped += dropped
+        counted.without_text += not dropped and not text
+        if text and not dropped:
+            counted.kept += 1
+            counted.kept_seconds += clip.seconds
+    counted.kept_seconds = round(counted.kept_seconds, 3)
+    unplaced = list(corrections.values())[:_MOST_UNPLACED]
+    return {"clips": counted, "unplaced": unplaced, **_account(dataset)}
+
+
+def write_metadata(dataset: UploadedDataset) -> None:
+    """Brings what training reads up to the corrections, inside `changing`. Raises APIError,
+    WriteError and OSError."""
+    corrections, rows = read_corrections(dataset), []
+    for clip in index(dataset).values():
+        text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
+        text = text if corrected else _field(text)
+        # Training refuses a transcript with an empty text whole.
+        if text and not dropped:
+            rows.append(f"{clip.name}|{text}\n")
+    path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
+    if not path.parent.is_dir():
+        return
+    if not path.is_file() or path.read_bytes() != content:
+        replace_file(path, lambda file: file.write(content))
+
+
+def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -> schemas.ClipRow:
+    row: dict[str, Any] = {}
+    path = dataset.clips / "clips.jsonl"
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        file.seek(clip.offset)
+        row = json.loads(file.readline())
+    text, corrected, dropped = _corrected(clip, made)
+    return schemas.ClipRow(
+        name=clip.name, recording=row.get("recording", ""), start=row.get("start", 0.0),
+        seconds=clip.seconds, text=text, cut_text=clip.text, corrected=corrected,
+        dropped=dropped, why=row.get("why", ""), levels=row.get("levels", []),
+        sha256=row.get("sha256", ""), sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
+    )  # fmt: skip
+
+
+def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, bool]:
+    """What a clip says, whether that was corrected, and whether it is dropped."""
+    if made is None:
+        return clip.text, False, False
+    text = clip.text if made.text is None else made.text
+    return text, made.text is not None, made.dropped
+
+
+def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
+    """By the clip's key; none where none were made."""
+    path = dataset.folder / "corrections.json"
+    try:
+        corrections = json.loads(path.read_text(encoding="utf-8"))["corrections"]
+        return {key: Correction(**one) for key, one in corrections.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        # Never taken for none: the next change would write over them.
+        text = "corrections.json of this dataset cannot be read. Repair or remove it."
+        raise APIError(507, "not_kept", text) from error
+
+
+def _account(dataset: UploadedDataset) -> dict[str, Any]:
+    """What `train cut` says of every recording: every second is in a clip, or has a reason."""
+    account = read_json(dataset.clips / "cut.json")
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        unheard = account["unheard_sentences"]
+        return {
+            "account": [
+                schemas.AccountOfRecording.model_validate(one) for one in account["recordings"]
+            ],
+            "unheard": [str(one) for one in unheard[:_MOST_UNHEARD]],
+            "num_unheard": len(unheard),
+            "speech_by": str(account["speech_by"]),
+        }
+    return {"account": [], "unheard": [], "num_unheard": 0, "speech_by": ""}
+
+
+def _field(text: str) -> str:
+    """As it may stand between the bars of metadata.csv."""
+    return " ".join(_CONTROL.sub(" ", text.replace("|", ",")).split())

@@ -1,0 +1,120 @@
+"""Cuts datasets with `python -m train cut`, one at a time, at a lower priority than speech.
+
+The queue is on disk (`job.json`). The replica that holds the lock file of DATASETS_DIR works on it
+(`api.background.work_queue`).
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from api.background.job_file import write_job
+from api.background.work_queue import WorkQueue
+from api.errors import APIError
+from api.shared_folder import now
+from extras.studio.datasets import clips, takes, uploads
+from extras.studio.datasets.prompts import refuse_read_aloud
+from extras.studio.datasets.store import (
+    CutJob,
+    Datasets,
+    UploadedDataset,
+    changing,
+)
+from machine.process import module_command
+from machine.threads import ONE_THREAD
+
+# The module that cuts; replaced in tests.
+MODULE = "train"
+
+
+class CutQueue(WorkQueue[UploadedDataset]):
+    """Cuts what is queued.
+
+    Args:
+        changed: Called with a dataset's id when the state of its cut has changed.
+        recogniser: A folder of what writes the transcripts of recordings without a text.
+    """
+
+    work_name, lock_name = "cut", ".cutting.lock"
+    # Ten hours of English take half an hour of one core. An endless file is stopped.
+    most_seconds = 12 * 3600.0
+
+    def __init__(
+        self, datasets: Datasets, changed: Callable[[str], None],
+        module: str = MODULE, recogniser: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(datasets.folder, changed, module)
+        self._recogniser = recogniser
+        self._datasets = datasets
+
+    def ask(self, dataset: UploadedDataset) -> CutJob:
+        """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
+        with changing(dataset, uncut=True):
+            refuse_read_aloud(dataset)
+            recordings = uploads.recordings(dataset)
+            if not any(one.whole for one in recordings):
+                text = "There is nothing to cut yet: no recording is complete."
+                raise APIError(409, "no_recording", text)
+            if unfinished := [one.name for one in recordings if not one.whole]:
+                text = (
+                    f"{len(unfinished)} recordings are incomplete, such as "
+                    f"{unfinished[0]}. Send the rest, or delete them."
+                )
+                raise APIError(409, "unfinished_recording", text)
+            return write_job(
+                dataset.folder, dataset.job, state="queued", asked=now(), started=None, ended=None,
+                message="",
+            )  # fmt: skip
+
+    def _items(self) -> Iterable[UploadedDataset]:
+        return self._datasets.all()
+
+    def _changing(self, dataset: UploadedDataset, /) -> AbstractContextManager[None]:
+        return changing(dataset)
+
+    def _repair(self) -> None:
+        self._datasets.remove_rest()
+        for dataset in self._datasets.all():
+            # Between a correction and what training reads of it, a kill may have come.
+            with contextlib.suppress(APIError), changing(dataset):
+                adopt(dataset)
+                takes.repair(dataset)
+                clips.write_metadata(dataset)
+
+    def _environment(self) -> Mapping[str, str]:
+        return ONE_THREAD
+
+    def _prepare(self, dataset: UploadedDataset) -> tuple[str, ...]:
+        with changing(dataset):
+            inputs = uploads.signature(dataset)
+            if dataset.job.inputs != inputs:
+                # Of other recordings: nothing of it may get among the clips.
+                shutil.rmtree(dataset.cutting, ignore_errors=True)
+            write_job(dataset.folder, dataset.job, inputs=inputs)
+        paths = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
+        options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
+        if (text := uploads.text_of(dataset)) is not None:
+            options += ["--text", str(text.resolve())]
+        elif self._recogniser is not None:
+            options += ["--recogniser", str(Path(self._recogniser).resolve())]
+        return module_command(self.module, "cut", *paths, *options)
+
+    def _keep(self, dataset: UploadedDataset, state: str) -> None:
+        if state == "done":
+            adopt(dataset)
+            clips.write_metadata(dataset)
+
+
+def adopt(dataset: UploadedDataset) -> None:
+    """Puts a cut that is whole in the place of the one before, inside `changing`; again after a
+    kill. Blocks."""
+    if not (dataset.cutting / "cut.json").is_file():
+        return
+    before = dataset.folder / ".clips-before"
+    shutil.rmtree(before, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        dataset.clips.rename(before)
+    dataset.cutting.rename(dataset.clips)
+    shutil.rmtree(before, ignore_errors=True)

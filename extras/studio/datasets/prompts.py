@@ -1,0 +1,114 @@
+"""Sentences of a dataset that is read aloud: built in for each language, or a text of one's own.
+
+    DATASETS_DIR/<id>/prompts.json     the sentences; with it the dataset is read aloud
+
+A built-in set is a file in `extras/studio/datasets/sentences/`, one sentence a line, in the order in which
+they are read: `extras.studio.datasets.sentence_order` has put many sounds early.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from api.errors import APIError
+from extras.studio.datasets.store import UploadedDataset
+from machine.storage.reading import read_json
+from xtts.text.cleaning import clean_text, speakable
+from xtts.text.errors import TextError
+from xtts.text.splitting import Limits, cut
+
+SENTENCES = Path(__file__).parent / "sentences"
+MOST_PROMPTS = 1_000
+# Read slowly, some 9 s: a clip has at most 11.6. A Chinese or Japanese character is a syllable.
+MOST_CHARACTERS, MOST_IDEOGRAPHS = 130, 45
+_DENSE = ("zh", "ja", "ko")
+_ENDS = re.compile(r"(?<=[.!?…।؟])\s+|(?<=[.!?…।؟][\"'”’»)])\s+|(?<=[。！？])")
+Source = Literal["built_in", "own"]
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The sentences of a dataset; the first has the number 1."""
+
+    source: Source
+    texts: tuple[str, ...]
+
+    def text(self, number: int) -> str:
+        """Raises APIError (404)."""
+        if not 1 <= number <= len(self.texts):
+            text = f"There is no sentence {number}; this dataset has {len(self.texts)}."
+            raise APIError(404, "no_prompt", text, param="number")
+        return self.texts[number - 1]
+
+
+@lru_cache
+def built_in(language: str) -> tuple[str, ...]:
+    """The sentences of a language (`pt`, `pt-br`), in the order in which they are read; none for
+    one that has no set."""
+    path = SENTENCES / f"{language.partition('-')[0]}.txt"
+    if not path.is_file():
+        return ()
+    return tuple(path.read_text(encoding="utf-8").splitlines())
+
+
+def of_text(text: str, language: str) -> tuple[str, ...]:
+    """The sentences of a text of one's own, in its order; a long one is cut at its marks.
+
+    Raises APIError (422) for a text without a word, or with too many sentences.
+    """
+    most = MOST_IDEOGRAPHS if language.partition("-")[0] in _DENSE else MOST_CHARACTERS
+    limits = Limits(characters=most, tokens=most)
+    try:
+        lines = [clean_text(line) for line in text.splitlines() if speakable(line)]
+    except TextError as error:
+        raise APIError(422, "not_a_text", str(error), param="text") from error
+    sentences = [part for line in lines for part in _ENDS.split(" ".join(line.split())) if part]
+    pieces = [piece.strip() for one in sentences for piece in cut(one, limits)]
+    # A bar divides the columns of the transcript that training reads.
+    found = tuple(piece.replace("|", ",") for piece in pieces if speakable(piece))
+    if not found:
+        raise APIError(422, "no_text", "The text holds no word to read.", param="text")
+    if len(found) > MOST_PROMPTS:
+        refusal = (
+            f"The text has {len(found):,} sentences; a dataset has at most {MOST_PROMPTS:,}. Send "
+            "a part of it, and the rest to another dataset."
+        )
+        raise APIError(422, "too_many_prompts", refusal, param="text")
+    return found
+
+
+def is_read_aloud(dataset: UploadedDataset) -> bool:
+    """Whether it is a dataset of sentences that are read aloud."""
+    return (dataset.folder / "prompts.json").is_file()
+
+
+def refuse_read_aloud(dataset: UploadedDataset) -> None:
+    """Raises APIError (409) for what only a dataset of recordings has."""
+    if is_read_aloud(dataset):
+        text = (
+            "The sentences of this dataset are read aloud one at a time, so it takes no recordings "
+            "to cut. Create another dataset for them."
+        )
+        raise APIError(409, "read_aloud", text)
+
+
+def read_prompts(dataset: UploadedDataset) -> Prompts:
+    """Raises APIError: 404 where nothing is read aloud, 507 where the sentences cannot be read."""
+    if not is_read_aloud(dataset):
+        text = (
+            "This dataset has no sentences to read aloud. Send PUT /v1/datasets/{id}/prompts to an "
+            "empty dataset."
+        )
+        raise APIError(404, "no_prompts", text, param="dataset")
+    fields = read_json(dataset.folder / "prompts.json")
+    source, texts = fields.get("source"), fields.get("texts")
+    if (
+        source not in ("built_in", "own")
+        or not isinstance(texts, list)
+        or not all(isinstance(one, str) for one in texts)
+    ):
+        text = "prompts.json of this dataset cannot be read. Repair it, or delete the dataset."
+        raise APIError(507, "not_kept", text)
+    return Prompts(source, tuple(texts))

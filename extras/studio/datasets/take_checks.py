@@ -1,0 +1,152 @@
+"""Checks a take, trims it, and says in sentences what is wrong; runs in the child only.
+
+A take is one sentence, read aloud. All functions are pure but for the recogniser that is given.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from api.voices import decoding, pcm_wav, quality
+from api.voices.resampling import resampled
+from xtts.evaluation.recogniser import RATE, num_errors
+from xtts.speech_span import HOP_SECONDS, SILENT_PEAK, frame_levels, spoken_frames
+from xtts.text.normalization.registry import rules_of
+
+Array = np.ndarray[Any, Any]
+Finding = tuple[str, str]
+
+# What training accepts of a clip (`train.dataset.entries`), with the margins around the speech.
+LEAST_SECONDS, MOST_SECONDS = 0.5, 11.6
+MARGIN_SECONDS = 0.15
+# What cannot be a clip, whoever wants to keep it.
+UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
+# Speech has begun where three frames in a row of the first or last 0.12 s are so near to the loud
+# ones, and so far over the quiet ones; the click of a key is shorter. Chosen with MOST_WRONG on
+# sentences that no figure is of: `benchmarks takes --set choosing`.
+EDGE_SECONDS, FRAMES_IN_A_ROW = 0.12, 3
+EDGE_DB, OVER_NOISE_DB = -30.0, 10.0
+# Words that the recogniser hears otherwise, as a share of the sentence's: it mishears by itself.
+MOST_WRONG = 0.7
+_COLUMNS = 120
+
+
+def checked(
+    mono: Array, rate: int, text: str, language: str, hear: Callable[[Array], str] | None
+) -> tuple[bytes, dict[str, Any]]:
+    """A take without the silence around it, and what was found.
+
+    Args:
+        mono: Samples `[n]`, -1..1, as they were recorded.
+        rate: Samples a second.
+        text: The sentence that was to be read.
+        language: Of it, a code.
+        hear: Gives the words of samples at 16 kHz; None where no recogniser knows the language.
+
+    Returns:
+        A WAV file, 16 bits and mono, empty where there is nothing; and the fields of
+        `extras.studio.take_schemas.CheckedTake` that tell of it.
+    """
+    if not len(mono) or float(np.abs(mono).max()) < SILENT_PEAK:
+        sentence = f"{decoding.SILENCE} Check that the right microphone is chosen and not muted."
+        return b"", _told([("silent", sentence)], 0.0, [], "")
+    try:
+        measured = quality.measure(mono, rate)
+    except ValueError:
+        sentence = "It holds a steady tone or noise, and no speech. Check the microphone."
+        return b"", _told([("no_speech", sentence)], 0.0, [], "")
+    levels = frame_levels(mono, rate)
+    kept = _trimmed(mono, rate, levels)
+    seconds = len(kept) / rate
+    findings = [*_length(seconds), *_sound(measured), *_edges(levels)]
+    heard = hear(resampled(kept, rate, RATE)) if hear and seconds <= MOST_SECONDS else ""
+    if hear and seconds <= MOST_SECONDS:
+        findings += _words(text, heard, language)
+    return pcm_wav.written(kept, rate), _told(findings, seconds, _columns(kept, rate), heard)
+
+
+def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str) -> dict[str, Any]:
+    return {
+        "findings": [{"kind": kind, "sentence": sentence} for kind, sentence in findings],
+        "usable": not UNUSABLE & {kind for kind, _ in findings},
+        "seconds": round(seconds, 3),
+        "levels": levels,
+        "heard": heard,
+    }
+
+
+def _trimmed(mono: Array, rate: int, levels: Array) -> Array:
+    first, last = spoken_frames(levels)
+    start = max(0.0, first * HOP_SECONDS - MARGIN_SECONDS)
+    end = (last + 1) * HOP_SECONDS + MARGIN_SECONDS
+    return mono[round(start * rate) : round(end * rate)]
+
+
+def _length(seconds: float) -> list[Finding]:
+    if seconds > MOST_SECONDS:
+        return [("long", f"It is {seconds:.1f} s long; a clip has at most {MOST_SECONDS:g} s. Read "
+                 "it faster, or skip this sentence.")]  # fmt: skip
+    if seconds < LEAST_SECONDS:
+        return [("short", f"It has {seconds:.1f} s of sound; a clip needs {LEAST_SECONDS:g} s. "
+                 "Read the whole sentence.")]  # fmt: skip
+    return []
+
+
+def _sound(measured: dict[str, Any]) -> list[Finding]:
+    """By the limits that recordings of voices have."""
+    found = []
+    level, noise = measured["level_db"], measured["snr_db"]
+    if level < quality.GOOD_LEVEL_DB:
+        found.append(("quiet", f"It is quiet ({level:.0f} dB). Come closer to the microphone, or "
+                      "raise its level."))  # fmt: skip
+    if noise < quality.GOOD_SNR_DB:
+        found.append(("noisy", f"The voice is only {noise:.0f} dB over the noise; the trained "
+                      "voice would learn the noise too. Record in a quiet room."))  # fmt: skip
+    if (clipped := measured["clipped_share"]) > quality.MOST_CLIPPED:
+        found.append(("clipped", f"Of its samples {clipped:.1%} are clipped. Lower the level of "
+                      "the microphone, or move away from it."))  # fmt: skip
+    return found
+
+
+def _edges(levels: Array) -> list[Finding]:
+    count = round(EDGE_SECONDS / HOP_SECONDS)
+    loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
+    active = levels > max(loud + EDGE_DB, quiet + OVER_NOISE_DB)
+    found = []
+    if _in_a_row(active[:count]):
+        found.append(("cut_start", "It begins in the middle of speech. Wait half a second between "
+                      "starting the recording and reading."))  # fmt: skip
+    if _in_a_row(active[-count:]):
+        found.append(("cut_end", "It ends in the middle of speech. Wait half a second before "
+                      "stopping the recording."))  # fmt: skip
+    return found
+
+
+def _in_a_row(active: Array) -> bool:
+    runs = np.convolve(active, np.ones(FRAMES_IN_A_ROW), "valid")
+    return bool((runs >= FRAMES_IN_A_ROW).any())
+
+
+def _words(text: str, heard: str, language: str) -> list[Finding]:
+    wanted, said = words_in(text, language), words_in(heard, language)
+    errors = num_errors(wanted, said)
+    if not wanted or errors / len(wanted) <= MOST_WRONG:
+        return []
+    what = f"heard “{heard}”" if said else "heard no word"
+    return [("words", f"These are probably not the words of the sentence: the recogniser {what}. "
+             "Read it again, or keep it if it was read right.")]  # fmt: skip
+
+
+def words_in(text: str, language: str) -> list[str]:
+    """The words of a text in small letters, its numbers in words."""
+    rules = rules_of(language.partition("-")[0])
+    read = rules.read(text) if rules else text
+    return re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", read.lower())
+
+
+def _columns(samples: Array, rate: int) -> list[int]:
+    """The waveform as a listed clip has it: dB, at most so many."""
+    levels = frame_levels(samples, rate)
+    return [round(float(part.max())) for part in np.array_split(levels, min(_COLUMNS, len(levels)))]

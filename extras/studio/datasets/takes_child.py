@@ -1,0 +1,57 @@
+"""The child that checks a take: decodes it as `api.voices.recordings_child`, and hears its words.
+
+Arguments: the maximum number of seconds, the language and the sentence, and the container for what
+FFmpeg reads. stdout is the take without the silence around it as a WAV; the last line of stderr
+says what was found as JSON. Exit codes as that child's.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from api.voices.recordings_child import import_all, limited
+from xtts.evaluation.recogniser import Pocketsphinx, RecogniserError
+
+# A minute that is decoded, and the twelve seconds that are heard at most.
+_CPU_SECONDS = 40
+# What is recognised without a model that somebody brings.
+_HEARD_LANGUAGE = "en"
+
+
+def main() -> int:
+    """Reads, checks, writes."""
+    most_seconds, language, text = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+    by_av = sys.argv[4:5]
+    opened: list[Callable[[np.ndarray[Any, Any]], str] | None] = []
+
+    def prepare() -> None:
+        import extras.studio.datasets.take_checks  # noqa: F401
+
+        import_all(bool(by_av))
+        opened.append(_hearing(language))
+
+    def make(data: bytes) -> tuple[bytes, dict[str, Any]]:
+        from api.voices.decoding import mono_of
+        from extras.studio.datasets.take_checks import checked
+
+        mono, rate = mono_of(data, most_seconds, *by_av)  # type: ignore[arg-type]
+        return checked(mono, rate, text, language, opened[0])
+
+    return limited(prepare, make, _CPU_SECONDS)
+
+
+def _hearing(language: str) -> Callable[[np.ndarray[Any, Any]], str] | None:
+    """What gives the words of samples, where it is installed and knows the language."""
+    if language.partition("-")[0] != _HEARD_LANGUAGE:
+        return None
+    try:
+        recogniser = Pocketsphinx()
+    except RecogniserError:
+        return None
+    return lambda samples: recogniser.hear([samples])[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

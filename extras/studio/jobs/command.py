@@ -1,0 +1,125 @@
+"""`python -m train queue`: takes jobs out of QUEUE_DIR, the oldest first, and trains one at a time.
+
+All that it knows is on disk, so a kill of this process or of the training loses nothing: the next
+start takes up the job that was running, and RESUME=auto continues its run.
+"""
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from extras.studio.jobs.training import Training
+from extras.studio.training_jobs import JobFolder, JobRefused, TrainingQueue, now
+from machine.errors import SotaqueError
+from machine.storage import locks
+from machine.storage.atomic import WriteError, make_folder
+from train.settings import TrainSettings
+
+log = logging.getLogger("train")
+
+LOOK_SECONDS = 1.0
+_BLOCKED_SECONDS = 10.0
+# The module that trains; replaced in tests.
+MODULE = "train"
+
+
+def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) -> int:
+    """Works on the queue until SIGTERM or Ctrl-C. Returns 0.
+
+    Args:
+        once: Ends as soon as no job is left.
+        module: The module whose verbs `check` and `run` are called.
+
+    Raises:
+        SotaqueError: Another trainer works on this queue.
+        WriteError: QUEUE_DIR cannot be written.
+    """
+    queue = TrainingQueue(settings.queue_dir)
+    make_folder(queue.folder)
+    with _alone(queue), _told_to_stop() as stopping:
+        log.info("The training queue is %s. Ctrl-C ends it; jobs stay.", queue.folder)
+        blocked: set[str] = set()
+        while not stopping.is_set():
+            refuse_nonsense(queue)
+            if (job := next_job(queue, blocked)) is not None:
+                _train(job, settings, module, stopping)
+                if job.state().is_open:  # its folder cannot be written, so that others go first
+                    blocked.add(job.id)
+            elif once:
+                break
+            else:
+                stopping.wait(LOOK_SECONDS if not blocked else _BLOCKED_SECONDS)
+                blocked.clear()
+    return 0
+
+
+def next_job(queue: TrainingQueue, blocked: Collection[str] = ()) -> JobFolder | None:
+    """The job to work on: the one that was running, else the oldest. None if none is left.
+
+    blocked: ids that are left out.
+    """
+    jobs = [(one, one.state()) for one in queue.jobs() if one.id not in blocked]
+    left = [(one, state) for one, state in jobs if state.is_open]
+    left.sort(key=lambda one: one[1].state == "queued")
+    return left[0][0] if left else None
+
+
+def refuse_nonsense(queue: TrainingQueue) -> None:
+    """Marks jobs that no `ask` has written as failed, with the reason; nothing of them runs."""
+    for job in queue.jobs():
+        if job.state().is_open:
+            try:
+                job.read()
+            except JobRefused as error:
+                _refuse(job, str(error))
+
+
+def _refuse(job: JobFolder, reason: str) -> None:
+    log.error("Job %s is refused. %s", job.id, reason)
+    with contextlib.suppress(WriteError):
+        job.write_state(state="failed", ended=now(), message=reason)
+
+
+def _train(job: JobFolder, settings: TrainSettings, module: str, stopping: threading.Event) -> None:
+    try:
+        Training(job, settings, module, stopping).work()
+    except WriteError as error:
+        log.error("Job %s cannot go on, and is tried again: %s", job.id, error)
+    except SotaqueError as error:
+        _refuse(job, str(error))
+
+
+@contextmanager
+def _alone(queue: TrainingQueue) -> Iterator[None]:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locks.exclusive(queue.lock_file))
+        except locks.LockHeld as owner:
+            raise SotaqueError(
+                f"Another trainer (process {owner}) works on QUEUE_DIR={queue.folder}. Jobs are "
+                "trained one at a time: let it work, or stop it first."
+            ) from None
+        except OSError as error:
+            raise WriteError(
+                f"QUEUE_DIR={queue.folder} cannot be written ({error.strerror}). Make it writable "
+                "for this user, or set QUEUE_DIR to another folder."
+            ) from error
+        yield
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set while the block runs; only in the main thread."""
+    stopping = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stopping.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,256 @@
+"""Trains one job: `train check`, then `train run` as a child, until it is done or cancelled.
+
+It waits for a training that somebody else has started in the same OUTPUT_DIR or on the same device.
+
+The child dies with this process. It is asked to stop by SIGTERM, as Ctrl-C would, and saves its
+state; what is killed goes on from its newest checkpoint.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from extras.studio.training_jobs import (
+    JobFolder,
+    TrainingJob,
+    check_base,
+    dataset_folder,
+    now,
+    run_folder_of,
+)
+from machine.process import ChildProcess, module_command
+from machine.settings.types import flag_of
+from machine.storage.atomic import refused
+from machine.text import last_line, printable
+from train.resilience.at_work import trainings
+from train.settings import TrainSettings, load
+from xtts.voices.run_folder import RunFolder
+
+log = logging.getLogger("train")
+
+_POLL_SECONDS = 0.2
+MOST_LOG_BYTES = 1 << 20
+# Killed so often in a row without a new epoch, a job would be killed for ever.
+MOST_DEATHS = 3
+# Room for a checkpoint of full size on a slow disk, beside STOP_SECONDS.
+_STOP_MARGIN_SECONDS = 60.0
+# After a kill for lack of memory the machine needs a moment.
+_REST_SECONDS = 2.0
+_LONGEST_MESSAGE = 700
+_UNBEGUN = ("queued", "checking")
+_WAITS = "It waits until other work ends,"
+_NOT_BEGUN = "It was cancelled before it began."
+_KEPT = "It was cancelled. Its checkpoints are kept: train the run again to go on."
+# Ends that a new process can mend: a lost GPU, a stall, a stop that nobody here asked for.
+_MENDABLE = (70, 75, 128 + signal.SIGINT, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+
+
+class Training:
+    """The work on one job.
+
+    Args:
+        job: Its folder.
+        settings: The trainer's own settings, which the job's are laid over.
+        module: The module whose verbs `check` and `run` are called.
+        stopping: Set when the trainer itself is to end.
+    """
+
+    def __init__(
+        self, job: JobFolder, settings: TrainSettings, module: str, stopping: threading.Event
+    ) -> None:
+        self.job = job
+        self.settings = settings
+        self.module = module
+        self.stopping = stopping
+
+    def work(self) -> None:
+        """Goes on with the job until it ends, or the trainer is to end.
+
+        Raises:
+            SotaqueError: The job may not do what it asks for; nothing was run.
+            WriteError: Its state cannot be written.
+        """
+        job = self.job.read()
+        if self._ended_by_cancel(_NOT_BEGUN):
+            return
+        flags = flags_of(job, self.settings)
+        run = RunFolder(run_folder_of(self.settings.output_dir, job.run))
+        if not self._others_ended(run):
+            return
+        state = self.job.state()
+        log.info("Job %s: run %s on %s.", job.id, job.run, job.dataset)
+        if state.state in _UNBEGUN:
+            self.job.write_state(state="checking", started=state.started or now(), message="")
+            if not self._checked(flags):
+                return
+        self.job.write_state(state="running", message="")
+        while not self.stopping.is_set() and self._goes_on(run, flags):
+            self.stopping.wait(_REST_SECONDS)
+
+    def _checked(self, flags: list[str]) -> bool:
+        """Whether the dataset can be trained on; else the state says why not."""
+        code, errors = self._run("check", "--no-likelihood", *flags)
+        if self._ended_by_cancel(_NOT_BEGUN) or self._interrupted():
+            return False
+        if code == 0:
+            return True
+        self._end("failed", code, sentence_of(code, errors))
+        return False
+
+    def _goes_on(self, run: RunFolder, flags: list[str]) -> bool:
+        """Trains until the child ends; whether it has to be started again."""
+        if not self._others_ended(run):
+            return False
+        code, errors = self._run("run", *flags)
+        if code == 0:
+            self._end("done", 0, "")
+            return False
+        if self._ended_by_cancel(_KEPT, code) or self._interrupted():
+            return False
+        if code >= 0 and code not in _MENDABLE:
+            self._end("failed", code, sentence_of(code, errors))
+            return False
+        return self._survives(run, code, errors)
+
+    def _others_ended(self, run: RunFolder) -> bool:
+        """Waits until nobody else trains there, and says so. False if the job was cancelled, or the
+        trainer is to end, in the meantime."""
+        before, told = self.job.state(), ""
+        while others := others_at_work(run, self.settings):
+            text = f"{_WAITS} in {others[0]}."
+            if text != told:
+                log.info("Job %s: %s", self.job.id, text)
+                told = self.job.write_state(message=text).message
+            self.stopping.wait(_POLL_SECONDS)
+            gone = _NOT_BEGUN if before.state in _UNBEGUN else _KEPT
+            if self._ended_by_cancel(gone) or self._interrupted():
+                return False
+        if told:
+            self.job.write_state(message="" if _WAITS in before.message else before.message)
+        return True
+
+    def _survives(self, run: RunFolder, code: int, errors: str) -> bool:
+        """Counts a death. False, with a sentence, after several without a new epoch."""
+        before, epoch = self.job.state(), max(run.epochs(), default=0)
+        deaths = 1 if epoch > before.epoch else before.deaths + 1
+        what = sentence_of(code, errors)
+        if deaths >= MOST_DEATHS:
+            text = f"{what} That was {deaths} times in a row without a new epoch, so the job ends."
+            self._end("failed", code, text)
+            return False
+        self.job.write_state(
+            code=code, deaths=deaths, epoch=epoch,
+            message=f"{what} It was started again and goes on from its newest checkpoint.",
+        )  # fmt: skip
+        return True
+
+    def _run(self, verb: str, *arguments: str) -> tuple[int, str]:
+        """Runs a verb to its end, or stops it on request: its exit code and the end of stderr."""
+        with _appended(self.job.log_file) as written:
+            command = module_command(self.module, verb, *arguments)
+            child = ChildProcess(command, keep_stderr=True, output=written)
+            try:
+                self._watch(child, written)
+                errors = printable(child.errors())
+            finally:
+                child.end()
+            if errors:
+                written.write(errors.encode() + b"\n")
+        assert child.code is not None
+        return child.code, errors
+
+    def _watch(self, child: ChildProcess, written: BinaryIO) -> None:
+        """Returns when it has ended, or has not stopped in time after it was asked to."""
+        patience = self.settings.stop_seconds + _STOP_MARGIN_SECONDS
+        asked = 0.0
+        while child.wait(_POLL_SECONDS) is None:
+            _shorten(written)
+            if asked and time.monotonic() - asked > patience:
+                return
+            if not asked and (self.stopping.is_set() or self.job.is_cancelled):
+                child.ask_to_stop()
+                asked = time.monotonic()
+
+    def _ended_by_cancel(self, text: str, code: int | None = None) -> bool:
+        if not self.job.is_cancelled:
+            return False
+        self._end("cancelled", code, text)
+        return True
+
+    def _interrupted(self) -> bool:
+        if not self.stopping.is_set():
+            return False
+        text = "The trainer was stopped. Its next start goes on with this job."
+        # A check that was broken off is made again.
+        begun = self.job.state().state not in _UNBEGUN
+        self.job.write_state(state="interrupted" if begun else "queued", message=text)
+        return True
+
+    def _end(self, state: str, code: int | None, message: str) -> None:
+        self.job.write_state(state=state, ended=now(), code=code, message=message)
+        log.info("Job %s: %s. %s", self.job.id, state, message)
+
+
+def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
+    """The settings of a job's run, as flags: those that it asks for, and where it is kept.
+
+    Raises:
+        JobRefused: The dataset or the base is not one that a job may name.
+        SettingsError: A value that the setting's own type refuses.
+    """
+    check_base(job.settings, settings.base_model)
+    data = dataset_folder(job.dataset, settings.datasets_dir, settings.dataset_roots)
+    asked = [f"{flag_of(name)}={value}" for name, value in job.settings.items()]
+    load(asked, {}, None)
+    return [
+        *asked, f"--dataset-dir={data}", "--dataset-format=auto",
+        f"--output-dir={run_folder_of(settings.output_dir, job.run).absolute()}",
+        "--resume=auto", "--tensorboard=off",
+    ]  # fmt: skip
+
+
+def sentence_of(code: int, stderr: str) -> str:
+    """What the end of a training means, for a person. Pure. code: its exit code, negative for a
+    signal; stderr: the end of its stderr."""
+    words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
+    words = words[-_LONGEST_MESSAGE:]
+    if code in (2, 65, 70, 74, 75) and words:
+        return words
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return "The training was killed, perhaps because memory ran out."
+    if code < 0:
+        name = signal.strsignal(-code) or f"signal {-code}"
+        return f"The training was ended by {name}. {words}".rstrip()
+    return f"The training ended with exit code {code}. {words}".rstrip()
+
+
+def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
+    """The trainings that a job of this run has to wait for, each by its OUTPUT_DIR."""
+    found = [str(one.folder) for one in (RunFolder(settings.output_dir), run) if one.is_locked()]
+    return found or [
+        one.output_dir for one in trainings(settings.cache_dir) if one.shares(settings.device)
+    ]
+
+
+def _appended(path: Path) -> BinaryIO:
+    """The log, for appending. Raises WriteError, also where a link lies in its place."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    with refused(path):
+        return os.fdopen(os.open(path, flags, 0o666), "ab+")
+
+
+def _shorten(written: BinaryIO) -> None:
+    """Keeps the newest half of a log that has become too long. The child appends, so it goes on
+    behind what is kept."""
+    size = os.fstat(written.fileno()).st_size
+    if size <= MOST_LOG_BYTES:
+        return
+    written.seek(size - MOST_LOG_BYTES // 2)
+    kept = written.read().partition(b"\n")[2]
+    written.truncate(0)
+    written.write(kept)
+    written.flush()

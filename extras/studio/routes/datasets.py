@@ -1,0 +1,283 @@
+"""Routes /v1/datasets: create a dataset, upload recordings and text, cut, correct, delete."""
+
+import asyncio
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import BeforeValidator
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse, Response
+
+from api.disk_space import free_bytes
+from api.errors import APIError, shown
+from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
+from api.routes.voices import visible_name
+from api.schemas import PROBLEMS
+from api.state import AppState, Shared
+from extras.studio import dataset_schemas as schemas
+from extras.studio.datasets import clips, uploads
+from extras.studio.datasets.prompts import is_read_aloud
+from extras.studio.datasets.store import UploadedDataset
+from machine import commands
+from xtts.text.language_names import tag_of
+from xtts.text.languages import NAMES
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
+TextKind = Literal["txt", "srt", "vtt", "lab", "textgrid"]
+_BYTES = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+# An empty piece adds nothing, and is answered with how far the recording is.
+_PIECE = {"requestBody": {**_BYTES["requestBody"], "required": False}}
+# A clip of that name may be another one after the next cut.
+_FRESH = {"Cache-Control": "no-store"}
+_CSV_RESPONSES = ranged_responses("text/csv")
+
+
+@router.get("")
+def list_datasets(parts: Shared) -> schemas.DatasetList:
+    """The newest first, and how much room there is."""
+    used, announced = uploads.space(parts.datasets)
+    rows = [
+        schemas.DatasetRow(
+            id=one.id, name=one.name, language=one.language, created=one.created,
+            recordings=len(uploads.recordings(one)), state=one.job.state,
+            read_aloud=is_read_aloud(one),
+        )
+        for one in parts.datasets.all()
+    ]  # fmt: skip
+    space = schemas.DiskSpace(
+        used=used + announced, most=parts.datasets.most_bytes,
+        free=free_bytes(parts.datasets.folder),
+    )  # fmt: skip
+    return schemas.DatasetList(datasets=rows, space=space)
+
+
+@router.post("", status_code=201)
+async def make_dataset(
+    wanted: schemas.DatasetRequest, request: Request, parts: Shared
+) -> schemas.DatasetDetails:
+    """An empty dataset. Record a person only with their consent."""
+    parts.check_rate(request)
+    language = _recorded_language(wanted.language, parts.languages)
+    name = visible_name(wanted.name)
+    made = await asyncio.to_thread(parts.datasets.create, name, language)
+    return await asyncio.to_thread(_details, parts, made)
+
+
+@router.get("/{dataset}")
+def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
+    """Its recordings, the state of the cut, the account of every second, and how to train on it."""
+    return _details(parts, parts.datasets.find(dataset))
+
+
+@router.delete("/{dataset}", status_code=204, response_class=Response)
+async def remove_dataset(dataset: str, parts: Shared) -> Response:
+    """Deletes all of it: recordings, text, clips, corrections. A cut of it ends."""
+    kept = parts.datasets.find(dataset)
+    await parts.cuts.stop(kept, deleted=True)
+    await asyncio.to_thread(parts.datasets.remove, kept)
+    parts.events.tell("dataset", {"id": kept.id})
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{dataset}/recordings", status_code=201,
+    responses={200: {"model": schemas.RecordingRow}},
+)  # fmt: skip
+async def announce_recording(
+    dataset: str, wanted: schemas.RecordingRequest, parts: Shared, response: Response
+) -> schemas.RecordingRow:
+    """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
+    arrive before: send on from there."""
+    kept = parts.datasets.find(dataset)
+    name = visible_name(wanted.name)
+    recording = await asyncio.to_thread(uploads.announce, parts.datasets, kept, name, wanted.bytes)
+    row = schemas.RecordingRow.model_validate(recording)
+    if row.received:
+        response.status_code = 200
+    return row
+
+
+def _digits(offset: str) -> str:
+    """As HTTP writes a number; pydantic would take `+0.0` for 0."""
+    if not (offset.isascii() and offset.isdecimal()):
+        raise ValueError(f"expected a number of bytes, not {offset[:40]!r}")
+    return offset
+
+
+@router.patch("/{dataset}/recordings/{recording}", openapi_extra=_PIECE)
+async def send_piece(
+    dataset: str,
+    recording: str,
+    request: Request,
+    parts: Shared,
+    upload_offset: Annotated[
+        int,
+        BeforeValidator(_digits),
+        Header(
+            ge=0,
+            le=2**53,
+            description="The position of this piece: how many bytes were sent before it.",
+        ),
+    ],
+) -> schemas.RecordingRow:
+    """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
+    off; `received` says where to go on."""
+    kept = parts.datasets.find(dataset)
+    announced = uploads.find_recording(kept, recording)
+    try:
+        await uploads.receive(kept, recording, upload_offset, request.stream())
+    except ClientDisconnect:
+        pass  # the client will not read the answer, and a lost connection needs no traceback
+    return schemas.RecordingRow.model_validate(announced)
+
+
+@router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
+def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
+    """Deletes a recording. Clips that were cut of it stay until the next cut."""
+    uploads.remove_recording(parts.datasets.find(dataset), recording)
+    return Response(status_code=204)
+
+
+@router.put("/{dataset}/text", openapi_extra=_BYTES)
+async def put_text(
+    dataset: str,
+    request: Request,
+    parts: Shared,
+    kind: Annotated[
+        TextKind, Query(description="The format of the text, as a file ending.")
+    ] = "txt",
+) -> schemas.DatasetText:
+    """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
+    kept = parts.datasets.find(dataset)
+    content = await request.body()
+    if not content.strip():
+        raise APIError(422, "no_text", "The text is empty. Delete it to cut without a text.")
+    uploads.check_text(content)
+    await asyncio.to_thread(uploads.put_text, kept, kind, content)
+    return schemas.DatasetText(kind=kind, bytes=len(content))
+
+
+@router.delete("/{dataset}/text", status_code=204, response_class=Response)
+def remove_text(dataset: str, parts: Shared) -> Response:
+    """The next cut has no text: its clips wait for somebody to write theirs."""
+    uploads.put_text(parts.datasets.find(dataset))
+    return Response(status_code=204)
+
+
+@router.post("/{dataset}/cut", status_code=202)
+async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
+    """Queues the cut of its recordings. One dataset is cut at a time, behind whoever speaks."""
+    parts.check_rate(request)
+    kept = parts.datasets.find(dataset)
+    await asyncio.to_thread(parts.cuts.ask, kept)
+    parts.cuts.wake()
+    parts.events.tell("dataset", {"id": kept.id})
+    return await asyncio.to_thread(_cut_row, parts, kept)
+
+
+@router.delete("/{dataset}/cut")
+async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
+    """Stops it, or takes it from the queue. What was heard is kept for the next time."""
+    kept = parts.datasets.find(dataset)
+    await parts.cuts.stop(kept)
+    return await asyncio.to_thread(_cut_row, parts, kept)
+
+
+@router.get("/{dataset}/clips")
+def list_clips(
+    dataset: str,
+    parts: Shared,
+    order: Annotated[
+        schemas.ClipOrder, Query(description="worst: the most doubtful clips first.")
+    ] = "worst",
+    offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
+) -> schemas.ClipPage:
+    """Clips with their waveforms and texts; none where nothing is cut."""
+    return clips.listing(parts.datasets.find(dataset), order, offset, limit)
+
+
+@router.patch("/{dataset}/clips/{clip}")
+def correct_clip(
+    dataset: str, clip: str, wanted: schemas.ClipRequest, parts: Shared
+) -> schemas.ClipRow:
+    """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
+    and a later cut gets it wherever the same sound is cut the same."""
+    kept = parts.datasets.find(dataset)
+    changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
+    return clips.correct(kept, clip, changed, wanted.sha256)
+
+
+@router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
+def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
+    """The sound of a clip; ranges are served."""
+    path = clips.sound(parts.datasets.find(dataset), clip)
+    return RangedFile(path, media_type="audio/wav", headers=_FRESH)
+
+
+@router.get("/{dataset}/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES)
+async def read_account(dataset: str, parts: Shared) -> FileResponse:
+    """Every second of every recording: from when to when, in a clip or why not."""
+    path = parts.datasets.find(dataset).clips / "account.csv"
+    if not path.is_file():
+        raise APIError(404, "not_cut", "The dataset is not cut yet.")
+    return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
+
+
+def _recorded_language(given: str, more: Sequence[str]) -> str:
+    """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
+    locale. Raises APIError (422)."""
+    known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
+    language = tag_of(given).lower()
+    if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in known:
+        text = (
+            f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such "
+            "as pt-br."
+        )
+        raise APIError(422, "invalid_request", text, param="language")
+    return language
+
+
+def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetails:
+    text = uploads.text_of(dataset)
+    summary = clips.summary(dataset)
+    return schemas.DatasetDetails(
+        id=dataset.id, name=dataset.name, language=dataset.language, created=dataset.created,
+        read_aloud=is_read_aloud(dataset),
+        recordings=uploads.recordings(dataset),
+        text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
+        cut=_cut_row(parts, dataset),
+        train=_training(parts, dataset) if summary["clips"].kept else None,
+        **summary,
+    )  # fmt: skip
+
+
+def _cut_row(parts: AppState, dataset: UploadedDataset) -> schemas.CutRow:
+    job = dataset.job
+    return schemas.CutRow(
+        **asdict(job),
+        ahead=parts.cuts.place(dataset) if job.state == "queued" else 0,
+        told=parts.cuts.told(dataset),
+        outdated=bool(job.inputs) and job.inputs != uploads.signature(dataset),
+    )
+
+
+def _training(parts: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
+    settings = parts.settings
+    top = settings.datasets_host_path or str(settings.datasets_dir)
+    folder = f"{top.rstrip('/')}/{dataset.id}/clips"
+    given = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"
+    return schemas.TrainingLine(
+        dataset_dir=folder,
+        command=f"{given} {commands.make('train')}",
+        container=f"{given} docker compose -f docker-compose-training.yml up",
+    )

@@ -1,0 +1,164 @@
+"""Routes /v1/datasets/{dataset}/prompts: sentences that are read aloud, and their takes."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from api.errors import APIError
+from api.schemas import PROBLEMS
+from api.state import AppState, Shared
+from extras.studio import take_schemas as schemas
+from extras.studio.datasets import prompts, takes
+from extras.studio.datasets.store import UploadedDataset
+from xtts.evaluation.recogniser import can_hear_english
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
+_AUDIO = ("audio/wav", "audio/webm", "audio/ogg", "audio/mp4", "audio/flac", "audio/mpeg")
+_RECORDING = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary"}}
+            for kind in (*_AUDIO, "application/octet-stream")
+        },
+    }
+}
+_HEARD_LANGUAGE = "en"
+# A few minutes let one hear that the voice changes, half an hour is good: docs/getting-started.md.
+_FEW_MINUTES, _GOOD_MINUTES = 3, 30
+Number = Annotated[
+    int, Path(ge=1, le=prompts.MOST_PROMPTS, description="The number of the sentence, from 1.")
+]
+
+
+@router.get("/{dataset}/prompts")
+def list_prompts(dataset: str, parts: Shared) -> schemas.PromptSheet:
+    """The sentences to read aloud, what became of each, and how many minutes there are."""
+    return _sheet(parts.datasets.find(dataset))
+
+
+@router.put("/{dataset}/prompts")
+async def put_prompts(
+    dataset: str, wanted: schemas.PromptsRequest, parts: Shared
+) -> schemas.PromptSheet:
+    """Makes an empty dataset one that is read aloud: with the built-in sentences of its language,
+    or with a text of one's own."""
+    kept = parts.datasets.find(dataset)
+    if wanted.text is None:
+        texts = prompts.built_in(kept.language)
+        if not texts:
+            text = (
+                f"There are no built-in sentences for the language {kept.language}. Send a text of "
+                "your own."
+            )
+            raise APIError(422, "no_built_in_sentences", text, param="text")
+        await asyncio.to_thread(takes.make_prompts, kept, "built_in", texts)
+    else:
+        texts = await asyncio.to_thread(prompts.of_text, wanted.text, kept.language)
+        await asyncio.to_thread(takes.make_prompts, kept, "own", texts)
+    parts.events.tell("dataset", {"id": kept.id})
+    return await asyncio.to_thread(_sheet, kept)
+
+
+@router.put("/{dataset}/prompts/{number}/take", openapi_extra=_RECORDING)
+async def check_take(
+    dataset: str,
+    number: Number,
+    request: Request,
+    parts: Shared,
+    keep: Annotated[
+        bool, Query(description="Whether it becomes the clip of its sentence, whatever is found.")
+    ] = False,
+) -> schemas.TakeRow:
+    """Checks a recording of a sentence: silence, level, noise, clipping, cut speech and, in
+    English, the words. With `keep` it is a clip of the dataset at once, in the place of one
+    before; training cannot use one that is silent, too short or too long (422)."""
+    parts.check_rate(request)
+    kept = parts.datasets.find(dataset)
+    sheet = await asyncio.to_thread(prompts.read_prompts, kept)
+    text = sheet.text(number)
+    wav, found = await parts.takes.check(await request.body(), text, kept.language)
+    if keep and not found.usable:
+        raise APIError(422, "unusable_take", found.findings[0].sentence)
+    if keep:
+        await asyncio.to_thread(_keep, parts, kept, number, wav, found)
+    return schemas.TakeRow(number=number, kept=keep, **found.model_dump())
+
+
+@router.delete("/{dataset}/prompts/{number}/take", status_code=204, response_class=Response)
+def delete_take(dataset: str, number: Number, parts: Shared) -> Response:
+    """Deletes the take of a sentence, or that it is skipped: it is to be read again."""
+    kept = parts.datasets.find(dataset)
+    takes.forget(kept, number)
+    parts.events.tell("dataset", {"id": kept.id})
+    return Response(status_code=204)
+
+
+@router.post("/{dataset}/prompts/{number}/skip")
+def skip_prompt(dataset: str, number: Number, parts: Shared) -> schemas.PromptRow:
+    """Leaves a sentence out."""
+    kept = parts.datasets.find(dataset)
+    made = takes.skip(kept, number)
+    parts.events.tell("dataset", {"id": kept.id})
+    return _row(kept, number, prompts.read_prompts(kept).text(number), made)
+
+
+def _keep(
+    parts: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
+) -> None:
+    takes.keep(parts.datasets, dataset, number, wav, found)
+    parts.events.tell("dataset", {"id": dataset.id})
+
+
+def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
+    sheet, known = prompts.read_prompts(dataset), takes.read_takes(dataset)
+    rows = [
+        _row(dataset, number, text, known.get(number))
+        for number, text in enumerate(sheet.texts, start=1)
+    ]
+    kept = [row for row in rows if row.state == "kept"]
+    seconds = sum(row.seconds for row in kept)
+    return schemas.PromptSheet(
+        source=sheet.source, language=dataset.language, prompts=rows, kept=len(kept),
+        skipped=sum(row.state == "skipped" for row in rows), kept_seconds=round(seconds, 3),
+        next=next((row.number for row in rows if row.state == "open"), None),
+        recogniser=dataset.language.partition("-")[0] == _HEARD_LANGUAGE and can_hear_english(),
+        more=what_more_brings(len(kept), seconds),
+    )  # fmt: skip
+
+
+def _row(
+    dataset: UploadedDataset, number: int, text: str, take: takes.Take | None
+) -> schemas.PromptRow:
+    name = take.name if take else ""
+    return schemas.PromptRow(
+        number=number, text=text, state=take.state if take else "open",
+        seconds=take.seconds if take else 0.0,
+        findings=[
+            schemas.TakeFinding.model_validate({"kind": kind, "sentence": sentence})
+            for kind, sentence in (take.findings if take else ())
+        ],
+        sound=f"/v1/datasets/{dataset.id}/clips/{name}.wav" if name else None,
+    )  # fmt: skip
+
+
+def what_more_brings(kept: int, seconds: float) -> str:
+    """How many minutes there are, and what more of them would bring, in sentences that are as long
+    as those before. Pure."""
+    minutes = seconds / 60
+    each = seconds / kept if kept else 4.0
+    have = f"{minutes:.1f} minutes of clips."
+    few, good = (round((goal * 60 - seconds) / each) for goal in (_FEW_MINUTES, _GOOD_MINUTES))
+    if minutes < _FEW_MINUTES:
+        return (
+            f"{have} About {max(1, few)} more sentences make {_FEW_MINUTES} minutes: enough to "
+            f"hear the voice change. {_GOOD_MINUTES} minutes are good."
+        )
+    if minutes < _GOOD_MINUTES:
+        return (
+            f"{have} That is enough to train and to hear the voice change; about {max(1, good)} "
+            f"more sentences make {_GOOD_MINUTES} minutes, which are good."
+        )
+    return f"{have} That is enough for a good voice."

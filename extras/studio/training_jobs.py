@@ -1,0 +1,380 @@
+"""Jobs of the training queue: the files that ask for a training, written whole and read strictly.
+
+    QUEUE_DIR/<id>/job.json    what is asked for; written once, by who asks
+    QUEUE_DIR/<id>/state.json  how far it is; written by the trainer alone
+    QUEUE_DIR/<id>/cancel      empty; whoever wants the job to end writes it
+    QUEUE_DIR/<id>/log.txt     what the training says, the newest megabyte of it
+    QUEUE_DIR/.trainer.lock    held by the trainer (`extras.studio.jobs.command`)
+
+Both programs import this module. Whoever can write into QUEUE_DIR can ask for a training and no
+more: a job names a dataset by its id or below DATASET_ROOTS, and settings of a short list. It names
+no command, no device and no folder to write.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from machine.errors import SotaqueError
+from machine.storage import locks
+from machine.storage.atomic import make_folder, refused, replace_file, write_json
+
+State = Literal["queued", "checking", "running", "done", "failed", "cancelled", "interrupted"]
+# What the trainer still has to do; the others have ended.
+OPEN_STATES = ("queued", "checking", "running", "interrupted")
+ALLOWED = frozenset(
+    """
+    BASE_MODEL BATCH_SECONDS BLEND LANGUAGE LEARNING_RATE LEARN_DECODER LORA_RANK MAX_TRAIN_SAMPLES
+    NUM_EPOCHS SAMPLE_TEXT SEED SUSPECT_CLIPS
+    """.split()
+)
+# The name of a run is also that of its folder, OUTPUT_DIR/runs/<run>.
+RUN_NAME = re.compile(r"[a-z0-9](-?[a-z0-9]){0,39}")
+_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,79}")
+_DATASET_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+# The id of the run in OUTPUT_DIR itself.
+_TAKEN_NAMES = ("current",)
+_MOST_BYTES = 64 << 10
+MOST_JOBS = 500
+MOST_DATASET = 1_000
+MOST_VALUE = 2_000
+_LOCK = ".trainer.lock"
+
+
+class JobRefused(SotaqueError):
+    """A job cannot be read or may not ask for what it asks; the message says why."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What is asked for.
+
+    Attributes:
+        id: The name of its folder in QUEUE_DIR.
+        run: The name of its run. A job of an existing run goes on with it.
+        dataset: An id of DATASETS_DIR, or the path of a folder below one of DATASET_ROOTS.
+        settings: Values by their names in `.env`, as text; only those of `ALLOWED`.
+        asked: When, as ISO 8601.
+    """
+
+    id: str
+    run: str
+    dataset: str
+    settings: Mapping[str, str]
+    asked: str
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """How far a job is.
+
+    Attributes:
+        state: As `State`.
+        started, ended: As ISO 8601.
+        code: The exit code of the training that ended last, negative for a signal.
+        message: Why it is so, as sentences for a person.
+        deaths: How often in a row the training was killed without a new epoch.
+        epoch: The newest epoch that was saved when it was killed last.
+    """
+
+    state: State = "queued"
+    started: str | None = None
+    ended: str | None = None
+    code: int | None = None
+    message: str = ""
+    deaths: int = 0
+    epoch: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the trainer still has something to do."""
+        return self.state in OPEN_STATES
+
+
+class JobFolder:
+    """The files of one job."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.job_file = folder / "job.json"
+        self.state_file = folder / "state.json"
+        self.cancel_file = folder / "cancel"
+        self.log_file = folder / "log.txt"
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    def read(self) -> TrainingJob:
+        """The job. Raises JobRefused for anything but what `ask` writes."""
+        return _job_of(_read_object(self.job_file), self.id)
+
+    def state(self) -> TrainingState:
+        """How far it is. A file that the trainer did not write reads as failed."""
+        if not self.state_file.is_symlink() and not self.state_file.exists():
+            return TrainingState()
+        try:
+            return _state_of(_read_object(self.state_file))
+        except JobRefused as error:
+            return TrainingState("failed", message=str(error))
+
+    def write_state(self, **changed: Any) -> TrainingState:
+        """Changes fields of the state; only the trainer calls it. Raises WriteError."""
+        state = replace(self.state(), **changed)
+        write_json(self.state_file, asdict(state))
+        return state
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody wants it to end."""
+        return self.cancel_file.exists()
+
+    def cancel(self) -> None:
+        """Asks the trainer to end it; its checkpoint stays. Raises WriteError."""
+        replace_file(self.cancel_file, lambda _file: None)
+
+
+class TrainingQueue:
+    """QUEUE_DIR. Reading it creates nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock_file = folder / _LOCK
+
+    def jobs(self) -> list[JobFolder]:
+        """Every job, the oldest first: ids begin with the time. A link is no job."""
+        names: list[str] = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            names = [
+                one.name for one in entries
+                if _ID.fullmatch(one.name) and one.is_dir(follow_symlinks=False)
+            ]  # fmt: skip
+        return [JobFolder(self.folder / name) for name in sorted(names)]
+
+    def get(self, identity: str) -> JobFolder | None:
+        """The job of an id; None where there is none, and for what cannot be an id."""
+        return next((one for one in self.jobs() if one.id == identity), None)
+
+    def ask(self, run: str, dataset: str, settings: Mapping[str, str]) -> TrainingJob:
+        """Adds a job. It appears whole, in one rename.
+
+        Raises:
+            JobRefused: It asks for what no job may.
+            WriteError: QUEUE_DIR cannot be written.
+        """
+        now = datetime.now(UTC)
+        # Thousandths of seconds keep the order; the rest keeps two callers apart.
+        moment = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{secrets.token_hex(2)}"
+        identity = f"{moment}-{run}"[:80].rstrip("-")
+        job = TrainingJob(
+            identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds")
+        )
+        _job_of(asdict(job), identity)
+        if len(self.jobs()) >= MOST_JOBS:
+            raise JobRefused(
+                f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones."
+            )
+        # Its name is none of a job, so nobody reads it before it is whole.
+        made = self.folder / f".new-{identity}"
+        make_folder(made)
+        try:
+            write_json(made / "job.json", asdict(job))
+            with refused(made):
+                made.rename(self.folder / identity)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+        return job
+
+    def has_trainer(self) -> bool | None:
+        """Whether a trainer works on it; None on a file system without locks."""
+        return locks.held(self.lock_file)
+
+    def open_job_of(self, run: str) -> JobFolder | None:
+        """The job that trains a run now or is going to; None if there is none."""
+        for one in self.jobs():
+            with contextlib.suppress(JobRefused):
+                if one.state().is_open and not one.is_cancelled and one.read().run == run:
+                    return one
+        return None
+
+
+def run_folder_of(output_dir: Path, run: str) -> Path:
+    """The OUTPUT_DIR of a run of the queue."""
+    return output_dir / "runs" / run
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Raises JobRefused for a setting that no job may set, or a value that no setting has. What a
+    value means is judged by the trainer's own types."""
+    for name, value in settings.items():
+        if name not in ALLOWED:
+            raise JobRefused(
+                f"{name[:60]!r} is not a setting of a job. Allowed: {', '.join(sorted(ALLOWED))}."
+            )
+        if len(value) > MOST_VALUE or not value.isprintable():
+            raise JobRefused(
+                f"{name} is {value[:40]!r}…: at most {MOST_VALUE} characters in one line are "
+                "allowed."
+            )
+
+
+def check_base(settings: Mapping[str, str], own_base: str) -> None:
+    """Raises JobRefused for a base that is not offered: `demo`, `xtts_v2` and own_base, which is
+    BASE_MODEL of the program itself."""
+    offered = tuple(dict.fromkeys(("demo", "xtts_v2", own_base)))
+    base = settings.get("BASE_MODEL", "").strip()
+    if base and base not in offered:
+        raise JobRefused(
+            f"BASE_MODEL is {base[:200]!r}. A job may name {', '.join(offered)}; another folder is "
+            "named by BASE_MODEL in the trainer's own .env."
+        )
+
+
+def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Path:
+    """The folder that a job's dataset is: the clips of an uploaded one, or a folder below a root.
+
+    Links are followed before it is judged, so a link inside a root leads nowhere else. Raises
+    JobRefused.
+    """
+    if _DATASET_ID.fullmatch(dataset):
+        folder = datasets_dir / dataset / "clips"
+        if folder.is_dir() and _is_within(folder, (datasets_dir,)):
+            return folder.resolve()
+        raise JobRefused(
+            f"There is no dataset {dataset!r} with clips in DATASETS_DIR. Record it, or upload "
+            "recordings and cut them first; a folder is named by its path."
+        )
+    path = Path(dataset)
+    with contextlib.suppress(RuntimeError):  # "~nobody" stays as it is, and is no folder
+        path = path.expanduser()
+    allowed = tuple(Path(root).expanduser() for root in roots)
+    if "\0" in dataset or not _is_within(path, allowed):
+        raise JobRefused(
+            f"The dataset {dataset[:200]!r} is not below a folder that jobs may read "
+            f"({', '.join(roots) or 'none'}). DATASET_ROOTS in .env names these folders."
+        )
+    if not path.is_dir():
+        raise JobRefused(f"The dataset {dataset[:200]!r} is not a folder on the trainer's machine.")
+    return path.resolve()
+
+
+def _is_within(path: Path, roots: Sequence[Path]) -> bool:
+    try:
+        real = path.resolve()
+        return any(real.is_relative_to(root.resolve()) for root in roots)
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, a circle of links
+        return False
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a small plain file. Raises JobRefused for everything else."""
+    name = f"{path.parent.name}/{path.name}"
+    try:
+        # A link could lead to any file, and a pipe would never end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        why = "it is a link" if path.is_symlink() else error.strerror
+        raise JobRefused(f"{name} cannot be read: {why}.") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise JobRefused(f"{name} cannot be read: it is not a plain file.")
+        if found.st_size > _MOST_BYTES:
+            raise JobRefused(
+                f"{name} has {found.st_size:,} bytes. A job has at most {_MOST_BYTES:,}."
+            )
+        data = os.read(descriptor, _MOST_BYTES)
+    finally:
+        os.close(descriptor)
+    try:
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=_without_doubles)
+    except RecursionError as error:
+        raise JobRefused(f"{name} is nested too deeply.") from error
+    except ValueError as error:
+        raise JobRefused(f"{name} is no JSON: {str(error)[:200]}.") from error
+    if not isinstance(content, dict):
+        raise JobRefused(f"{name} holds {_kind(content)} instead of an object.")
+    return content
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if doubles := [name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at])]:
+        raise ValueError(f"{doubles[0][:60]!r} stands there twice")
+    return dict(pairs)
+
+
+def _job_of(content: Mapping[str, Any], identity: str) -> TrainingJob:
+    _require(content, {one.name: one.name for one in fields(TrainingJob)}, f"{identity}/job.json")
+    for name in ("id", "run", "dataset", "asked"):
+        if not isinstance(content[name], str):
+            raise JobRefused(
+                f"{name} of job {identity} is {_kind(content[name])} instead of a text."
+            )
+    if content["id"] != identity:
+        raise JobRefused(f"Job {identity} says that its id is {content['id'][:80]!r}.")
+    run = content["run"]
+    if not RUN_NAME.fullmatch(run) or run in _TAKEN_NAMES:
+        raise JobRefused(
+            f"The name of the run is {run[:80]!r}. Use up to 40 small letters, digits and single "
+            "hyphens, such as ana-2; `current` is taken."
+        )
+    dataset = content["dataset"]
+    if not dataset or len(dataset) > MOST_DATASET or not dataset.isprintable():
+        raise JobRefused(f"The dataset of job {identity} is {dataset[:80]!r}: no id and no path.")
+    settings = content["settings"]
+    if not isinstance(settings, dict):
+        raise JobRefused(f"settings of job {identity} is {_kind(settings)} instead of an object.")
+    for name, value in settings.items():
+        if not isinstance(value, str):
+            raise JobRefused(
+                f"{name[:60]} of job {identity} is {_kind(value)} instead of a text as in .env."
+            )
+    check_settings(settings)
+    with contextlib.suppress(ValueError):
+        datetime.fromisoformat(content["asked"])
+        return TrainingJob(**content)
+    raise JobRefused(f"asked of job {identity} is {content['asked'][:60]!r}, which is no time.")
+
+
+def _state_of(content: Mapping[str, Any]) -> TrainingState:
+    known = {one.name for one in fields(TrainingState)}
+    _require(content, dict.fromkeys(known), "state.json")
+    texts, numbers = ("message",), ("deaths", "epoch")
+    maybe = [content[one] for one in ("started", "ended") if content[one] is not None]
+    good = (
+        content["state"] in get_args(State)
+        and all(isinstance(content[one], str) for one in texts)
+        and all(isinstance(one, str) for one in maybe)
+        and all(type(content[one]) is int for one in numbers)
+        and (content["code"] is None or type(content["code"]) is int)
+    )
+    if not good:
+        raise JobRefused("state.json holds other values than the trainer writes.")
+    return TrainingState(**content)
+
+
+def _require(content: Mapping[str, Any], names: Mapping[str, Any], what: str) -> None:
+    if unknown := sorted(content.keys() - names.keys()):
+        raise JobRefused(f"{what} has {unknown[0][:60]!r}, which no job has.")
+    if missing := sorted(names.keys() - content.keys()):
+        raise JobRefused(f"{what} lacks {missing[0]!r}.")
+
+
+def _kind(value: Any) -> str:
+    words = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
+    return "null" if value is None else words.get(type(value), "a number")
+
+
+def now() -> str:
+    """This moment as ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

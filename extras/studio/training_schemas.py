@@ -1,0 +1,114 @@
+"""Request and response bodies of /v1/trainings, as /openapi.json shows them."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.schemas import Number
+from extras.studio.training_jobs import ALLOWED, MOST_DATASET, MOST_VALUE, State
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+DatasetText = Annotated[
+    str,
+    Field(min_length=1, max_length=MOST_DATASET,
+          description="The id of a dataset of /v1/datasets, or a folder below DATASET_ROOTS."),
+]  # fmt: skip
+
+
+SettingTexts = Annotated[
+    dict[str, Annotated[str, Field(max_length=MOST_VALUE)]],
+    Field(max_length=len(ALLOWED),
+          description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
+]  # fmt: skip
+
+
+class TrainingRequest(BaseModel):
+    """A training that is asked for."""
+
+    model_config = _STRICT
+    run: Annotated[
+        str,
+        Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
+              description="The name of the run; a run that exists goes on."),
+    ]  # fmt: skip
+    dataset: DatasetText
+    settings: SettingTexts = {}
+
+
+class CheckRequest(BaseModel):
+    """A dataset that is checked before a training."""
+
+    model_config = _STRICT
+    dataset: DatasetText
+    settings: SettingTexts = {}
+
+
+class RefusedClip(BaseModel):
+    """A clip that training leaves out: what was seen, and what is allowed."""
+
+    clip: str
+    seen: str
+    allowed: str
+
+
+class DoubtfulClip(BaseModel):
+    """A clip to listen to before training: why, as sentences. severity: the worst have most."""
+
+    clip: str
+    severity: float
+    reasons: str
+
+
+class CheckResult(BaseModel):
+    """What `train check` found. clips, minutes: for training."""
+
+    clips: int
+    minutes: float
+    validation_clips: int
+    refused: list[RefusedClip]
+    suspects: list[DoubtfulClip]
+
+
+class TrainingProgress(BaseModel):
+    """How far a run is, from its newest step. step, steps: of the epoch; seconds_left: of the whole
+    run with its evaluation; phase: what it does since that step, such as `judging`, "" for the next
+    step."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    seconds_left: Number
+    loss: Number
+    phase: str
+
+
+class TrainingRow(BaseModel):
+    """A training. ahead: how many are trained before it; cancelling: whether it is asked to end;
+    progress: null before the first step."""
+
+    id: str
+    run: str
+    dataset: str
+    settings: dict[str, str]
+    asked: str
+    state: State
+    started: str | None
+    ended: str | None
+    code: int | None
+    message: str
+    ahead: int
+    cancelling: bool
+    progress: TrainingProgress | None
+
+
+class TrainingList(BaseModel):
+    """The trainings, the newest first. allowed: whether this service takes trainings; trainer:
+    whether a trainer works on the queue, null if that is not known; message: what to do where one
+    of both is missing; command: starts the trainer."""
+
+    trainings: list[TrainingRow]
+    allowed: bool
+    trainer: bool | None
+    message: str
+    command: str

@@ -1,0 +1,229 @@
+"""Trainings as the service sees them: asks for them, cancels them, and tells how far they are.
+
+The service trains nothing. It writes jobs into QUEUE_DIR, which `train queue` takes.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from api import shared_folder
+from api.errors import APIError, without_paths
+from api.settings import ApiSettings
+from extras.studio.datasets.store import Datasets
+from extras.studio.training_jobs import (
+    JobFolder,
+    JobRefused,
+    TrainingJob,
+    TrainingQueue,
+    check_base,
+    check_settings,
+    dataset_folder,
+    run_folder_of,
+)
+from extras.studio.training_schemas import (
+    CheckRequest,
+    CheckResult,
+    TrainingList,
+    TrainingProgress,
+    TrainingRequest,
+    TrainingRow,
+)
+from machine import commands
+from machine.process import ask_once, module_command
+from machine.settings.types import flag_of
+from xtts.voices.run_folder import RunFolder
+
+# Several steps of the newest rows of metrics.jsonl.
+_TAIL_BYTES = 64 << 10
+_JUDGE_SECONDS = 60.0
+_CHECK_SECONDS = 300.0
+_LONGEST_MESSAGE = 700
+# The module that checks; replaced in tests.
+MODULE = "train"
+
+
+class Trainings:
+    """The queue of trainings of one service."""
+
+    def __init__(self, settings: ApiSettings, datasets: Datasets, module: str = MODULE) -> None:
+        self.module = module
+        self.settings = settings
+        self.queue = TrainingQueue(settings.queue_dir)
+        self._datasets = datasets
+        self.checking = asyncio.Lock()
+
+    def require_allowed(self) -> None:
+        """Raises APIError (403) where API_ALLOW_TRAINING does not allow it."""
+        if not self.settings.training_allowed:
+            text = (
+                "This service takes no trainings and deletes no runs. Set API_ALLOW_TRAINING=on, "
+                f"or train with: DATASET_DIR=… {commands.make('train')}"
+            )
+            raise APIError(403, "training_off", text)
+
+    def ask(self, wanted: TrainingRequest) -> TrainingRow:
+        """Adds a training to the queue. Blocks.
+
+        Raises APIError: 422 for what no job may ask for, 409 for a full queue, 507.
+        """
+        settings = {**self._language(wanted.dataset), **wanted.settings}
+        self.judge(wanted.dataset, settings)
+        with shared_folder.kept(self.queue.folder):
+            try:
+                job = self.queue.ask(wanted.run, wanted.dataset, settings)
+            except JobRefused as error:
+                full = "the limit" in str(error)
+                code = "too_many_trainings" if full else "invalid_request"
+                raise APIError(409 if full else 422, code, str(error)) from error
+        row = self.read(job.id)
+        return row if row.message else row.model_copy(update={"message": self._no_trainer()})
+
+    def _no_trainer(self) -> str:
+        """How to start a trainer, if none works on the queue."""
+        if self.queue.has_trainer() is not False:
+            return ""
+        command = commands.program("train queue")
+        return f"No trainer works on the queue. Start it with `{command}`."
+
+    def judge(self, dataset: str, settings: dict[str, str]) -> Path:
+        """The folder of the dataset. Raises APIError (422) for what the trainer would refuse."""
+        own = self.settings
+        try:
+            check_settings(settings)
+            check_base(settings, own.base_model)
+            folder = dataset_folder(dataset, own.datasets_dir, own.dataset_roots)
+        except JobRefused as error:
+            raise APIError(422, "invalid_request", without_paths(str(error))) from error
+        if settings:
+            command = module_command("train.preflight", "--values")
+            faults = ask_once(command, _JUDGE_SECONDS, request=settings).answer
+            if faults:  # without an answer the trainer itself judges them
+                raise APIError(422, "invalid_request", " ".join(faults), param="settings")
+        return folder
+
+    def check(self, wanted: CheckRequest) -> CheckResult:
+        """What `train check` finds, without the likelihood of each clip, which takes longest.
+        Blocks.
+
+        Raises APIError: 422 for a dataset that cannot be trained on, 503 if the check fails.
+        """
+        settings = {**self._language(wanted.dataset), **wanted.settings}
+        folder = self.judge(wanted.dataset, settings)
+        flags = [f"{flag_of(name)}={value}" for name, value in settings.items()]
+        # A person waits for it: it gives way to speech, and not to a training on the same machine.
+        # In a container, CACHE_DIR is the trainer's.
+        with tempfile.TemporaryDirectory(prefix="check-") as cache:
+            done = ask_once(
+                ("nice", "-n", "5", *module_command(
+                    self.module, "check", "--json", "--no-likelihood", *flags,
+                    f"--dataset-dir={folder}", "--dataset-format=auto", f"--cache-dir={cache}",
+                )), _CHECK_SECONDS,
+            )  # fmt: skip
+        if done.code == 2:
+            words = without_paths(" ".join(done.errors.split())[-_LONGEST_MESSAGE:])
+            raise APIError(422, "bad_dataset", words, param="dataset")
+        try:
+            return CheckResult.model_validate(done.answer)
+        except ValidationError as error:
+            text = f"The dataset could not be checked: {without_paths(done.last_error)}."
+            raise APIError(503, "not_checked", text, retry_after=30) from error
+
+    def all(self) -> TrainingList:
+        """Every training, the newest first. Blocks."""
+        trainer, allowed = self.queue.has_trainer(), self.settings.training_allowed
+        command, message = commands.program("train queue"), ""
+        if not allowed:
+            message = "API_ALLOW_TRAINING is off here, so trainings are started by the command."
+        else:
+            message = self._no_trainer()
+        return TrainingList(
+            trainings=self._rows()[::-1], allowed=allowed, trainer=trainer, message=message,
+            command=command,
+        )  # fmt: skip
+
+    def read(self, identity: str) -> TrainingRow:
+        """One training. Blocks. Raises APIError (404)."""
+        for row in self._rows():
+            if row.id == identity:
+                return row
+        raise no_training()
+
+    def cancel(self, identity: str) -> TrainingRow:
+        """Asks for its end; one that has ended stays as it is. Blocks. Raises APIError."""
+        job = self.queue.get(identity)
+        if job is None:
+            raise no_training()
+        if job.state().is_open:
+            with shared_folder.kept(self.queue.folder):
+                job.cancel()
+        return self.read(identity)
+
+    def _rows(self) -> list[TrainingRow]:
+        rows: list[TrainingRow] = []
+        ahead = 0
+        for folder in self.queue.jobs():
+            rows.append(row := self._row(folder, ahead))
+            ahead += row.state in ("queued", "checking", "running", "interrupted")
+        return rows
+
+    def _row(self, folder: JobFolder, ahead: int) -> TrainingRow:
+        state, refused = folder.state(), ""
+        try:
+            job = folder.read()
+        except JobRefused as error:
+            job, refused = TrainingJob(folder.id, "", "", {}, ""), str(error)
+        cancelled = state.is_open and folder.is_cancelled
+        # Nobody has begun it, and nobody will.
+        shown = "cancelled" if cancelled and state.state == "queued" else state.state
+        message = without_paths(state.message or refused)
+        begun = job.run and state.state not in ("queued", "checking")
+        run = RunFolder(run_folder_of(self.settings.output_dir, job.run)) if begun else None
+        return TrainingRow(
+            id=folder.id, run=job.run, dataset=job.dataset, settings=dict(job.settings),
+            asked=job.asked, state="failed" if refused else shown, started=state.started,
+            ended=state.ended, code=state.code, message=message,
+            ahead=ahead if shown == "queued" else 0,
+            cancelling=cancelled and shown != "cancelled",
+            progress=progress_of(run.metrics) if run else None,
+        )  # fmt: skip
+
+    def _language(self, name: str) -> dict[str, str]:
+        dataset = self._datasets.get(name)
+        return {"LANGUAGE": dataset.language} if dataset else {}
+
+
+def no_training() -> APIError:
+    """The error for an id that no training has."""
+    text = "There is no training of that id. /v1/trainings lists them."
+    return APIError(404, "no_training", text)
+
+
+def progress_of(metrics: Path) -> TrainingProgress | None:
+    """How far a run is, by the newest step in its metrics.jsonl; None before the first."""
+    try:
+        with metrics.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).splitlines()
+    except OSError:
+        return None
+    phase = ""
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            row: dict[str, Any] = json.loads(line)
+            if row["kind"] == "phase":
+                phase = phase or str(row["phase"])
+            if row["kind"] == "train":
+                told = row["progress"]
+                return TrainingProgress(
+                    epoch=row["epoch"], epochs=told["epochs"], step=told["epoch_step"],
+                    steps=told["epoch_steps"], seconds_left=told["seconds_left"],
+                    loss=row["loss"], phase=phase,
+                )  # fmt: skip
+    return None

@@ -1,0 +1,45 @@
+"""Sentences to read aloud: the built-in ones of each language, and a text of one's own."""
+
+import pytest
+
+from api.errors import APIError
+from extras.studio.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in, of_text
+from xtts.text.languages import NAMES
+
+
+@pytest.mark.parametrize("language", NAMES)
+def test_each_language_has_sentences_that_can_be_clips(language):
+    texts = built_in(language)
+    assert len(texts) >= (60 if language == "en" else 30)
+    assert len(set(texts)) == len(texts)
+    most = MOST_IDEOGRAPHS if language in ("zh", "ja", "ko") else MOST_CHARACTERS
+    for text in texts:
+        assert text == " ".join(text.split()) and "|" not in text
+        assert most / 8 <= len(text) <= most, text
+        assert text[-1] in ".?!。？！।؟" and not any(one.isdigit() for one in text), text
+
+
+def test_a_language_without_a_set_has_none():
+    assert built_in("xx") == () and built_in("../en") == ()
+    assert built_in("en-gb") == built_in("en")
+
+
+def test_a_text_is_divided_into_its_sentences():
+    text = 'One sentence here. Is it "true?" Yes!\n\nA new | paragraph\nand a line'
+    assert of_text(text, "en") == (
+        "One sentence here.", 'Is it "true?"', "Yes!", "A new , paragraph", "and a line"
+    )  # fmt: skip
+    assert of_text("今天很好。明天呢？好。", "zh") == ("今天很好。", "明天呢？", "好。")
+
+
+def test_a_long_sentence_is_cut_at_its_marks():
+    pieces = of_text("a word, " * 60, "en")
+    assert len(pieces) > 3 and all(len(one) <= MOST_CHARACTERS for one in pieces)
+    assert "".join(pieces).replace(" ", "") == "aword," * 60
+
+
+def test_what_cannot_be_read_is_refused():
+    with pytest.raises(APIError, match="no word"):
+        of_text(" … \n—", "en")
+    with pytest.raises(APIError, match="at most 1,000"):
+        of_text("Yes. " * 1_001, "en")

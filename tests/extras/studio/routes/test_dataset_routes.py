@@ -1,0 +1,432 @@
+"""/v1/datasets as a client meets it: upload, cut, correct, delete; and what is refused."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from api import disk_space
+from api.background.work_queue import NICENESS
+from api.errors import APIError
+from extras.studio.datasets import clips as clips_of
+from extras.studio.datasets import uploads
+from extras.studio.datasets.cutting import CutQueue
+from extras.studio.datasets.store import Datasets
+from tests.api.conftest import running, settings_in
+from tests.api.heard import refused
+from tests.api.threads import at_once
+from tests.extras.studio.datasets.calls import TAPE, Dataset, with_tape
+
+
+def test_a_dataset_lives_from_upload_to_deletion(service):
+    one = Dataset(service, "Ana, fita 1", "pt-BR")
+    assert one.id == "ana-fita-1"
+    recording = one.announced("Tape One.WAV", len(TAPE))
+    assert recording == {"id": "tape-one", "name": "Tape One.WAV", "bytes": len(TAPE),
+                         "received": 0, "whole": False}  # fmt: skip
+    half = len(TAPE) // 2
+    assert one.send("tape-one", 0, TAPE[:half]).json()["received"] == half
+    whole = one.send("tape-one", half, TAPE[half:]).json()
+    assert whole["whole"] and whole["received"] == len(TAPE)
+    text = one.ask("PUT", "/text?kind=srt", content=b"Some words.")
+    assert text.json() == {"kind": "srt", "bytes": 11}
+    found = one.cut()
+    assert found["cut"]["state"] == "done" and not found["cut"]["outdated"]
+    given = one.given_to()
+    assert given["language"] == "pt-br" and given["text"] == "text.srt"
+    assert given["recordings"] == ["tape-one.wav"]
+    assert found["clips"] == {"total": 2, "kept": 2, "dropped": 0, "without_text": 0,
+                              "corrected": 0, "kept_seconds": 3.0}  # fmt: skip
+    (row,) = found["account"]
+    assert sum(row["seconds_by_reason"].values()) == row["seconds"] == 10
+    assert found["unheard"] == ["Nobody says this."] and found["num_unheard"] == 1
+    listed = service.client.get("/v1/datasets").json()
+    assert [other["id"] for other in listed["datasets"]] == [one.id]
+    assert listed["space"]["used"] > len(TAPE)
+    clip = one.clips()[0]
+    assert clip["levels"] == [-60, -20, -30, -60] and clip["start"] == 2.0
+    heard = service.client.get(clip["sound"])
+    assert heard.status_code == 200 and heard.content.startswith(b"RIFF")
+    assert one.ask("GET", "/account.csv").text.startswith('"recording","start","end"')
+    assert one.ask("DELETE").status_code == 204
+    assert one.ask("GET").status_code == 404
+    left = {path.name for path in service.parts.datasets.folder.rglob("*")}
+    assert left == {".cutting.lock", ".lock"}
+
+
+def test_an_upload_goes_on_where_it_stopped(service):
+    one = Dataset(service)
+    recording = one.announced("tape.wav", len(TAPE))["id"]
+    assert one.send(recording, 0, TAPE[:1000]).status_code == 200
+    for wrong in (0, 999, 1001, len(TAPE)):
+        answer = one.send(recording, wrong, b"x")
+        assert refused(answer) == (409, "wrong_offset") and "1,000" in answer.json()["detail"]
+    again = one.announced("tape.wav", len(TAPE))
+    assert again["received"] == 1000 and again["id"] == recording
+    assert one.send(recording, 1000, TAPE[1000:]).json()["whole"]
+    assert one.send(recording, len(TAPE), b"x").status_code == 409
+    for number in ("+0.0", "٣", "1e3", "-1"):  # only what HTTP calls a number is one
+        headers = {"Upload-Offset": number.encode()}
+        answer = one.ask("PATCH", f"/recordings/{recording}", content=b"x", headers=headers)
+        assert answer.status_code == 422, number
+    assert (one.folder / "recordings/tape.wav").read_bytes() == TAPE
+
+
+def test_what_came_before_the_connection_broke_stays(service, caplog, monkeypatch):
+    server = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(server, "handlers", [*server.handlers, caplog.handler])
+    one = Dataset(service)
+    recording = one.announced("tape.wav", len(TAPE))["id"]
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as line:
+        head = (
+            f"PATCH /v1/datasets/{one.id}/recordings/{recording} HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Length: {len(TAPE)}\r\nUpload-Offset: 0\r\n\r\n"
+        )
+        line.sendall(head.encode() + TAPE[:5000])
+        time.sleep(0.2)
+    service.wait_until(lambda: one.details()["recordings"][0]["received"] == 5000, 20)
+    answers = list[httpx.Response]()
+
+    def goes_on():
+        """The broken piece may still be on its way to the disk: `upload_busy` says to try again."""
+        answers.append(one.send(recording, 5000, TAPE[5000:]))
+        return answers[-1].status_code != 409
+
+    service.wait_until(goes_on, 20)
+    assert {answer.json()["code"] for answer in answers[:-1]} <= {"upload_busy"}
+    assert answers[-1].json()["whole"]
+    assert (one.folder / "recordings/tape.wav").read_bytes() == TAPE
+    assert "Exception in ASGI" not in caplog.text
+
+
+def test_only_what_was_announced_is_taken_and_cut_when_it_is_whole(service):
+    one = Dataset(service)
+    recording = one.announced("tape.wav", 10)["id"]
+    assert refused(one.send(recording, 0, b"x" * 11)) == (409, "longer_than_announced")
+    assert one.details()["recordings"][0]["received"] == 0
+    assert one.send(recording, 0, b"x" * (9 << 20)).status_code == 413
+    assert refused(one.announce("tape.wav", 11)) == (409, "other_recording")
+    assert one.ask("POST", "/cut").json()["code"] == "no_recording"
+    one.announced("b.wav", 4)
+    assert one.send("b", 0, b"1234").json()["whole"]
+    assert one.ask("POST", "/cut").json()["code"] == "unfinished_recording"
+    assert one.ask("DELETE", f"/recordings/{recording}").status_code == 204
+    assert len(one.details()["recordings"]) == 1
+
+
+def test_a_full_disk_is_told_and_what_arrived_stays(service, monkeypatch):
+    one = Dataset(service)
+    recording = one.announced("tape.wav", len(TAPE))["id"]
+    assert one.send(recording, 0, TAPE[:100]).status_code == 200
+    free = SimpleNamespace(free=disk_space.KEPT_FREE_BYTES + 5)
+    with monkeypatch.context() as short:
+        short.setattr(disk_space.shutil, "disk_usage", lambda _path: free)
+        answer = one.send(recording, 100, TAPE[100:])
+        assert refused(answer) == (507, "no_space") and "100 bytes" in answer.json()["detail"]
+        assert one.announce("b.wav", 10).status_code == 507
+        # What is announced counts before it arrives: two at once cannot both have the last of it.
+        free.free = disk_space.KEPT_FREE_BYTES + len(TAPE) - 100 + 600
+        one.announced("a.wav", 600)
+        assert refused(one.announce("b.wav", 10)) == (507, "no_space")
+    assert one.send(recording, 100, TAPE[100:]).json()["whole"]
+
+
+def test_all_datasets_together_have_a_limit(tmp_path):
+    with running(settings_in(tmp_path, datasets_max_gb=1)) as service:
+        one, other = Dataset(service), Dataset(service)
+        assert one.announced("a.wav", 600_000_000)["received"] == 0
+        for arrived in (0, 400_000_000, 600_000_000):
+            # What has arrived takes the room that it was announced for, no less and no more.
+            with (one.folder / "recordings/a.wav.part").open("wb") as part:
+                part.truncate(arrived)
+            answer = other.announce("b.wav", 600_000_000)
+            assert answer.status_code == 507 and "DATASETS_MAX_GB" in answer.json()["detail"]
+            other.announced(f"{arrived}.wav", 100_000_000)
+
+
+@pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])
+def test_what_is_no_recording_by_its_name_is_refused(service, name):
+    assert refused(Dataset(service).announce(name, 5)) == (422, "not_a_recording")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../evil.wav", "/etc/passwd.wav", "..\\..\\x.wav", "a/b/../c.wav", "-rf.wav",
+             ".wav.wav", "text.srt.wav", "\u202etxt.wav", "日本.wav"],
+)  # fmt: skip
+def test_no_name_of_a_recording_becomes_a_path(service, name):
+    one = Dataset(service, "../..")
+    identity = one.announced(name, 3)["id"]
+    assert one.send(identity, 0, b"abc").json()["whole"]
+    every = service.parts.datasets.folder
+    assert one.id == "dataset"
+    assert list(every.parent.rglob("*.wav")) == [every / f"dataset/recordings/{identity}.wav"]
+    assert all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in identity)
+
+
+def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
+    datasets = Datasets(tmp_path / "datasets", 1 << 30)
+    gone = datasets.create("Anna", "en")
+    datasets.remove(gone)
+    for change in (
+        lambda: uploads.announce(datasets, gone, "tape.wav", 8),
+        lambda: uploads.put_text(gone, "txt", b"Words."),
+        lambda: clips_of.correct(gone, "tape-0001", {"dropped": True}, None),
+        lambda: datasets.remove(gone),
+    ):
+        with pytest.raises(APIError) as caught:
+            change()
+        assert (caught.value.status, caught.value.code) == (404, "no_dataset")
+    assert [path.name for path in datasets.folder.iterdir()] == [".lock"]
+
+
+def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path):
+    datasets = Datasets(tmp_path / "datasets", 1 << 30)
+    dataset = datasets.create("Anna", "en")
+    uploads.announce(datasets, dataset, "tape.wav", 8).path.write_bytes(bytes(8))
+    cuts = CutQueue(datasets, lambda _: None)
+
+    def ask():
+        try:
+            return cuts.ask(dataset).state
+        except APIError as refusal:
+            return refusal.code
+
+    assert sorted(at_once([ask] * 4)) == ["being_cut"] * 3 + ["queued"]
+
+
+def test_a_folder_that_is_no_dataset_of_ours_is_none(service):
+    folder = service.parts.datasets.folder
+    (folder / "mine").mkdir(parents=True)
+    (folder / "mine/metadata.csv").write_text("mine")
+    for method in ("GET", "DELETE"):
+        assert service.client.request(method, "/v1/datasets/mine").status_code == 404
+    assert service.client.get("/v1/datasets").json()["datasets"] == []
+    assert Dataset(service, "mine").id == "mine-2" and (folder / "mine/metadata.csv").is_file()
+
+
+@pytest.mark.parametrize("language", ["../x", "xx", "en-; rm", "", "english"])
+def test_a_language_that_is_none_is_refused_with_those_there_are(service, language):
+    body = {"name": "Anna", "language": language}
+    answer = service.client.post("/v1/datasets", json=body)
+    assert answer.status_code == 422 and answer.json()["param"] == "language"
+    assert repr(language) in answer.json()["detail"] and "nl, pl, pt" in answer.json()["detail"]
+
+
+def test_a_dataset_has_a_name_and_a_known_language(service):
+    whole = {"name": "Anna", "language": "en"}
+    for other in ({}, {"name": "\u200b"}, {"name": "x" * 101}, {"name": 3}, {"other": 1, **whole}):
+        assert service.client.post("/v1/datasets", json=other).status_code == 422
+    assert service.client.get("/v1/datasets").json()["datasets"] == []
+    for known in ("pt-BR", "ZH-CN", "hi"):
+        assert Dataset(service, "Anna", known).details()["language"] == known.lower()
+    assert Dataset(service, "Anna", "deu").details()["language"] == "de"
+
+
+def test_a_correction_reaches_what_training_reads(service):
+    one = with_tape(service, text=b"Words.")
+    one.cut()
+    before = "tape-0001|Sentence 1, of tape.\ntape-0002|Sentence 2, of tape.\n"
+    assert one.metadata == before
+    answer = one.correct("tape-0001", text=" One | is\nbetter. ").json()
+    assert answer["text"] == "One , is better." and answer["corrected"]
+    assert one.metadata.startswith("tape-0001|One , is better.\n")
+    one.correct("tape-0002", dropped=True)
+    assert one.metadata == "tape-0001|One , is better.\n"
+    counts = one.details()["clips"]
+    assert (counts["kept"], counts["dropped"], counts["corrected"]) == (1, 1, 1)
+    one.correct("tape-0002", dropped=False)
+    answer = one.correct("tape-0001", text=None).json()
+    assert answer["text"] == "Sentence 1, of tape." and not answer["corrected"]
+    assert one.metadata == before
+    for clip, body, status in (
+        ("tape-0003", {"text": "x"}, 404), ("tape-0001", {}, 422), ("tape-0001", {"text": 3}, 422),
+        ("tape-0001", {"text": "x" * 1001}, 422), ("tape-0001", {"text": "x", "sha256": "0"}, 409),
+    ):  # fmt: skip
+        assert one.correct(clip, **body).status_code == status
+
+
+def test_clips_without_a_text_are_left_out_until_they_have_one(service):
+    one = with_tape(service)
+    found = one.cut()
+    assert found["clips"]["without_text"] == 2 and found["train"] is None
+    assert one.metadata == ""
+    one.correct("tape-0002", text="It is written now.")
+    assert one.metadata == "tape-0002|It is written now.\n"
+    assert one.details()["train"]["command"] == (
+        f"DATASET_DIR={one.folder}/clips LANGUAGE=en make train"
+    )
+
+
+def test_a_recogniser_writes_where_there_is_no_text(tmp_path):
+    ear = str(tmp_path / "ear")
+    with running(settings_in(tmp_path, cut_recogniser=ear)) as service:
+        for text, recogniser in ((b"", ear), (b"It is said.", None)):
+            one = with_tape(service, text=text)
+            assert one.cut()["cut"]["state"] == "done"
+            assert one.given_to()["recogniser"] == recogniser
+
+
+def test_pages_of_clips_have_the_odd_ones_first(service):
+    one = with_tape(service)
+    one.cut()
+    assert [clip["name"] for clip in one.clips("")] == ["tape-0002", "tape-0001"]
+    assert [clip["name"] for clip in one.clips("limit=1&offset=1")] == ["tape-0001"]
+    assert one.clips("offset=5") == [] and one.clips("")[0]["why"] == "fast"
+    assert one.ask("GET", "/clips?limit=101").status_code == 422
+
+
+def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service, monkeypatch):
+    one = with_tape(service, text=b"Words.")
+    one.cut()
+    one.correct("tape-0001", text="By hand.")
+    one.announced("tape 2.wav", len(TAPE))
+    assert one.details()["cut"]["outdated"] is False  # until it has arrived
+    one.send("tape-2", 0, TAPE[::-1])
+    assert one.details()["cut"]["outdated"]
+    found = one.cut()
+    assert found["clips"]["total"] == 4 and found["clips"]["corrected"] == 1
+    assert found["unplaced"] == [] and one.metadata.startswith("tape-0001|By hand.\n")
+    monkeypatch.setenv("FAKE_CUT", "odd")
+    found = one.cut()
+    assert found["clips"]["corrected"] == 0
+    (lost,) = found["unplaced"]
+    assert lost == {"name": "tape-0001", "was": "Sentence 1, of tape.", "text": "By hand.",
+                    "dropped": False}  # fmt: skip
+    monkeypatch.delenv("FAKE_CUT")
+    assert one.cut()["clips"]["corrected"] == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("refuse", "tape.wav"), ("full", "No space left"), ("crash", "a fault of ours")],
+)
+def test_why_a_cut_failed_is_told_and_another_may_follow(service, monkeypatch, how, words):
+    one = with_tape(service)
+    one.cut()
+    monkeypatch.setenv("FAKE_CUT", how)
+    found = one.cut()
+    assert found["cut"]["state"] == "failed" and words in found["cut"]["message"]
+    assert "/" not in found["cut"]["message"]
+    # The cut before is still there, and can be trained on.
+    assert found["clips"]["total"] == 2
+    monkeypatch.delenv("FAKE_CUT")
+    assert one.cut()["cut"]["state"] == "done"
+
+
+@pytest.fixture
+def hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut takes for ever, the first time."""
+    monkeypatch.setenv("FAKE_CUT", "hang")
+
+
+@pytest.mark.usefixtures("hangs")
+def test_a_killed_cut_is_told_and_goes_on(service):
+    one = with_tape(service)
+    one.ask("POST", "/cut")
+    os.kill(one.running_child(), 9)
+    found = one.ended()
+    assert found["cut"]["state"] == "failed" and "was killed" in found["cut"]["message"]
+    assert one.cut()["cut"]["state"] == "done" and one.given_to()["resumed"]
+
+
+@pytest.mark.usefixtures("hangs")
+def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(service):
+    one, waiting = with_tape(service), with_tape(service, "Ben")
+    for dataset in (one, waiting):
+        assert dataset.ask("POST", "/cut").status_code == 202
+    child = one.running_child()
+    assert refused(one.ask("POST", "/cut")) == (409, "being_cut")
+    for method, path in (("DELETE", "/recordings/tape"), ("PUT", "/text"), ("DELETE", "/text")):
+        assert one.ask(method, path, content=b"x").status_code == 409
+    assert waiting.details()["cut"]["ahead"] == 1
+    assert waiting.ask("DELETE", "/cut").json()["state"] == "stopped"
+    assert one.ask("DELETE").status_code == 204
+    assert not one.folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert service.client.get("/v1/datasets").json()["datasets"][0]["state"] == "stopped"
+
+
+@pytest.mark.usefixtures("hangs")
+def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
+    with running(settings_in(tmp_path)) as service:
+        one = with_tape(service)
+        one.ask("POST", "/cut")
+        child = one.running_child()
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    with running(settings_in(tmp_path)) as one.service:
+        assert one.ended()["cut"]["state"] == "done" and one.given_to()["resumed"]
+
+
+def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("api.background.work_queue._LOOK_SECONDS", 0.2)
+    with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
+        for service in (one, other):
+            assert with_tape(service).cut()["cut"]["state"] == "done"
+        locks = [service.parts.cuts._lock for service in (one, other)]
+        assert sum(lock is not None for lock in locks) == 1
+
+
+def test_whoever_speaks_is_in_front_of_a_cut(service):
+    """Lower priority, one thread, and the first to go where memory is short."""
+    service.parts.cuts.niceness = NICENESS
+    one = with_tape(service)
+    one.cut()
+    given = one.given_to()
+    assert given["nice"] >= 15 and given["threads"] == "1" and int(given["oom"]) >= 900
+
+
+@pytest.mark.usefixtures("hangs")
+def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service):
+    one = with_tape(service)
+    one.ask("POST", "/cut")
+    one.running_child()
+    size, stop, other = 48 << 20, threading.Event(), Dataset(service, "Ben")
+    recording = other.announced("b.wav", size)["id"]
+
+    def upload():
+        for offset in range(0, size, 4 << 20):
+            if stop.is_set() or other.send(recording, offset, bytes(4 << 20)).is_error:
+                return
+
+    sending = threading.Thread(target=upload)
+    sending.start()
+    seconds = []
+    for _ in range(5):
+        started = time.monotonic()
+        assert service.say("hello").status_code == 200
+        seconds.append(time.monotonic() - started)
+    stop.set()
+    sending.join(60)
+    assert sorted(seconds)[2] < 5
+
+
+def test_a_text_is_of_a_kind_that_is_read(service):
+    one = Dataset(service)
+    for kind in ("exe", "", "../x"):
+        assert one.ask("PUT", "/text", params={"kind": kind}, content=b"x").status_code == 422
+    for wrong in (b"RIFF\xff\xfe\x00junk", bytes(range(128, 256)), b"One.\0Two.", b"\xff\xfe\x00"):
+        assert refused(one.ask("PUT", "/text", content=wrong)) == (422, "not_a_text")
+    assert one.ask("PUT", "/text", content=b"  \n").json()["code"] == "no_text"
+    assert one.ask("PUT", "/text", content=b"x" * (5 << 20)).status_code == 413
+    assert one.details()["text"] is None
+    for good in ("Olá.".encode(), "\ufeffOlá.".encode(), "Olá.".encode("utf-16")):
+        assert one.ask("PUT", "/text", content=good).status_code == 200
+    assert one.ask("PUT", "/text?kind=vtt", content=b"Two.").status_code == 200
+    assert [path.name for path in one.folder.glob("text.*")] == ["text.vtt"]
+    assert one.ask("DELETE", "/text").status_code == 204
+    assert one.details()["text"] is None
+
+
+def test_a_sound_tells_its_own_methods_and_not_those_of_its_clip(service):
+    one = with_tape(service)
+    one.cut()
+    for path, methods in (("tape-0001.wav", "GET, HEAD"), ("tape-0001", "PATCH")):
+        answer = one.ask("PUT", f"/clips/{path}")
+        assert (answer.status_code, answer.headers["allow"]) == (405, methods)

@@ -1,0 +1,211 @@
+"""Routes /v1/trainings: what is asked for becomes a job, and its progress is told."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extras.studio.training_jobs import TrainingQueue
+from machine.storage import locks
+from tests.api.conftest import Running, running, settings_in
+from tests.api.judged_run import PATIENT, write_judged_run
+from tests.api.run_folders import write_epoch
+
+PATH = "/v1/trainings"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("studio")
+    (found / "data" / "ana").mkdir(parents=True)
+    write_judged_run(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Iterator[Running]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+        settings = settings_in(folder, dataset_roots=(str(folder / "data"),))
+        with running(settings, limits=PATIENT) as found:
+            yield found
+
+
+@pytest.fixture(autouse=True)
+def _empty(folder: Path) -> Iterator[None]:
+    yield
+    shutil.rmtree(folder / "queue", ignore_errors=True)
+
+
+def ask(service: Running, folder: Path, run: str = "ana", **settings: str) -> Any:
+    body = {"run": run, "dataset": str(folder / "data" / "ana"), "settings": settings}
+    return service.client.post(PATH, json=body)
+
+
+def test_what_is_asked_for_is_a_job_that_the_trainer_reads(service, folder):
+    answer = ask(service, folder, NUM_EPOCHS="2")
+    assert answer.status_code == 201, answer.text
+    row = answer.json()
+    assert (row["state"], row["run"], row["ahead"]) == ("queued", "ana", 0)
+    (job,) = TrainingQueue(folder / "queue").jobs()
+    assert job.read().settings == {"NUM_EPOCHS": "2"} and job.id == row["id"]
+    assert ask(service, folder, "ben").json()["ahead"] == 1
+    listed = service.client.get(PATH).json()
+    assert [one["run"] for one in listed["trainings"]] == ["ben", "ana"]
+    assert listed["allowed"] is True and listed["trainer"] is False
+    assert "train queue" in listed["message"]
+    # Whoever asks is told at once that nobody trains.
+    assert row["message"] == listed["message"]
+    assert service.client.get(f"{PATH}/{row['id']}").json() == row | {"message": ""}
+
+
+def test_the_answer_tells_whether_a_trainer_works(service, folder):
+    with locks.exclusive(folder / "queue" / ".trainer.lock"):
+        assert ask(service, folder).json()["message"] == ""
+        listed = service.client.get(PATH).json()
+    assert listed["trainer"] is True and listed["message"] == ""
+
+
+def test_progress_is_that_of_the_newest_step(service, folder):
+    row = ask(service, folder).json()
+    job = TrainingQueue(folder / "queue").get(row["id"])
+    assert job is not None
+    job.write_state(state="running", started="2026-01-01T00:00:00+00:00")
+    run = folder / "output" / "runs" / "ana"
+    run.mkdir(parents=True)
+    steps = [
+        {"kind": "train", "epoch": 1, "step": step, "loss": 4.0 - step, "progress":
+            {"epochs": 3, "epoch_step": step, "epoch_steps": 9, "seconds_left": 60.0}}
+        for step in (1, 2)
+    ]  # fmt: skip
+    lines = [json.dumps(one) for one in (*steps, {"kind": "validation", "epoch": 1, "step": 2})]
+    (run / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tra']))
+    told = service.client.get(f"{PATH}/{row['id']}").json()
+    assert told["progress"] == {
+        "epoch": 1, "epochs": 3, "step": 2, "steps": 9, "seconds_left": 60.0, "loss": 2.0,
+        "phase": "",
+    }  # fmt: skip
+    phases = [
+        json.dumps({"kind": "phase", "epoch": 1, "step": 2, "phase": one})
+        for one in ("saving", "judging")
+    ]
+    (run / "metrics.jsonl").write_text("\n".join([*lines, *phases, ""]))
+    told = service.client.get(f"{PATH}/{row['id']}").json()
+    assert told["progress"]["phase"] == "judging" and told["progress"]["step"] == 2
+    (run / "metrics.jsonl").write_text("\n".join([*lines[:1], *phases, lines[1], ""]))
+    assert service.client.get(f"{PATH}/{row['id']}").json()["progress"]["phase"] == ""
+    shutil.rmtree(run)
+
+
+def test_cancelling_leaves_a_word_for_the_trainer(service, folder):
+    row = ask(service, folder).json()
+    told = service.client.delete(f"{PATH}/{row['id']}").json()
+    assert told["state"] == "cancelled" and (folder / "queue" / row["id"] / "cancel").exists()
+    running_job = ask(service, folder).json()
+    job = TrainingQueue(folder / "queue").get(running_job["id"])
+    assert job is not None
+    job.write_state(state="running")
+    told = service.client.delete(f"{PATH}/{running_job['id']}").json()
+    assert (told["state"], told["cancelling"]) == ("running", True)
+    job.write_state(state="done")
+    assert service.client.delete(f"{PATH}/{running_job['id']}").json()["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"dataset": "/etc"}, "not below a folder"),
+        ({"dataset": "no-such"}, "no dataset"),
+        ({"settings": {"DEVICE": "cpu"}}, "'DEVICE' is not a setting of a job"),
+        ({"settings": {"NUM_EPOCHS": "many"}}, "NUM_EPOCHS is 'many'"),
+        ({"settings": {"BASE_MODEL": "/models/x"}}, "BASE_MODEL"),
+        ({"run": "current"}, "is taken"),
+        ({"run": "../x"}, "run"),
+        ({"command": "rm"}, "not a field"),
+        ({"settings": {"SEED": 3}}, "must be a text"),
+    ],
+)
+def test_what_no_job_may_ask_for_is_refused_at_once(changed, expected, service, folder):
+    body = {"run": "ana", "dataset": str(folder / "data" / "ana"), **changed}
+    answer = service.client.post(PATH, json=body)
+    assert answer.status_code == 422 and expected in answer.text, answer.text
+    assert TrainingQueue(folder / "queue").jobs() == []
+
+
+def test_a_link_below_a_root_leads_nowhere_else(service, folder):
+    outside = folder / "outside"
+    for name in ("metadata.csv", "clips/metadata.csv"):
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).write_text("a|This is nobody's business.\n")
+    (folder / "data" / "link").symlink_to(outside)
+    (folder / "datasets").mkdir(exist_ok=True)
+    (folder / "datasets" / "link").symlink_to(outside)
+    for name in (str(folder / "data" / "link"), str(folder / "data" / "ana/../../outside"), "link"):
+        for path, body in ((PATH, {"run": "ana", "dataset": name}),
+                           (f"{PATH}/check", {"dataset": name})):  # fmt: skip
+            answer = service.client.post(path, json=body)
+            assert answer.status_code == 422, answer.text
+            assert "business" not in answer.text
+    assert TrainingQueue(folder / "queue").jobs() == []
+
+
+def test_a_job_written_by_hand_with_nonsense_is_listed_with_its_fault(service, folder):
+    job = folder / "queue" / "20260101-x"
+    job.mkdir(parents=True)
+    (job / "job.json").write_text('{"command": "rm"}')
+    (row,) = service.client.get(PATH).json()["trainings"]
+    assert row["state"] == "failed" and "'command'" in row["message"]
+
+
+def test_an_unknown_training_is_a_404(service):
+    for method in ("GET", "DELETE"):
+        assert service.client.request(method, f"{PATH}/nothing").json()["code"] == "no_training"
+
+
+def test_a_dataset_is_checked_and_its_doubtful_clips_are_told(service, folder, monkeypatch):
+    body = {"dataset": str(folder / "data" / "ana"), "settings": {"LANGUAGE": "pt"}}
+    found = service.client.post(f"{PATH}/check", json=body).json()
+    assert (found["clips"], found["refused"][0]["clip"]) == (9, "a")
+    told = found["suspects"][0]["reasons"]
+    assert "--json" in told and "--language=pt" in told and "--dataset-format=auto" in told
+    monkeypatch.setenv("FAKE_TRAIN", "refuse")
+    answer = service.client.post(f"{PATH}/check", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_dataset")
+    assert "/some/where" not in answer.text
+    body["dataset"] = "/etc"
+    assert service.client.post(f"{PATH}/check", json=body).status_code == 422
+
+
+def test_with_a_key_trainings_are_off_until_the_setting_says_so(tmp_path):
+    (tmp_path / "data" / "ana").mkdir(parents=True)
+    key, roots = "a-key", (str(tmp_path / "data"),)
+    for word, status in (("auto", 403), ("on", 201)):
+        settings = settings_in(tmp_path, api_key=key, api_allow_training=word, dataset_roots=roots)
+        with running(settings) as service:
+            assert ask(service, tmp_path).status_code == 401
+            service.client.headers["Authorization"] = f"Bearer {key}"
+            answer = ask(service, tmp_path)
+            assert answer.status_code == status
+            listed = service.client.get(PATH).json()
+            assert listed["allowed"] is (status == 201)
+            if status == 403:
+                assert answer.json()["code"] == "training_off" and "make train" in answer.text
+
+
+def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
+    run = folder / "output" / "runs" / "ana"
+    write_epoch(run, 7, loss=2.0)
+    service.wait_until(lambda: "ana" in service.parts.follower.runs)
+    rows = {one["id"]: one for one in service.client.get("/v1/runs").json()["runs"]}
+    assert (rows["ana"]["kind"], rows["current"]["kind"]) == ("named", "current")
+    body = {"input": "Hello.", "response_format": "wav"}
+    heard = service.client.post("/v1/runs/ana/candidates/epoch_7/speech", json=body)
+    assert heard.status_code == 200, heard.text
+    promoted = service.client.post("/v1/runs/ana/epochs/7/promote")
+    assert promoted.json()["served"]["run"] == "ana", promoted.text
+    with locks.exclusive(run / ".lock"):
+        service.wait_until(lambda: service.parts.follower.runs["ana"].training)
+    service.client.delete("/v1/promotion").raise_for_status()

@@ -1,0 +1,179 @@
+"""Jobs of the training queue are read strictly: nonsense is refused by name, and nothing runs."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extras.studio.jobs import command
+from extras.studio.training_jobs import (
+    ALLOWED,
+    JobRefused,
+    TrainingQueue,
+    check_base,
+    dataset_folder,
+)
+from tests.extras.studio.jobs import FAKE
+from train.settings import TrainSettings
+
+IDENTITY = "20260101-000000-000-ana"
+GOOD: dict[str, Any] = {
+    "id": IDENTITY, "run": "ana", "dataset": "ana", "settings": {"NUM_EPOCHS": "2"},
+    "asked": "2026-01-01T00:00:00+00:00",
+}  # fmt: skip
+NONSENSE: dict[str, tuple[Any, str]] = {
+    "a list": ([1], "a list instead of an object"),
+    "an unknown key": ({**GOOD, "priority": 9}, "'priority', which no job has"),
+    "a command": ({**GOOD, "command": ["rm", "-rf", "/"]}, "'command', which no job has"),
+    "a missing key": ({k: v for k, v in GOOD.items() if k != "run"}, "lacks 'run'"),
+    "a number for a name": ({**GOOD, "run": 7}, "run .* is a number"),
+    "another id": ({**GOOD, "id": "x"}, "says that its id is 'x'"),
+    "a run that is a path": ({**GOOD, "run": "../../etc"}, "name of the run"),
+    "the name of the current run": ({**GOOD, "run": "current"}, "`current` is taken"),
+    "an empty dataset": ({**GOOD, "dataset": ""}, "no id and no path"),
+    "a dataset with a zero": ({**GOOD, "dataset": "a\0b"}, "no id and no path"),
+    "settings that are a list": ({**GOOD, "settings": []}, "settings .* is a list"),
+    "a setting that is a number": ({**GOOD, "settings": {"SEED": 3}}, "SEED .* is a number"),
+    "a device": ({**GOOD, "settings": {"DEVICE": "cpu"}}, "'DEVICE' is not a setting of a job"),
+    "a folder to write": ({**GOOD, "settings": {"OUTPUT_DIR": "/"}}, "'OUTPUT_DIR' is not"),
+    "an option": ({**GOOD, "settings": {"--help": ""}}, "'--help' is not"),
+    "a value of two lines": ({**GOOD, "settings": {"SAMPLE_TEXT": "a\nb"}}, "SAMPLE_TEXT"),
+    "a long value": ({**GOOD, "settings": {"SAMPLE_TEXT": "a" * 3000}}, "SAMPLE_TEXT"),
+    "no time": ({**GOOD, "asked": "yesterday"}, "which is no time"),
+}  # fmt: skip
+RAW: dict[str, tuple[bytes, str]] = {
+    "no JSON": (b"rm -rf /", "is no JSON"),
+    "no text": (b"\xff\xfe\x00", "is no JSON"),
+    "nothing": (b"", "is no JSON"),
+    "fifty megabytes": (b" " * 50_000_000, "50,000,000 bytes"),
+    "brackets": (b"[" * 60_000, "nested too deeply|is no JSON"),
+    "a key twice": (b'{"id": "a", "id": "b"}', "stands there twice"),
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> TrainSettings:
+    return TrainSettings(
+        queue_dir=tmp_path / "queue", output_dir=tmp_path / "output",
+        datasets_dir=tmp_path / "datasets", dataset_roots=(str(tmp_path / "data"),),
+    )  # fmt: skip
+
+
+def refused(settings: TrainSettings, write: Any) -> str:
+    """Has a trainer meet a job written by hand; the sentence of its state. Nothing runs."""
+    folder = settings.queue_dir / IDENTITY
+    folder.mkdir(parents=True)
+    write(folder / "job.json")
+    assert command.run(settings, once=True, module=FAKE) == 0
+    (job,) = TrainingQueue(settings.queue_dir).jobs()
+    state = job.state()
+    assert state.state == "failed"
+    assert not (settings.output_dir / "calls.txt").exists()
+    return state.message
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_nonsense_is_refused_by_name_and_nothing_runs(what, settings):
+    content, expected = NONSENSE[what]
+    message = refused(settings, lambda path: path.write_text(json.dumps(content)))
+    assert re.search(expected, message), message
+
+
+@pytest.mark.parametrize("what", RAW)
+def test_what_is_no_small_json_object_is_refused(what, settings):
+    content, expected = RAW[what]
+    message = refused(settings, lambda path: path.write_bytes(content))
+    assert re.search(expected, message), message
+
+
+def test_a_link_is_not_followed(settings, tmp_path):
+    outside = tmp_path / "outside.json"
+    outside.write_text(json.dumps(GOOD))
+    assert "it is a link" in refused(settings, lambda path: path.symlink_to(outside))
+
+
+def test_a_pipe_does_not_hold_up_the_trainer(settings):
+    assert "not a plain file" in refused(settings, os.mkfifo)
+
+
+def test_a_linked_folder_is_no_job(settings, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "job.json").write_text(json.dumps(GOOD))
+    settings.queue_dir.mkdir()
+    (settings.queue_dir / IDENTITY).symlink_to(outside)
+    assert command.run(settings, once=True, module=FAKE) == 0
+    assert not (outside / "state.json").exists() and not settings.output_dir.exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "[]", '{"state": "running"}', "\0", '{"state": "dancing"}']
+)
+def test_a_state_that_no_trainer_wrote_runs_nothing(content, settings):
+    queue = TrainingQueue(settings.queue_dir)
+    job = queue.get(queue.ask("ana", "ana", {}).id)
+    assert job is not None
+    job.state_file.write_text(content)
+    assert job.state().state == "failed" and job.state().message
+    assert command.run(settings, once=True, module=FAKE) == 0
+    assert not settings.output_dir.exists()
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "/etc", "../../etc", "data/../../etc", "~root", "~nobody-at-all", "/", ".", "x" * 999,
+        "a/" + "b" * 5000,
+    ],
+)  # fmt: skip
+def test_a_dataset_cannot_leave_its_roots(dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    with pytest.raises(JobRefused, match=r"not below a folder|no dataset"):
+        dataset_folder(dataset, tmp_path / "datasets", ("data",))
+
+
+def test_a_link_inside_a_root_leads_nowhere_else(tmp_path):
+    for name in ("data", "outside/clips", "datasets"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "datasets" / "ana").symlink_to(tmp_path / "outside")
+    for dataset in (str(tmp_path / "data" / "link"), "ana"):
+        with pytest.raises(JobRefused):
+            dataset_folder(dataset, tmp_path / "datasets", (str(tmp_path / "data"),))
+
+
+def test_datasets_are_found_by_id_and_below_a_root(tmp_path):
+    for name in ("data/ana", "datasets/ana/clips"):
+        (tmp_path / name).mkdir(parents=True)
+    roots = (str(tmp_path / "data"),)
+    uploaded = dataset_folder("ana", tmp_path / "datasets", roots)
+    assert uploaded == (tmp_path / "datasets/ana/clips").resolve()
+    below = dataset_folder(str(tmp_path / "data/ana"), tmp_path / "datasets", roots)
+    assert below == (tmp_path / "data/ana").resolve()
+
+
+def test_a_job_may_name_the_base_of_the_trainer_and_no_other():
+    for base in ("demo", "xtts_v2", "/models/mine", ""):
+        check_base({"BASE_MODEL": base}, "/models/mine")
+    with pytest.raises(JobRefused, match=r"own \.env"):
+        check_base({"BASE_MODEL": "/models/other"}, "/models/mine")
+
+
+def test_every_allowed_setting_is_one(settings):
+    names = {name.upper() for name in vars(settings)}
+    assert names >= ALLOWED
+    assert not [name for name in ALLOWED if name.endswith(("_DIR", "_ROOTS"))]
+
+
+def test_ids_keep_the_order_and_a_full_queue_is_refused(settings, monkeypatch):
+    queue = TrainingQueue(settings.queue_dir)
+    asked = [queue.ask(f"run-{number}", "ana", {}).id for number in range(3)]
+    assert [one.id for one in queue.jobs()] == sorted(asked)
+    monkeypatch.setattr("extras.studio.training_jobs.MOST_JOBS", 3)
+    with pytest.raises(JobRefused, match="the limit"):
+        queue.ask("one-more", "ana", {})
+    assert queue.get("../queue") is None and queue.get(asked[0]) is not None
