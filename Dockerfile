@@ -16,6 +16,7 @@ COPY machine machine
 COPY xtts xtts
 COPY train train
 COPY api api
+COPY extras extras
 RUN --mount=type=cache,target=/root/.cache sh .ci/install
 COPY .ci/entrypoint .ci/
 # PYTHONSAFEPATH: the code is /app's, though the work is done in /project (the user's own clone).

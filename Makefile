@@ -21,7 +21,7 @@ test-gpu: $(DEVELOP); $(RUN) pytest -q -m gpu --timeout 600
 test-system: $(DEVELOP); $(RUN) pytest -q -m system --timeout 1800
 check: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(TWO_AT_ONCE)
 serve: $(INSTALLED); @$(RUN) api
-studio: $(INSTALLED); @$(RUN) extras.studio.__main__
+studio: $(INSTALLED); @$(RUN) extras.studio
 doctor: $(INSTALLED); @$(RUN) xtts doctor
 tensorboard: $(INSTALLED); @$(RUN) train.metrics.tensorboard_server
 demo-voice: $(DEVELOP); $(RUN) demo_voice

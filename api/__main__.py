@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from api.settings import ApiSettings, load
+from machine import extras
 from machine.errors import SotaqueError
 
 if TYPE_CHECKING:
@@ -43,17 +44,19 @@ def serve(
     from api.http.listening_socket import listening
 
     sockets = listening(settings.api_host, settings.api_port)
-    wyoming = []
-    if settings.wyoming_port is not None:
-        wyoming = listening(settings.api_host, settings.wyoming_port, "WYOMING_PORT")
+    listeners = [
+        (module, found)
+        for module in extras.modules("LISTENER")
+        if (found := module.sockets_of(settings))
+    ]
     # Imported after the bind: these take a second or more, and a port in use is reported at once.
     from api.app import build
     from api.http.server import server_of
 
-    server = server_of(build(settings, how, limits), wyoming=wyoming)
+    server = server_of(build(settings, how, limits), beside=listeners)
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
-    if wyoming:
-        log.info("Speaks Wyoming on tcp://%s:%d", settings.api_host, settings.wyoming_port)
+    for module, _ in listeners:
+        log.info("Speaks %s", module.address(settings))
     # Objects that exist now live as long as the process. Freezing them keeps a full collection
     # from visiting them, which blocked the event loop for 35 ms.
     gc.collect()

@@ -16,27 +16,16 @@ from api import errors
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
+from api.parts import routers
 from api.routes import runs, speech, status, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
-from extras.books import routes as books
-from extras.dialects import (
-    alltalk,
-    coqui_server,
-    openai_lists,
-    xtts_api_server,
-    xtts_streaming_server,
-)
-from extras.studio.routes import datasets, takes, trainings
 from machine import process
 from xtts.inference.compute_config import ComputeConfig
 
-# /openapi.json tells them in this order.
-_ROUTED = (
-    speech, voices, runs, trainings, datasets, takes, books, status, openai_lists, xtts_api_server,
-    alltalk, coqui_server, xtts_streaming_server,
-)  # fmt: skip
+# /openapi.json lists them in this order, then those of the extras.
+_ROUTED = (speech, voices, runs, status)
 _SECURITY_SCHEMES = {
     "key": {
         "type": "http",
@@ -56,9 +45,10 @@ def build(
         lifespan=_lifespan, redoc_url=None, docs_url=None,
     )  # fmt: skip
     app.state.parts = parts
-    for module in _ROUTED:
-        app.include_router(module.router)
-    app.state.routes = [route for module in _ROUTED for route in module.router.routes]
+    every = [*(module.router for module in _ROUTED), *routers()]
+    for router in every:
+        app.include_router(router)
+    app.state.routes = [route for router in every for route in router.routes]
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
     app.add_exception_handler(errors.APIError, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)
@@ -106,8 +96,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     parts.loop = asyncio.get_running_loop()
     await parts.follower.first()
     works = (
-        parts.engine.live(), parts.follower.follow(), parts.cuts.work(),
-        parts.readings.work(),
+        parts.engine.live(), parts.follower.follow(), *parts.added.works(),
         parts.adapters.follow(parts.engine.forget),
     )  # fmt: skip
     tasks = [asyncio.create_task(work) for work in works]

@@ -6,19 +6,20 @@ import time
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
 from api.engine.child import ChildOptions
 from api.engine.engine import Engine
-from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter, Recent
+from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter
 from api.engine.voices import OpenedVoiceState
 from api.errors import APIError, without_paths
 from api.events import Events
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
+from api.parts import Parts
 from api.runs.exports import Exports
 from api.runs.following import VoiceFollower
 from api.schemas import Queue, Status
@@ -26,13 +27,6 @@ from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
-from extras.books.service.reading import BookQueue, Reader
-from extras.books.service.store import Books
-from extras.dialects.memory import KeptSounds, TtsSettings
-from extras.studio.datasets.cutting import CutQueue
-from extras.studio.datasets.store import Datasets
-from extras.studio.datasets.take_checking import TakeChecker
-from extras.studio.trainings import Trainings
 from machine import commands
 from xtts import encoding
 from xtts.voices.base_models import licence_in_brief
@@ -40,9 +34,9 @@ from xtts.voices.speakers import plain
 
 PAGE = Path(__file__).parent / "page"
 _DECODERS = 2
-_MOST_CALLERS = 1_000
 _MOST_UNUSED = 200
 log = logging.getLogger("api")
+T = TypeVar("T")
 
 
 class AppState:
@@ -62,24 +56,10 @@ class AppState:
         self.voices = Voices(settings.voices_dir)
         self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
         self.decoding = asyncio.Semaphore(_DECODERS)
-        self.takes = TakeChecker(self.decoding)
-        self.datasets = Datasets(settings.datasets_dir, settings.datasets_max_gb * 10**9)
-        self.cuts = CutQueue(
-            self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
-            recogniser=settings.cut_recogniser,
-        )  # fmt: skip
-        self.books = Books(settings.books_dir, settings.books_max_gb * 10**9)
-        self.readings = BookQueue(
-            self.books, lambda book: self.events.tell("book", {"id": book}),
-            self._reader, self._somebody_speaks, check_room=self.books.check_room,
-        )  # fmt: skip
-        self.trainings = Trainings(settings, self.datasets)
         self.exports = Exports(settings)
-        # Settings of one caller do not affect another's.
-        self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
-        self.kept_sounds = KeptSounds()
         self._unused: set[str] = set()
         self._last_languages: tuple[str, ...] = ()
+        self.added = Parts(self)
 
     @property
     def served_name(self) -> str:
@@ -97,6 +77,10 @@ class AppState:
         """The named speakers of the served voice and the adapters of its weights: name -> recording
         or folder; empty while there is none."""
         return self.speakers_of(self.engine.standing)
+
+    def part(self, kind: type[T]) -> T:
+        """The state of an extra, by its class."""
+        return self.added.get(kind)
 
     def speakers_of(self, opened: OpenedVoiceState | None) -> Mapping[str, str]:
         """As `speakers`, of an open voice; its own speakers win over adapters of their name."""
@@ -175,6 +159,15 @@ class AppState:
                 "names them. API_STRICT=on refuses them.", ", ".join(new),
             )  # fmt: skip
 
+    def require_training_allowed(self) -> None:
+        """Raises APIError (403) where API_ALLOW_TRAINING does not allow it."""
+        if not self.settings.training_allowed:
+            text = (
+                "This service takes no trainings and deletes no runs. Set API_ALLOW_TRAINING=on, "
+                f"or train with: DATASET_DIR=… {commands.make('train')}"
+            )
+            raise APIError(403, "training_off", text)
+
     def measure(self) -> None:
         """Updates the gauges."""
         engine, metrics = self.engine, self.metrics
@@ -185,18 +178,6 @@ class AppState:
         if engine.place is not None:
             placement = engine.condition.placement
             metrics.device.labels(placement["device"], placement["execution_provider"]).set(1)
-
-    def _reader(self) -> Reader:
-        """The served voice where it speaks, or the one that is being opened."""
-        engine = self.engine
-        voice = engine.standing.voice if engine.standing else engine.wanted
-        compute = engine.place.compute if engine.place else engine.how.compute.on_cpu()
-        return Reader(voice.wanted, compute)
-
-    def _somebody_speaks(self) -> bool:
-        waiting = self.engine.waiting
-        # A request whose caller does not read takes no turn, and may stay for long.
-        return bool(waiting.speaking) or any(not job.held for job in waiting.queue)
 
     def _tell_status(self) -> None:
         if self.engine.standing is None:

@@ -2,7 +2,8 @@
 
 flite's awb reads the sentences. Bad takes are made at the source: silence, other words, clipping, a
 part cut off, noise, a low level. Each is coded with Opus, as a browser's MediaRecorder does, and
-checked as `PUT …/take` checks it (`extras.studio.datasets.take_checks`), its words heard by pocketsphinx.
+checked as `PUT …/take` checks it (`extras.studio.datasets.take_checks`), its words heard by
+pocketsphinx.
 """
 
 import argparse

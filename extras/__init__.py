@@ -1,0 +1,11 @@
+"""Optional parts of Sotaque, a folder each, any of which can be deleted.
+
+The core imports none of them: `machine.extras` finds them and says what one may offer. An extra
+imports the core, and no other extra.
+"""
+
+# In the order in which help and /openapi.json list what they offer.
+NAMES = (
+    "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "onnx", "ray", "dialects",
+    "wyoming",
+)  # fmt: skip

@@ -26,7 +26,7 @@ _IN_IMAGE = {
 ARGUMENTS = {
     "train": "-m train",
     "serve": "-m api",
-    "studio": "-m extras.studio.__main__",
+    "studio": "-m extras.studio",
     "doctor": "-m xtts doctor",
     "tensorboard": "-m train.metrics.tensorboard_server",
 }

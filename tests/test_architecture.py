@@ -4,6 +4,7 @@ Read from the syntax tree, so that a rule is broken by the line that breaks it, 
 """
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("machine", "xtts", "train", "api", "demo_voice", "benchmarks")
+PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmarks")
 MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
 
 # Arrows are imports; there are no others.
@@ -22,6 +23,7 @@ MAY_NOT_IMPORT = {
     "xtts": ("train", "api", "demo_voice", "benchmarks", "tests"),
     "train": ("api", "demo_voice", "benchmarks", "tests"),
     "api": ("train", "demo_voice", "benchmarks", "tests"),
+    "extras": ("demo_voice", "benchmarks", "tests"),
     "demo_voice": ("api", "tests"),
     "benchmarks": ("tests",),
 }
@@ -38,7 +40,8 @@ READS_ENVIRONMENT = {
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
     "extras/doctor/collection.py": "libraries and GPUs it chooses: that is judged",
     "api/background/work_queue.py": "what work behind speech inherits",
-    "machine/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
+    "machine/steps.py": "RAY_ADDRESS",
+    "extras/ray/steps.py": "what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
     "machine/onnxruntime/__init__.py": "turns off ONNX Runtime's telemetry, before it is imported",
     "machine/commands.py": "which Python environment is active in the user's shell",
@@ -235,3 +238,49 @@ def test_a_module_only_defines():
         or (isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant))
     ]
     assert working == []
+
+
+CORE = ("machine", "xtts", "train", "api")
+
+
+def test_the_core_imports_no_extra_and_an_extra_imports_no_other():
+    """Names of modules in strings count as imports; only `extras` itself says where extras are."""
+    broken = [
+        f"{path}: {name}"
+        for path in MODULES
+        if path.parts[0] in (*CORE, "extras")
+        for name in sorted(extras_named(path))
+        if path.parts[0] in CORE or name != path.parts[1].removesuffix(".py")
+    ]
+    assert broken == []
+
+
+def extras_named(path: Path) -> set[str]:
+    """The extras that a module imports, or whose modules it names."""
+    strings = {
+        node.value
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    named = {one.module for one in imports(path)} | {one for one in strings if " " not in one}
+    return {name.split(".")[1] for name in named if re.fullmatch(r"extras\.[a-z]\w*(\.\w+)*", name)}
+
+
+def test_every_extra_is_listed_and_every_name_has_a_folder():
+    """A deleted folder may stay in the list."""
+    import extras
+
+    folders = {path.parent.name for path in (ROOT / "extras").glob("*/__init__.py")}
+    assert folders <= set(extras.NAMES)
+    assert len(set(extras.NAMES)) == len(extras.NAMES)
+
+
+def test_what_the_extras_offer_can_be_imported():
+    """Their entries name modules in strings, which no type checker follows."""
+    from machine import extras
+
+    for port in ("SERVICE", "LISTENER", "VOICES", "CLIPS", "LANGUAGES", "STEPS"):
+        assert extras.modules(port) is not None
+    for program in ("train", "xtts"):
+        for name in extras.verbs(program).values():
+            assert callable(importlib.import_module(name).run)

@@ -29,8 +29,8 @@ import soundfile
 from api import settings as api_settings
 from tests.ports import free_port
 from train import settings as train_settings
-from train.__main__ import _VERBS, _own_arguments
-from xtts.__main__ import _parser
+from train.__main__ import modules, opened
+from xtts.__main__ import parser_of_all
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ".venv/bin/python -m"
@@ -275,14 +275,14 @@ def test_every_flag_of_ours_is_one(command):
 
 def check_train(words: list[str]) -> None:
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
-    assert verb in _VERBS
-    _, settings = _own_arguments(verb).parse_known_args(words)
+    assert verb in modules()
+    _, settings = opened(verb)[1].parse_known_args(words)
     train_settings.load(settings, {}, None)
 
 
 def check_xtts(words: list[str]) -> None:
     """A command without what the verb requires names the verb alone."""
-    parser = _parser()
+    parser = parser_of_all()
     (verbs,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     verb = verbs.choices[words[0]]
     for action in verb._actions:

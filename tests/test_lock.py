@@ -31,7 +31,7 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 LEFT_OUT = {Requirement(text).name for text in PROJECT["tool"]["uv"]["override-dependencies"]}
 
 # What the images run. demo_voice is made with both locks (`make demo-voice`), like the benchmarks.
-PROGRAMS = ("machine", "xtts", "train", "api")
+PROGRAMS = ("machine", "xtts", "train", "api", "extras")
 OWN = (*PROGRAMS, "demo_voice", "benchmarks")
 
 both = pytest.mark.parametrize("name", EXTRAS)

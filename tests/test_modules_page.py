@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "modules.md"
-PACKAGES = ("machine", "xtts", "train", "api", "demo_voice", "benchmarks")
+PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmarks")
 
 # Where the files are that are not Python.
 DATA = {

@@ -8,20 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from extras.inspect import suspects
-from extras.inspect.judging import SuspectClip
-from extras.languages.plan import ExtensionPlan, language_to_add, plan_of
-from machine import commands
+from machine import commands, extras
 from machine.devices import selection
+from train import clip_checks
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.dataset.metadata import read_transcript
 from train.run_context import RunContext
 from train.settings import TrainSettings
-from xtts.download.xtts_v2 import ModelSource
-from xtts.model.config import ModelConfig
-from xtts.text.languages import NAMES, short_code
-from xtts.voices import base_models
 
 log = logging.getLogger("train")
 
@@ -53,8 +47,9 @@ def run(
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     log.info(transcript.shown(settings.dataset_dir))
     # A program that reads JSON gets the refusal alone.
-    if not as_json and (plan := _language_to_add(settings)) is not None:
-        log.info(plan.report())
+    if not as_json:
+        for languages in extras.modules("LANGUAGES"):
+            languages.report_lacking(settings)
     # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
     if show_text:
@@ -71,25 +66,13 @@ def run(
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     else:
-        found = suspects.look(settings, context, with_likelihood=with_likelihood)
+        found = clip_checks.look(settings, context, with_likelihood=with_likelihood)
         if as_json:
             sys.stdout.write(json.dumps(_findings(context.data, found)) + "\n")
     return 0
 
 
-def _language_to_add(settings: TrainSettings) -> ExtensionPlan | None:
-    """What the base lacks, if neither it nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
-    if short_code(settings.language) in NAMES:
-        return None
-    base = base_models.locate_base(
-        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
-    )
-    base_models.check_base(base)
-    language = language_to_add(settings, ModelConfig.read(base))
-    return None if language is None else plan_of(settings, base)
-
-
-def _findings(data: Dataset, found: Sequence[SuspectClip]) -> dict[str, Any]:
+def _findings(data: Dataset, found: Sequence[Any]) -> dict[str, Any]:
     """What `--json` prints: totals, refused clips, and suspect clips with the worst first."""
     return {
         "clips": len(data.train),

@@ -20,8 +20,6 @@ from typing import Any, BinaryIO, cast
 import torch
 from torch import Tensor
 
-from extras.onnx.folder import GPT as ONNX_GPT
-from extras.onnx.folder import NAME as ONNX_NAME
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import (
@@ -42,7 +40,7 @@ from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.voices import bundle, learned_decoder, speakers
+from xtts.voices import bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import BundleError
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
@@ -66,7 +64,6 @@ class Student:
         return replace(config, gpt=shape, languages=self.languages, alignment_heads=None)
 
 
-ONNX_KINDS = {"all": tuple(ONNX_GPT)} | {kind: (kind,) for kind in ONNX_GPT}
 _BASE_VOICES = "speakers_xtts.pth"
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
@@ -84,35 +81,24 @@ def run(
     """The verb: finds the voice, exports it, tells what came of it.
 
     checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
-    replaced. Raises SotaqueError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
-    raises what `extras.onnx.export.exporter` does.
+    replaced. Raises SotaqueError without it. onnx: a precision of ONNX models, or `all`.
     """
-    refuse_earlier(to, "bundle.json" if onnx is None else ONNX_NAME, force)
+    other = None if onnx is None else formats.format_for("onnx")
+    refuse_earlier(to, "bundle.json" if other is None else other.HEADER, force)
     of_export = checkpoint is not None and (checkpoint / "bundle.json").is_file()
-    if onnx is None and of_export:
+    if other is None and of_export:
         raise SotaqueError(
             f"--checkpoint {checkpoint} is an exported voice already: copy its folder. --onnx "
             "exports ONNX models of it."
         )
-    if onnx is None:
+    if other is None:
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
-    try:
-        from extras.onnx.export import exporter
-    except ImportError as error:
-        raise SotaqueError(
-            f"An export as ONNX needs the package {error.name}, which is not installed: "
-            f"{commands.install_extra('onnx')}"
-        ) from error
     source = (
         _whole(checkpoint, settings) if of_export else voice_to_export(settings, checkpoint, base)
     )
-    voice = exporter.export(source, to, ONNX_KINDS[onnx])
-    log.info(
-        "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
-        "  %s",
-        to, " and ".join(voice.kinds), voice.opset, voice.licence, speak_command(to),
-    )  # fmt: skip
+    written = other.export(source, to, onnx)
+    log.info("%s holds the ONNX voice (%s). It speaks with:\n  %s", to, written, speak_command(to))
     return 0
 
 

@@ -13,12 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from extras.inspect import suspects
-from extras.inspect.outside_models import OutsideModelError
 from machine.devices import current_gpu, selection
-from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from machine.settings.loading import values_of
-from train import defaults, distributed, runtime
+from train import clip_checks, defaults, distributed, runtime
 from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -186,7 +183,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=suspects.left_out(settings, context))
+    return replace(context, data=clip_checks.left_out(settings, context))
 
 
 def licence_of(config: ModelConfig, base: Path) -> str:
@@ -231,10 +228,7 @@ def report_data(settings: TrainSettings, context: RunContext, world: World) -> N
     """Logs the size of the dataset and its suspect clips."""
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
-        try:
-            suspects.report_kept(settings, context)
-        except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
-            log.warning("The check for suspect clips is skipped: %s", error)
+        clip_checks.report_kept(settings, context)
 
 
 # 4. Resume

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from extras.studio.dataset_schemas import JobState
+from api.schemas import JobState
 from machine.storage.atomic import write_json
 from machine.storage.reading import read_json
 

@@ -10,18 +10,13 @@ import functools
 import resource
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from api.http.connections import Acceptor, ConnectionLimits, Connections
 from api.state import AppState
-from machine import commands
-from machine.errors import SotaqueError
-
-if TYPE_CHECKING:
-    from extras.wyoming.server import WyomingServer
 
 FINISH_SECONDS = 6.0
 # What still runs after this is cancelled; then the speaking process is ended.
@@ -41,7 +36,8 @@ class Server(uvicorn.Server):
 
     parts: AppState
     connections: Connections
-    wyoming: "WyomingServer | None" = None
+    # Of other protocols: `api.parts`.
+    listeners: Sequence[Any] = ()
     _acceptor: Acceptor
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -58,8 +54,8 @@ class Server(uvicorn.Server):
         )
         self._acceptor = Acceptor(self.connections, make_protocol, most_head_bytes=_MOST_HEAD_BYTES)
         self._acceptor.accept_from(sockets or ())
-        if self.wyoming is not None and not self.should_exit:
-            await self.wyoming.start()
+        for listener in self.listeners if not self.should_exit else ():
+            await listener.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuses waiting requests, lets those that are being spoken finish, cancels the rest."""
@@ -68,8 +64,8 @@ class Server(uvicorn.Server):
         engine.close_queue()
         await self._acceptor.close()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
-        if self.wyoming is not None:
-            await self.wyoming.close(FINISH_SECONDS)
+        for listener in self.listeners:
+            await listener.close(FINISH_SECONDS)
         await super().shutdown(sockets)
         ending.cancel()
 
@@ -77,11 +73,12 @@ class Server(uvicorn.Server):
 def server_of(
     app: FastAPI,
     limits: ConnectionLimits | None = None,
-    wyoming: Sequence[socket.socket] = (),
+    beside: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
 ) -> Server:
     """Builds the server of the application; its `run(sockets)` serves until a signal.
 
-    wyoming: the sockets to listen on for that protocol. Raises SotaqueError.
+    beside: the modules of other protocols (LISTENER in `api.parts`), each with its sockets. Raises
+    SotaqueError.
     """
     parts: AppState = app.state.parts
     limits = limits or limits_within(raise_open_files())
@@ -97,22 +94,10 @@ def server_of(
     )  # fmt: skip
     server = Server(config)
     server.parts, server.connections = parts, connections
-    if wyoming:
-        server.wyoming = _wyoming_server(parts, connections, wyoming)
+    server.listeners = [
+        module.open_listener(parts, connections, sockets) for module, sockets in beside
+    ]
     return server
-
-
-def _wyoming_server(
-    parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
-) -> "WyomingServer":
-    try:
-        from extras.wyoming.server import WyomingServer
-    except ImportError as error:
-        raise SotaqueError(
-            f"WYOMING_PORT needs the package of that protocol, which is not installed ({error}). "
-            f"Install it with `{commands.install_extra('wyoming')}`, or set WYOMING_PORT=off."
-        ) from error
-    return WyomingServer(parts, connections, sockets)
 
 
 def raise_open_files() -> int:

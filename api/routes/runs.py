@@ -45,7 +45,7 @@ async def read_run(run_id: str, parts: Shared) -> RunDetails:
 @router.delete("/runs/{run_id}", status_code=204, response_class=Response)
 async def remove_run(run_id: str, parts: Shared) -> Response:
     """Deletes a run with all its epochs, for good. Never what is served or trained."""
-    parts.trainings.require_allowed()
+    parts.require_training_allowed()
     if why := _why_kept(parts, _run(parts, run_id)):
         raise APIError(409, "run_in_use", why)
     await parts.follower.remove(run_id)
@@ -161,9 +161,8 @@ async def end_promotion(parts: Shared) -> Promoted:
 
 
 def _why_kept(parts: AppState, run: RunSummary) -> str:
-    if run.kind == "named" and parts.trainings.queue.open_job_of(run.id) is not None:
-        return "A training of it waits or runs. Cancel that first."
-    return parts.follower.why_kept(run)
+    wanted = parts.added.why_kept(run.id) if run.kind == "named" else ""
+    return wanted or parts.follower.why_kept(run)
 
 
 def _run(parts: AppState, run_id: str) -> RunSummary:

@@ -23,9 +23,6 @@ from machine.storage.atomic import make_folder, remove_stale, replace_file, repl
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
 from machine.text import counted, size_words
-from extras.books.book import Book, BookError, Chapter
-from extras.books.formats.reading import FORMATS as BOOK_FORMATS
-from extras.books.formats.reading import read_book
 from xtts.text.languages import short_code
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from machine.text import counted, printable, size_words, table
 from extras.books.book import Book, Kind
 from extras.books.speaking.sentences import Sentence
+from machine.text import counted, printable, size_words, table
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
 from xtts.text.languages import short_code

@@ -14,13 +14,13 @@ from api.disk_space import free_bytes
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
-from api.schemas import PROBLEMS
+from api.schemas import PROBLEMS, DiskSpace
 from api.speech.speakers import Speakers
 from api.state import AppState, Shared
 from extras.books.formats.reading import FORMATS
-from extras.books.service import schemas, store
-from extras.books.service.store import UploadedBook
-from extras.studio.dataset_schemas import DiskSpace
+from extras.books.uploads import schemas, store
+from extras.books.uploads.part import Library
+from extras.books.uploads.store import UploadedBook
 from machine.storage.atomic import is_full
 from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES
@@ -28,6 +28,8 @@ from xtts.text.errors import TextError
 from xtts.text.pronunciations import check_entry
 
 router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
+# What the service takes of this module: `api.parts`.
+ROUTERS, Part = (router,), Library
 _WRITE_BYTES = 1 << 20
 _FRESH = {"Cache-Control": "no-store"}
 _BODY = {
@@ -51,13 +53,13 @@ _FILE_RESPONSES = ranged_responses(_FILE)
 def list_books(parts: Shared) -> schemas.BookList:
     """The newest first, and how much room there is."""
     rows = []
-    for book in parts.books.all():
+    for book in parts.part(Library).books.all():
         job = book.job
         rows.append(schemas.BookRow(
             id=book.id, name=book.name, created=book.created, state=job.state,
             plan_only=job.plan_only, title=book.title,
         ))  # fmt: skip
-    books = parts.books
+    books = parts.part(Library).books
     space = DiskSpace(used=books.used_bytes(), most=books.most_bytes, free=free_bytes(books.folder))
     return schemas.BookList(books=rows, space=space)
 
@@ -79,16 +81,16 @@ async def upload_book(
     if not store.ending_of(plain):
         text = f"{shown(name)} is not a book by its ending. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
-    await asyncio.to_thread(parts.books.check_room)
-    arriving = await asyncio.to_thread(parts.books.arriving)
+    await asyncio.to_thread(parts.part(Library).books.check_room)
+    arriving = await asyncio.to_thread(parts.part(Library).books.arriving)
     try:
         await _receive(request, arriving, parts)
-        book = await asyncio.to_thread(parts.books.add, plain, arriving)
+        book = await asyncio.to_thread(parts.part(Library).books.add, plain, arriving)
     finally:
         await asyncio.to_thread(arriving.unlink, missing_ok=True)
     wanted = schemas.ReadingRequest(plan_only=True)
-    await asyncio.to_thread(parts.readings.ask, book, wanted.model_dump(), None)
-    parts.readings.wake()
+    await asyncio.to_thread(parts.part(Library).readings.ask, book, wanted.model_dump(), None)
+    parts.part(Library).readings.wake()
     parts.events.tell("book", {"id": book.id})
     return await asyncio.to_thread(_details, parts, book)
 
@@ -96,15 +98,15 @@ async def upload_book(
 @router.get("/{book}")
 def read_book(book: str, parts: Shared) -> schemas.BookDetails:
     """Its plan, the state of the work with its progress, its files and its report."""
-    return _details(parts, parts.books.find(book))
+    return _details(parts, parts.part(Library).books.find(book))
 
 
 @router.delete("/{book}", status_code=204, response_class=Response)
 async def remove_book(book: str, parts: Shared) -> Response:
     """Deletes all of it. The work on it ends."""
-    kept = parts.books.find(book)
-    await parts.readings.stop(kept, deleted=True)
-    await asyncio.to_thread(parts.books.remove, kept)
+    kept = parts.part(Library).books.find(book)
+    await parts.part(Library).readings.stop(kept, deleted=True)
+    await asyncio.to_thread(parts.part(Library).books.remove, kept)
     parts.events.tell("book", {"id": kept.id})
     return Response(status_code=204)
 
@@ -112,7 +114,7 @@ async def remove_book(book: str, parts: Shared) -> Response:
 @router.put("/{book}/names")
 def put_names(book: str, wanted: schemas.NamesRequest, parts: Shared) -> schemas.NamesRow:
     """How words of the book are said: only sentences with these words are spoken again."""
-    kept = parts.books.find(book)
+    kept = parts.part(Library).books.find(book)
     _check_names(wanted.names)
     store.put_names(kept, wanted.names)
     return schemas.NamesRow(names=store.names_of(kept))
@@ -125,11 +127,11 @@ async def ask_for_reading(
     """Queues the reading, or the plan, with the voice that is served. One book is read at a time,
     only while nobody speaks. What is spoken already is not spoken again."""
     parts.check_rate(request)
-    kept = parts.books.find(book)
+    kept = parts.part(Library).books.find(book)
     recording = await Speakers(parts.engine.standing, parts).recording_of(wanted.voice)
-    await asyncio.to_thread(parts.books.check_room)
-    await asyncio.to_thread(parts.readings.ask, kept, wanted.model_dump(), recording)
-    parts.readings.wake()
+    await asyncio.to_thread(parts.part(Library).books.check_room)
+    await asyncio.to_thread(parts.part(Library).readings.ask, kept, wanted.model_dump(), recording)
+    parts.part(Library).readings.wake()
     parts.events.tell("book", {"id": kept.id})
     return await asyncio.to_thread(_reading, parts, kept)
 
@@ -137,15 +139,15 @@ async def ask_for_reading(
 @router.delete("/{book}/reading")
 async def stop_reading(book: str, parts: Shared) -> schemas.ReadingRow:
     """Stops it, or takes it from the queue. What was spoken is kept for the next time."""
-    kept = parts.books.find(book)
-    await parts.readings.stop(kept)
+    kept = parts.part(Library).books.find(book)
+    await parts.part(Library).readings.stop(kept)
     return await asyncio.to_thread(_reading, parts, kept)
 
 
 @router.get("/{book}/files/{file}", response_class=FileResponse, responses=_FILE_RESPONSES)
 def download_file(book: str, file: str, parts: Shared) -> FileResponse:
     """A chapter, the audiobook, captions or the report; ranges are served."""
-    path = parts.books.find(book).file(file)
+    path = parts.part(Library).books.find(book).file(file)
     media_type = _FILE_TYPES.get(path.suffix, _FILE)
     return RangedFile(path, media_type=media_type, headers=_FRESH, filename=path.name)
 
@@ -153,7 +155,7 @@ def download_file(book: str, file: str, parts: Shared) -> FileResponse:
 @router.get("/{book}/sentences/{take}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
 def hear_sentence(book: str, take: str, parts: Shared) -> FileResponse:
     """A sentence of the plan or of the report; ranges are served."""
-    path = parts.books.find(book).take(take)
+    path = parts.part(Library).books.find(book).take(take)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
@@ -168,7 +170,7 @@ async def _receive(request: Request, path: Path, parts: AppState) -> None:
                 if len(held) >= _WRITE_BYTES:
                     taken, held = bytes(held), bytearray()
                     await asyncio.to_thread(file.write, taken)
-                    await asyncio.to_thread(parts.books.check_room, count=False)
+                    await asyncio.to_thread(parts.part(Library).books.check_room, count=False)
             file.write(held)
     except OSError as error:
         code = "no_space" if is_full(error) else "not_kept"
@@ -247,7 +249,7 @@ def _reading(parts: AppState, book: UploadedBook) -> schemas.ReadingRow:
     return schemas.ReadingRow(
         **{name: told[name] for name in ("state", "message", "asked", "started", "ended")},
         plan_only=job.plan_only,
-        ahead=parts.readings.place(book) if job.state == "queued" else 0,
-        paused=parts.readings.is_paused(book),
-        told=parts.readings.told(book),
+        ahead=parts.part(Library).readings.place(book) if job.state == "queued" else 0,
+        paused=parts.part(Library).readings.is_paused(book),
+        told=parts.part(Library).readings.told(book),
     )

@@ -22,6 +22,7 @@ from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
+from extras.dialects.memory import Memory
 from xtts.arguments import SPEED, TEMPERATURE
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -168,7 +169,7 @@ async def generate_stream(
 @router.get("/audiocache/{name}", response_class=Response, responses=speaking.sound("wav"))
 async def read_sound(name: str, parts: Shared) -> Response:
     """A sound that was spoken within the last ten minutes."""
-    wav = parts.kept_sounds.find(name)
+    wav = parts.part(Memory).kept_sounds.find(name)
     if wav is None:
         raise APIError(
             404, "no_sound", "That audio does not exist, or is no longer kept. Generate it again."
@@ -185,7 +186,7 @@ async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]
     parts.log_unused_fields(unused)
 
     def keep(wav: bytes) -> bytes:
-        name = parts.kept_sounds.keep(wav)
+        name = parts.part(Memory).kept_sounds.keep(wav)
         body = {
             "status": "generate-success", "output_file_path": name,
             "output_file_url": f"{root}/audio/{name}",

@@ -9,6 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from api.engine.queue import Recent
+from api.state import AppState
+
+_MOST_CALLERS = 1_000
 _MOST_SOUNDS = 64
 _MOST_BYTES = 64 << 20
 _SECONDS = 600.0
@@ -83,3 +87,12 @@ class TtsSettings(BaseModel):
         if isinstance(value, str):
             raise PydanticCustomError("switch", "it may be true or false")
         return value
+
+
+class Memory:
+    """What the routes of the dialects share."""
+
+    def __init__(self, _state: AppState) -> None:
+        # Settings of one caller do not affect another's.
+        self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
+        self.kept_sounds = KeptSounds()

@@ -15,7 +15,7 @@ from api.speech import speaking
 from api.speech.speaking import WAV, SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
-from extras.dialects.memory import TtsSettings
+from extras.dialects.memory import Memory, TtsSettings
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import NAMES
 
@@ -68,14 +68,14 @@ async def list_model_names(parts: Shared) -> list[str]:
 @router.get("/get_tts_settings")
 async def read_settings(request: Request, parts: Shared) -> TtsSettings:
     """This caller's settings, or the defaults if the caller has set none."""
-    return parts.caller_settings.get(parts.caller(request), TtsSettings())
+    return parts.part(Memory).caller_settings.get(parts.caller(request), TtsSettings())
 
 
 @router.post("/set_tts_settings")
 async def change_settings(settings: TtsSettings, request: Request, parts: Shared) -> dict[str, str]:
     """Sets temperature and speed of this caller's later requests to /tts_to_audio/ and /tts_stream;
     the other settings change nothing."""
-    parts.caller_settings[parts.check_rate(request)] = settings
+    parts.part(Memory).caller_settings[parts.check_rate(request)] = settings
     return {"message": "Settings successfully applied"}
 
 
@@ -109,7 +109,7 @@ async def speak_stream(
 async def _respond(
     wanted: TtsToAudioRequest, form: SoundForm, parts: AppState, caller: str
 ) -> Response:
-    chosen = parts.caller_settings.get(caller)
+    chosen = parts.part(Memory).caller_settings.get(caller)
     ask = SynthesisRequest(
         wanted.text, wanted.language or "",
         temperature=chosen.temperature if chosen else None, speed=chosen.speed if chosen else 1.0,

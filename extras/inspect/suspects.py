@@ -10,7 +10,9 @@ from pathlib import Path
 
 from extras.inspect.judging import Measurements, SuspectClip, find_suspects
 from extras.inspect.measuring import inspect, made_from
+from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
+from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from machine.storage import kept_value
 from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
@@ -50,8 +52,16 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
     model is not asked of each clip, which takes the longest.
 
     What is logged is kept for the next start with the same clips: comparing each clip with all
-    others takes minutes for 100,000 of them. Raises OutsideModelError.
+    others takes minutes for 100,000 of them. A model of SPEAKER_MODEL or SPOOF_MODEL that cannot be
+    used ends the report and not the run.
     """
+    try:
+        _report(settings, context)
+    except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
+        log.warning("The check for suspect clips is skipped: %s", error)
+
+
+def _report(settings: TrainSettings, context: RunContext) -> None:
     path, key = settings.cache_dir / "suspects.kept", made_from(settings, context)
     if (kept := kept_value.load(path, key)) is None:
         measured, notes = inspect(settings, context, with_likelihood=False)

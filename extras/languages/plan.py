@@ -1,6 +1,7 @@
 """What adding a language to a base model means: what the vocabulary lacks, and what is done."""
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,14 +25,18 @@ from train.dataset.entries import DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.settings import TrainSettings
 from xtts import audio
+from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
-from xtts.text.languages import short_code
+from xtts.text.languages import NAMES, short_code
 from xtts.text.normalization.icu_rules import icu_rules
 from xtts.text.normalization.registry import LANGUAGES
 from xtts.text.replacements import NAME as TABLE
 from xtts.text.replacements import Pairs, read
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import base_models
+
+log = logging.getLogger("train")
 
 _MOST_SHOWN = 40
 _MOST_PIECES_SHOWN = 12
@@ -163,6 +168,18 @@ def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
         if known.isdisjoint(short_code(entry.language) for entry in entries):
             return short_code(settings.language)
     return None
+
+
+def report_lacking(settings: TrainSettings) -> None:
+    """Logs what the base lacks, if neither it nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
+    if short_code(settings.language) in NAMES:
+        return
+    base = base_models.locate_base(
+        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
+    )
+    base_models.check_base(base)
+    if language_to_add(settings, ModelConfig.read(base)) is not None:
+        log.info(plan_of(settings, base).report())
 
 
 def plan_of(

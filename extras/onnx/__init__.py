@@ -2,3 +2,5 @@
 
 Not to be mixed up with the package `onnx`, which `import onnx` means here as everywhere.
 """
+
+VOICES = "extras.onnx.voices"

@@ -1,0 +1,4 @@
+"""The studio: recordings, datasets and trainings over HTTP, and the queue that trains them."""
+
+VERBS = {"train": {"queue": "extras.studio.verb"}}
+SERVICE = "extras.studio.http"

@@ -1,4 +1,4 @@
-"""`make studio` = `python -m extras.studio.__main__`: the service, with a trainer of the queue beside it.
+"""`make studio` = `python -m extras.studio`: the service, with a trainer of the queue beside it.
 
 The trainer is a child of its own, `python -m train queue`. It ends with the service, also when that
 is killed, and its training with it; the next start goes on.

@@ -4,11 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.schemas import MOST_NAME
+from api.schemas import MOST_NAME, DiskSpace, JobState
 
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120
-JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
 ClipOrder = Literal["worst", "time"]
 # A code, or a code with a region or script.
 LOCALE = r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$"
@@ -103,15 +102,6 @@ class DatasetRow(BaseModel):
     recordings: int
     state: JobState
     read_aloud: bool
-
-
-class DiskSpace(BaseModel):
-    """In bytes. used: by all datasets with what is announced, or by all books; most: by
-    DATASETS_MAX_GB or BOOKS_MAX_GB; free: what the disk has left."""
-
-    used: int
-    most: int
-    free: int
 
 
 class DatasetList(BaseModel):

@@ -59,15 +59,6 @@ class Trainings:
         self._datasets = datasets
         self.checking = asyncio.Lock()
 
-    def require_allowed(self) -> None:
-        """Raises APIError (403) where API_ALLOW_TRAINING does not allow it."""
-        if not self.settings.training_allowed:
-            text = (
-                "This service takes no trainings and deletes no runs. Set API_ALLOW_TRAINING=on, "
-                f"or train with: DATASET_DIR=… {commands.make('train')}"
-            )
-            raise APIError(403, "training_off", text)
-
     def ask(self, wanted: TrainingRequest) -> TrainingRow:
         """Adds a training to the queue. Blocks.
 

@@ -26,7 +26,7 @@ from machine.devices.selection import Environment
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
 FAKE_TRAIN = "tests.api.runs.fake_train"
 FAKE_CUT = "tests.extras.studio.datasets.fake_cut"
-FAKE_READER = "tests.extras.books.service.fake_reader"
+FAKE_READER = "tests.extras.books.uploads.fake_reader"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
 
@@ -94,7 +94,7 @@ def running(
     how: ChildOptions | None = None,
     limits: EngineLimits = QUICK,
     connections: ConnectionLimits | None = None,
-    wyoming: Sequence[socket.socket] = (),
+    beside: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
     cut_module: str = FAKE_CUT,
     book_module: str = FAKE_READER,
     train_module: str = FAKE_TRAIN,
@@ -108,16 +108,18 @@ def running(
         real = how_of(settings)
         how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
     app = build(settings, how, limits)
-    app.state.parts.cuts.module = cut_module
-    app.state.parts.readings.module = book_module
-    app.state.parts.trainings.module = app.state.parts.exports.module = train_module
-    # Behind everybody, it would take minutes where many tests run.
-    app.state.parts.cuts.niceness = app.state.parts.readings.niceness = 0
+    app.state.parts.exports.module = train_module
+    children = {"cuts": cut_module, "readings": book_module, "trainings": train_module}
+    for part in app.state.parts.added:
+        for name in children.keys() & vars(part).keys():
+            getattr(part, name).module = children[name]
+            # Behind everybody, it would take minutes where many tests run.
+            getattr(part, name).niceness = 0
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        server = server_of(app, connections, wyoming)
+        server = server_of(app, connections, beside)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{port}"

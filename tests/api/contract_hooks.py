@@ -21,7 +21,7 @@ from schemathesis.core.parameters import ParameterLocation
 
 from extras.dialects.xtts_streaming_server import handle_of
 from tests.api.sounds import file_of, made, speech
-from tests.extras.books.service.fake_reader import KEY
+from tests.extras.books.uploads.fake_reader import KEY
 from xtts.encoding import MEDIA_TYPES
 
 # Where calls are noted: lines of operation, status and media type.

@@ -96,7 +96,7 @@ def test_a_check_of_a_dataset_does_not_hold_the_end(tmp_path, monkeypatch):
         with contextlib.suppress(httpx.TransportError):
             httpx.post(url, json={"dataset": str(DEMO_DATASET)}, timeout=60, trust_env=False)
 
-    with process("extras.studio.__main__", port=port, folder=tmp_path) as service:
+    with process("extras.studio", port=port, folder=tmp_path) as service:
         asking = threading.Thread(target=check)
         asking.start()
         for one in programs(service.pid, "--no-likelihood"):

@@ -140,7 +140,7 @@ def test_the_image_is_the_one_of_the_dockerfile():
     assert f"WORKDIR {commands.IMAGE.parent}\n" in text and f"PATH={commands.IMAGE}/bin:" in text
 
 
-@pytest.mark.parametrize("package", ["machine", "xtts", "train", "api"])
+@pytest.mark.parametrize("package", ["machine", "xtts", "train", "api", "extras"])
 def test_no_message_writes_a_command_by_hand(package):
     found = {
         f"{path}:{node.lineno}"

@@ -23,7 +23,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("verb", program._VERBS)
+@pytest.mark.parametrize("verb", program.modules())
 def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_settings_are_told(
     verb, capsys
 ):
@@ -51,14 +51,14 @@ def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_setting
 def test_what_is_asked_for_wrongly_is_refused_before_anything_is_done(
     monkeypatch, capsys, words, told
 ):
-    monkeypatch.setitem(program._VERBS, "check", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr("train.verbs.check.run", lambda *_: pytest.fail("it was run"))
     assert program.main(words) == 2
     assert told in capsys.readouterr().err
 
 
 def test_without_a_verb_it_runs(monkeypatch):
     seen = []
-    monkeypatch.setitem(program._VERBS, "run", lambda settings, _: seen.append(settings.seed) or 7)
+    monkeypatch.setattr("train.verbs.run.run", lambda settings, _: seen.append(settings.seed) or 7)
     assert program.main(["--seed", "5"]) == 7 and seen == [5]
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_before_a_run_is_130(monkeypatch):
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(program._VERBS, "check", interrupted)
+    monkeypatch.setattr("train.verbs.check.run", interrupted)
     assert program.main(["check"]) == 130
 
 
@@ -87,7 +87,7 @@ def test_a_missing_folder_is_told_by_the_usage_and_before_anything_large_is_impo
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"{verb} needs --to ")
-    parser = program._own_arguments(verb)
+    parser = program.opened(verb)[1]
     assert " --to " in parser.format_usage().partition("[options]")[0]
 
 
@@ -99,5 +99,5 @@ def test_the_version_is_told(words, capsys):
 
 
 def test_the_usage_of_cut_begins_with_recordings_and_the_folder():
-    usage = program._own_arguments("cut").format_usage()
+    usage = program.opened("cut")[1].format_usage()
     assert usage.rstrip().endswith("train cut RECORDING... --to DIR [options] [settings]")

@@ -17,11 +17,12 @@ from tests.machines import machine
 from tests.models import tiny_voice
 from tests.xtts.voices.adapters import adapter_of
 from xtts import encoding
-from xtts.__main__ import _endings, main
+from xtts.__main__ import main
 from xtts.download.xtts_v2 import FilesError
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.text.tokenizer import Tokenizer
+from xtts.verbs.speak import _endings
 from xtts.voices import loading, voice_files
 from xtts.voices.base_models import BundleError
 

@@ -10,9 +10,10 @@ FADE_SECONDS = 0.005
 class SamplingParams:
     """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config.
 
-    The rules have a body in `xtts.inference.torch_backend` and one in `extras.onnx.speech.sampling`,
-    with one set of tests: sorting and masking are spelled differently in torch and numpy, and
-    copying logits off a GPU to share one would cost more than the rules.
+    The rules have a body in `xtts.inference.torch_backend` and one in
+    `extras.onnx.speech.sampling`, with one set of tests: sorting and masking are spelled
+    differently in torch and numpy, and copying logits off a GPU to share one would cost more than
+    the rules.
     """
 
     temperature: float = 0.75

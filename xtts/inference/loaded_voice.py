@@ -1,8 +1,8 @@
 """LoadedVoice: a voice that can speak, with PyTorch or ONNX Runtime.
 
 The command line, the service and notebooks use this interface. `xtts.inference.torch_voice` and
-`extras.onnx.speech.onnx_voice` implement it; `xtts.voices.loading` opens them. Importing this module
-does not import torch.
+`extras.onnx.speech.onnx_voice` implement it; `xtts.voices.loading` opens them. Importing this
+module does not import torch.
 """
 
 import logging

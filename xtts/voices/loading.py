@@ -9,6 +9,7 @@ from dataclasses import replace
 from xtts import arguments
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.voices import formats
 from xtts.voices.base_models import BundleError
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
@@ -60,14 +61,13 @@ def load_voice(
     Raises:
         BundleError: There is no such voice, it is damaged, or it is for the other backend.
         ConfigError, RunError, FilesError: Its files cannot be used.
-        OnnxError, and the errors of `machine.onnxruntime.sessions`: With ONNX Runtime.
+        SotaqueError: ONNX Runtime or its models cannot be used.
     """
     where = where or ComputeConfig()
     files = find_voice(voice) if isinstance(voice, VoiceSpec) else voice
     if where.backend == "onnx":
-        from extras.onnx.speech.onnx_voice import load_onnx_voice
-
-        return load_onnx_voice(files, where)
+        loaded: LoadedVoice = formats.format_for(where.backend).load_voice(files, where)
+        return loaded
     if files.onnx:
         raise BundleError(f"{files.folder} is an ONNX voice; BACKEND=onnx speaks with it.")
     from xtts.inference.torch_voice import load_torch_voice

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extras.onnx import folder as onnx_folder
 from xtts import arguments
 from xtts.joined_reference import Reference, reference_of
 from xtts.model.config import ModelConfig
 from xtts.text.errors import shown
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
-from xtts.voices import adapter_file, bundle, learned_decoder, speakers
+from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
 from xtts.voices.run_folder import (
     RunFolder,
@@ -234,22 +233,22 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
 
 
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
-    onnx, made = onnx_folder.is_one(folder), dict[str, Any]()
-    header = bundle.read(folder) if not onnx and (folder / "bundle.json").is_file() else None
+    other, made = formats.format_of(folder), dict[str, Any]()
+    header = bundle.read(folder) if other is None and (folder / "bundle.json").is_file() else None
     if header is not None:
         made = {"base": header.base, "licence": header.licence}
-    elif onnx:
-        made = {"licence": onnx_folder.read(folder).licence}
+    elif other is not None:
+        made = {"licence": other.licence_of(folder)}
     # Before the files are read to compare their hashes.
     require_consent(f"The voice {folder}", folder, made, tos_agreed=spec.tos_agreed)
     if header is not None:
         bundle.verify(folder)
         if header.kind == bundle.ADAPTER:
             return _of_adapter(folder, header, spec)
-    own = None if onnx else _existing(folder / "reference.wav")
+    own = None if other is not None else _existing(folder / "reference.wav")
     return VoiceFiles(
         folder, folder / "model.pth", own, header.licence if header else None,
-        pronunciations=_pronunciation_lists(spec, folder), onnx=onnx,
+        pronunciations=_pronunciation_lists(spec, folder), onnx=other is not None,
     )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
     DATASETS_DIR/<id>/prompts.json     the sentences; with it the dataset is read aloud
 
-A built-in set is a file in `extras/studio/datasets/sentences/`, one sentence a line, in the order in which
-they are read: `extras.studio.datasets.sentence_order` has put many sounds early.
+A built-in set is a file in `sentences/` beside this module, one sentence a line, in the order in
+which they are read: `extras.studio.datasets.sentence_order` has put many sounds early.
 """
 
 import re

@@ -1,9 +1,10 @@
 """Orders sentences so that many sounds and pairs of sounds are among the first.
 
-`python -m extras.studio.datasets.sentence_order` orders the files of `extras/studio/datasets/sentences/`. English is
-compared by its phones (`xtts.text.phonemes`). No phonemizer of the other languages is in this
-package: they are compared by letters, which stand for sounds well in Spanish, and badly in French;
-for Chinese and Japanese a letter is a character. All functions are pure but for `main`.
+`python -m extras.studio.datasets.sentence_order` orders the files of
+`extras/studio/datasets/sentences/`. English is compared by its phones (`xtts.text.phonemes`). No
+phonemizer of the other languages is in this package: they are compared by letters, which stand for
+sounds well in Spanish, and badly in French; for Chinese and Japanese a letter is a character. All
+functions are pure but for `main`.
 """
 
 import itertools

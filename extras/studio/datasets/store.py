@@ -7,7 +7,7 @@
     DATASETS_DIR/<id>/cutting/         a cut that is being made
     DATASETS_DIR/<id>/clips/           the newest whole cut: what training reads
     DATASETS_DIR/<id>/corrections.json as `extras.studio.datasets.clips` says
-    DATASETS_DIR/<id>/prompts.json     as `extras.studio.datasets.prompts` and `extras.studio.datasets.takes` say, where
+    DATASETS_DIR/<id>/prompts.json     as `prompts` and `takes` beside this module say, where
                                        it is read aloud and nothing is cut
     DATASETS_DIR/.lock                 as `api.shared_folder` says
 

@@ -16,12 +16,13 @@ from api.disk_space import free_bytes
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
-from api.schemas import PROBLEMS
+from api.schemas import PROBLEMS, DiskSpace
 from api.state import AppState, Shared
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.prompts import is_read_aloud
 from extras.studio.datasets.store import UploadedDataset
+from extras.studio.part import Studio
 from machine import commands
 from xtts.text.language_names import tag_of
 from xtts.text.languages import NAMES
@@ -44,18 +45,18 @@ _CSV_RESPONSES = ranged_responses("text/csv")
 @router.get("")
 def list_datasets(parts: Shared) -> schemas.DatasetList:
     """The newest first, and how much room there is."""
-    used, announced = uploads.space(parts.datasets)
+    used, announced = uploads.space(parts.part(Studio).datasets)
     rows = [
         schemas.DatasetRow(
             id=one.id, name=one.name, language=one.language, created=one.created,
             recordings=len(uploads.recordings(one)), state=one.job.state,
             read_aloud=is_read_aloud(one),
         )
-        for one in parts.datasets.all()
+        for one in parts.part(Studio).datasets.all()
     ]  # fmt: skip
-    space = schemas.DiskSpace(
-        used=used + announced, most=parts.datasets.most_bytes,
-        free=free_bytes(parts.datasets.folder),
+    space = DiskSpace(
+        used=used + announced, most=parts.part(Studio).datasets.most_bytes,
+        free=free_bytes(parts.part(Studio).datasets.folder),
     )  # fmt: skip
     return schemas.DatasetList(datasets=rows, space=space)
 
@@ -68,22 +69,22 @@ async def make_dataset(
     parts.check_rate(request)
     language = _recorded_language(wanted.language, parts.languages)
     name = visible_name(wanted.name)
-    made = await asyncio.to_thread(parts.datasets.create, name, language)
+    made = await asyncio.to_thread(parts.part(Studio).datasets.create, name, language)
     return await asyncio.to_thread(_details, parts, made)
 
 
 @router.get("/{dataset}")
 def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
     """Its recordings, the state of the cut, the account of every second, and how to train on it."""
-    return _details(parts, parts.datasets.find(dataset))
+    return _details(parts, parts.part(Studio).datasets.find(dataset))
 
 
 @router.delete("/{dataset}", status_code=204, response_class=Response)
 async def remove_dataset(dataset: str, parts: Shared) -> Response:
     """Deletes all of it: recordings, text, clips, corrections. A cut of it ends."""
-    kept = parts.datasets.find(dataset)
-    await parts.cuts.stop(kept, deleted=True)
-    await asyncio.to_thread(parts.datasets.remove, kept)
+    kept = parts.part(Studio).datasets.find(dataset)
+    await parts.part(Studio).cuts.stop(kept, deleted=True)
+    await asyncio.to_thread(parts.part(Studio).datasets.remove, kept)
     parts.events.tell("dataset", {"id": kept.id})
     return Response(status_code=204)
 
@@ -97,9 +98,11 @@ async def announce_recording(
 ) -> schemas.RecordingRow:
     """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
     arrive before: send on from there."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     name = visible_name(wanted.name)
-    recording = await asyncio.to_thread(uploads.announce, parts.datasets, kept, name, wanted.bytes)
+    recording = await asyncio.to_thread(
+        uploads.announce, parts.part(Studio).datasets, kept, name, wanted.bytes
+    )
     row = schemas.RecordingRow.model_validate(recording)
     if row.received:
         response.status_code = 200
@@ -131,7 +134,7 @@ async def send_piece(
 ) -> schemas.RecordingRow:
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
     off; `received` says where to go on."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     announced = uploads.find_recording(kept, recording)
     try:
         await uploads.receive(kept, recording, upload_offset, request.stream())
@@ -143,7 +146,7 @@ async def send_piece(
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
 def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
     """Deletes a recording. Clips that were cut of it stay until the next cut."""
-    uploads.remove_recording(parts.datasets.find(dataset), recording)
+    uploads.remove_recording(parts.part(Studio).datasets.find(dataset), recording)
     return Response(status_code=204)
 
 
@@ -157,7 +160,7 @@ async def put_text(
     ] = "txt",
 ) -> schemas.DatasetText:
     """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     content = await request.body()
     if not content.strip():
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without a text.")
@@ -169,7 +172,7 @@ async def put_text(
 @router.delete("/{dataset}/text", status_code=204, response_class=Response)
 def remove_text(dataset: str, parts: Shared) -> Response:
     """The next cut has no text: its clips wait for somebody to write theirs."""
-    uploads.put_text(parts.datasets.find(dataset))
+    uploads.put_text(parts.part(Studio).datasets.find(dataset))
     return Response(status_code=204)
 
 
@@ -177,9 +180,9 @@ def remove_text(dataset: str, parts: Shared) -> Response:
 async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
     """Queues the cut of its recordings. One dataset is cut at a time, behind whoever speaks."""
     parts.check_rate(request)
-    kept = parts.datasets.find(dataset)
-    await asyncio.to_thread(parts.cuts.ask, kept)
-    parts.cuts.wake()
+    kept = parts.part(Studio).datasets.find(dataset)
+    await asyncio.to_thread(parts.part(Studio).cuts.ask, kept)
+    parts.part(Studio).cuts.wake()
     parts.events.tell("dataset", {"id": kept.id})
     return await asyncio.to_thread(_cut_row, parts, kept)
 
@@ -187,8 +190,8 @@ async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
 @router.delete("/{dataset}/cut")
 async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
     """Stops it, or takes it from the queue. What was heard is kept for the next time."""
-    kept = parts.datasets.find(dataset)
-    await parts.cuts.stop(kept)
+    kept = parts.part(Studio).datasets.find(dataset)
+    await parts.part(Studio).cuts.stop(kept)
     return await asyncio.to_thread(_cut_row, parts, kept)
 
 
@@ -203,7 +206,7 @@ def list_clips(
     limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
 ) -> schemas.ClipPage:
     """Clips with their waveforms and texts; none where nothing is cut."""
-    return clips.listing(parts.datasets.find(dataset), order, offset, limit)
+    return clips.listing(parts.part(Studio).datasets.find(dataset), order, offset, limit)
 
 
 @router.patch("/{dataset}/clips/{clip}")
@@ -212,7 +215,7 @@ def correct_clip(
 ) -> schemas.ClipRow:
     """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
     and a later cut gets it wherever the same sound is cut the same."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
     return clips.correct(kept, clip, changed, wanted.sha256)
 
@@ -220,14 +223,14 @@ def correct_clip(
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
 def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
     """The sound of a clip; ranges are served."""
-    path = clips.sound(parts.datasets.find(dataset), clip)
+    path = clips.sound(parts.part(Studio).datasets.find(dataset), clip)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
 @router.get("/{dataset}/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES)
 async def read_account(dataset: str, parts: Shared) -> FileResponse:
     """Every second of every recording: from when to when, in a clip or why not."""
-    path = parts.datasets.find(dataset).clips / "account.csv"
+    path = parts.part(Studio).datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
         raise APIError(404, "not_cut", "The dataset is not cut yet.")
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
@@ -265,8 +268,8 @@ def _cut_row(parts: AppState, dataset: UploadedDataset) -> schemas.CutRow:
     job = dataset.job
     return schemas.CutRow(
         **asdict(job),
-        ahead=parts.cuts.place(dataset) if job.state == "queued" else 0,
-        told=parts.cuts.told(dataset),
+        ahead=parts.part(Studio).cuts.place(dataset) if job.state == "queued" else 0,
+        told=parts.part(Studio).cuts.told(dataset),
         outdated=bool(job.inputs) and job.inputs != uploads.signature(dataset),
     )
 

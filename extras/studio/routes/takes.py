@@ -12,6 +12,7 @@ from api.state import AppState, Shared
 from extras.studio import take_schemas as schemas
 from extras.studio.datasets import prompts, takes
 from extras.studio.datasets.store import UploadedDataset
+from extras.studio.part import Studio
 from xtts.evaluation.recogniser import can_hear_english
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
@@ -36,7 +37,7 @@ Number = Annotated[
 @router.get("/{dataset}/prompts")
 def list_prompts(dataset: str, parts: Shared) -> schemas.PromptSheet:
     """The sentences to read aloud, what became of each, and how many minutes there are."""
-    return _sheet(parts.datasets.find(dataset))
+    return _sheet(parts.part(Studio).datasets.find(dataset))
 
 
 @router.put("/{dataset}/prompts")
@@ -45,7 +46,7 @@ async def put_prompts(
 ) -> schemas.PromptSheet:
     """Makes an empty dataset one that is read aloud: with the built-in sentences of its language,
     or with a text of one's own."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     if wanted.text is None:
         texts = prompts.built_in(kept.language)
         if not texts:
@@ -76,10 +77,10 @@ async def check_take(
     English, the words. With `keep` it is a clip of the dataset at once, in the place of one
     before; training cannot use one that is silent, too short or too long (422)."""
     parts.check_rate(request)
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     sheet = await asyncio.to_thread(prompts.read_prompts, kept)
     text = sheet.text(number)
-    wav, found = await parts.takes.check(await request.body(), text, kept.language)
+    wav, found = await parts.part(Studio).takes.check(await request.body(), text, kept.language)
     if keep and not found.usable:
         raise APIError(422, "unusable_take", found.findings[0].sentence)
     if keep:
@@ -90,7 +91,7 @@ async def check_take(
 @router.delete("/{dataset}/prompts/{number}/take", status_code=204, response_class=Response)
 def delete_take(dataset: str, number: Number, parts: Shared) -> Response:
     """Deletes the take of a sentence, or that it is skipped: it is to be read again."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     takes.forget(kept, number)
     parts.events.tell("dataset", {"id": kept.id})
     return Response(status_code=204)
@@ -99,7 +100,7 @@ def delete_take(dataset: str, number: Number, parts: Shared) -> Response:
 @router.post("/{dataset}/prompts/{number}/skip")
 def skip_prompt(dataset: str, number: Number, parts: Shared) -> schemas.PromptRow:
     """Leaves a sentence out."""
-    kept = parts.datasets.find(dataset)
+    kept = parts.part(Studio).datasets.find(dataset)
     made = takes.skip(kept, number)
     parts.events.tell("dataset", {"id": kept.id})
     return _row(kept, number, prompts.read_prompts(kept).text(number), made)
@@ -108,7 +109,7 @@ def skip_prompt(dataset: str, number: Number, parts: Shared) -> schemas.PromptRo
 def _keep(
     parts: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
 ) -> None:
-    takes.keep(parts.datasets, dataset, number, wav, found)
+    takes.keep(parts.part(Studio).datasets, dataset, number, wav, found)
     parts.events.tell("dataset", {"id": dataset.id})
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 
 from api.schemas import PROBLEMS
 from api.state import Shared
+from extras.studio.part import Studio
 from extras.studio.training_schemas import (
     CheckRequest,
     CheckResult,
@@ -20,15 +21,15 @@ router = APIRouter(prefix="/v1/trainings", tags=["trainings"], responses=PROBLEM
 @router.get("")
 def list_trainings(parts: Shared) -> TrainingList:
     """The newest first, each with how far it is, and whether a trainer works on them."""
-    return parts.trainings.all()
+    return parts.part(Studio).trainings.all()
 
 
 @router.post("", status_code=201)
 async def ask_for_training(wanted: TrainingRequest, request: Request, parts: Shared) -> TrainingRow:
     """Adds a training to the queue. Trainings of a person need their consent."""
-    parts.trainings.require_allowed()
+    parts.require_training_allowed()
     parts.check_rate(request)
-    row = await asyncio.to_thread(parts.trainings.ask, wanted)
+    row = await asyncio.to_thread(parts.part(Studio).trainings.ask, wanted)
     parts.events.tell("training", {"id": row.id})
     return row
 
@@ -37,23 +38,23 @@ async def ask_for_training(wanted: TrainingRequest, request: Request, parts: Sha
 async def check_dataset(wanted: CheckRequest, request: Request, parts: Shared) -> CheckResult:
     """Checks a dataset as `train check --no-likelihood` does: what is left out, and which clips to
     hear first. One at a time; it takes seconds to minutes."""
-    parts.trainings.require_allowed()
+    parts.require_training_allowed()
     parts.check_rate(request)
-    async with parts.trainings.checking:
-        return await asyncio.to_thread(parts.trainings.check, wanted)
+    async with parts.part(Studio).trainings.checking:
+        return await asyncio.to_thread(parts.part(Studio).trainings.check, wanted)
 
 
 @router.get("/{training}")
 def read_training(training: str, parts: Shared) -> TrainingRow:
     """One training."""
-    return parts.trainings.read(training)
+    return parts.part(Studio).trainings.read(training)
 
 
 @router.delete("/{training}")
 async def cancel_training(training: str, parts: Shared) -> TrainingRow:
     """Ends it, or takes it from the queue. Its checkpoints stay; one that has ended stays as it
     is."""
-    parts.trainings.require_allowed()
-    row = await asyncio.to_thread(parts.trainings.cancel, training)
+    parts.require_training_allowed()
+    row = await asyncio.to_thread(parts.part(Studio).trainings.cancel, training)
     parts.events.tell("training", {"id": row.id})
     return row

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from api.background.work_queue import outcome
-from extras.books.service.reading import BookQueue, Reader
-from extras.books.service.store import Books, UploadedBook
+from extras.books.uploads.reading import BookQueue, Reader
+from extras.books.uploads.store import Books, UploadedBook
 from machine.storage import atomic
 from tests.api.conftest import FAKE_READER
 from xtts.inference.compute_config import ComputeConfig

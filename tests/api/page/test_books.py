@@ -7,8 +7,8 @@ import pytest
 
 from tests.api.page.conftest import Open
 from tests.api.page.desk import EVIL, LOOKS, faults, says, too_small, until
-from tests.extras.books.service.fake_reader import WAV
 from tests.extras.books.test_book_routes import Book
+from tests.extras.books.uploads.fake_reader import WAV
 
 pytestmark = pytest.mark.system
 # Whether the part of a row is in the middle of the row's text, or of its first line.

@@ -12,6 +12,7 @@ import pytest
 from api.voices.resampling import resampled
 from benchmarks.takes import RATE as SPOKEN_RATE
 from benchmarks.takes import spoken
+from extras.studio.part import Studio
 from tests.api.conftest import Running
 from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, is_only_words, says, too_small, until
 from tests.api.page.hearing import browser_hearing
@@ -87,7 +88,7 @@ def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_p
     record(page, 3.9)
     assert page.text_content("#reading-state").endswith("Nothing is wrong with it: keep it.")
     assert page.is_visible("#reading-wave")
-    metadata = service.parts.datasets.folder / "ana/clips/metadata.csv"
+    metadata = service.parts.part(Studio).datasets.folder / "ana/clips/metadata.csv"
     assert not metadata.exists()
     page.keyboard.press("Enter")
     says(page, "reading-text", "A chuva parou.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from extras.studio.part import Studio
 from tests.api.conftest import Running, running, settings_in
 from tests.api.page.conftest import Open
 from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_small, until
@@ -50,7 +51,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.set_input_files("#recording-files", tape)  # The browser's own dialog chooses a file.
     page.wait_for_selector("#recording-list li:has-text('5.1 MB')")
     until(page, "!document.querySelector('#recording-list progress')")
-    kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
+    kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
     assert kept.read_bytes() == tape.read_bytes()
     page.set_input_files("#recording-text", text)
     until(page, "document.getElementById('text-info').textContent.includes('srt')")
@@ -65,7 +66,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.2)
     line = page.text_content("#train-line")
     assert re.fullmatch(r"DATASET_DIR=\S+/anna/clips LANGUAGE=en make train", line)
-    metadata = service.parts.datasets.folder / "anna/clips/metadata.csv"
+    metadata = service.parts.part(Studio).datasets.folder / "anna/clips/metadata.csv"
     page.focus("[data-clip='tape-0001'] textarea")
     page.keyboard.press("Control+a")
     page.keyboard.type("By hand.")
@@ -85,7 +86,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     assert page.text_content("#dataset-remove") == "Confirm: delete dataset"
     page.keyboard.press("Enter")
     page.wait_for_selector("#dataset-works", state="hidden")
-    assert not (service.parts.datasets.folder / "anna").exists()
+    assert not (service.parts.part(Studio).datasets.folder / "anna").exists()
 
 
 def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(service, open_page, tape):
@@ -100,7 +101,7 @@ def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(service,
     page.set_input_files("#recording-files", tape)
     until(page, "!document.querySelector('#recording-list progress')")
     assert pieces[0] == "3000000"
-    kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
+    kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
     assert kept.read_bytes() == tape.read_bytes()
 
 
@@ -117,7 +118,7 @@ def test_an_upload_survives_a_connection_that_is_lost(service, open_page, tape):
     page.route("**/recordings/*", lost)
     page.provoked.append("ERR_FAILED")
     page.set_input_files("#recording-files", tape)
-    kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
+    kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
     service.wait_until(lambda: page.wait_for_timeout(50) or kept.is_file())
     assert len(pieces) > 3 and kept.read_bytes() == tape.read_bytes()
 

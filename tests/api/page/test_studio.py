@@ -64,7 +64,7 @@ class Studio:
         self.log = folder / "studio.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "extras.studio.__main__"], cwd=ROOT, stdout=log, stderr=log,
+                [sys.executable, "-m", "extras.studio"], cwd=ROOT, stdout=log, stderr=log,
                 env=environment | {"API_PORT": str(port)},
             )  # fmt: skip
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from extras.studio.part import Studio
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
@@ -47,10 +48,10 @@ def add_book(service: Running, name: str) -> httpx.Response:
 
 
 def add_job(service: Running, name: str) -> httpx.Response:
-    dataset = service.parts.datasets.all() or [None]
+    dataset = service.parts.part(Studio).datasets.all() or [None]
     if dataset[0] is None:
         add_dataset(service, "spoken")
-        dataset = service.parts.datasets.all()
+        dataset = service.parts.part(Studio).datasets.all()
         clips = dataset[0].clips
         (clips / "wavs").mkdir(parents=True)
         (clips / "wavs" / "a.wav").write_bytes(file_of(speech()))

@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from api.engine.queue import QueuedRequest
-from extras.books.service.store import UploadedBook
+from extras.books.uploads.part import Library
+from extras.books.uploads.store import UploadedBook
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import file_of, speech, upload
-from tests.extras.books.service.fake_reader import KEY, WAV
+from tests.extras.books.uploads.fake_reader import KEY, WAV
 
 TEXT = b"Chapter 1\n\nThe ship left the port. Nobody had seen Qxyz.\n"
 
@@ -32,7 +33,7 @@ class Book:
 
     @property
     def folder(self) -> Path:
-        return self.service.parts.books.folder / self.id
+        return self.service.parts.part(Library).books.folder / self.id
 
     def ask(self, method: str, path: str = "", **more: Any) -> httpx.Response:
         return self.service.client.request(method, f"/v1/books/{self.id}{path}", **more)
@@ -116,7 +117,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert (row["id"], row["title"], row["state"]) == (one.id, "A Small Book", "done")
     assert row["plan_only"] is False
     assert one.ask("DELETE").status_code == 204 and one.ask("GET").status_code == 404
-    left = {path.name for path in shared.parts.books.folder.rglob("*")}
+    left = {path.name for path in shared.parts.part(Library).books.folder.rglob("*")}
     assert left == {".reading.lock", ".lock"}
 
 
@@ -132,7 +133,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
 def test_what_is_no_book_is_refused_and_leaves_nothing(shared, name, content, code):
     answer = shared.client.post("/v1/books", params={"name": name}, content=content)
     assert refused(answer) == (422, code)
-    assert not list(shared.parts.books.folder.glob(".arriving-*"))
+    assert not list(shared.parts.part(Library).books.folder.glob(".arriving-*"))
 
 
 def test_what_is_wrong_with_a_request_is_told(shared):
@@ -170,10 +171,10 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
 
 
 def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
-    monkeypatch.setattr("extras.books.service.store.MOST_BOOKS", 0)
+    monkeypatch.setattr("extras.books.uploads.store.MOST_BOOKS", 0)
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (409, "too_many_books")
-    monkeypatch.setattr("extras.books.service.store.Books.used_bytes", lambda _: 21 * 10**9)
+    monkeypatch.setattr("extras.books.uploads.store.Books.used_bytes", lambda _: 21 * 10**9)
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space") and "BOOKS_MAX_GB" in answer.json()["detail"]
 
@@ -181,13 +182,13 @@ def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
 def test_on_a_full_disk_no_book_is_taken_or_read(shared, monkeypatch):
     one = Book(shared, "Full.txt")
     one.ended()
-    monkeypatch.setattr("extras.books.service.store.free_bytes", lambda _: 1_000_000)
-    before = {path.name for path in shared.parts.books.folder.iterdir()}
+    monkeypatch.setattr("extras.books.uploads.store.free_bytes", lambda _: 1_000_000)
+    before = {path.name for path in shared.parts.part(Library).books.folder.iterdir()}
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space")
     assert "1,000,000 bytes left" in answer.json()["detail"]
     assert refused(one.ask("POST", "/reading", json={})) == (507, "no_space")
-    assert {path.name for path in shared.parts.books.folder.iterdir()} == before
+    assert {path.name for path in shared.parts.part(Library).books.folder.iterdir()} == before
     monkeypatch.undo()
     one.ask("DELETE")
 
@@ -199,7 +200,7 @@ def test_a_reading_that_fails_says_why(service, monkeypatch, how, said):
     monkeypatch.setenv("FAKE_READER", how)
     found = Book(service).ended()
     assert found["reading"]["state"] == "failed" and said in found["reading"]["message"]
-    assert str(service.parts.books.folder) not in json.dumps(found)
+    assert str(service.parts.part(Library).books.folder) not in json.dumps(found)
 
 
 @pytest.mark.usefixtures("hangs")
@@ -248,7 +249,7 @@ def test_a_reading_ends_where_it_has_used_up_the_room(service, monkeypatch):
     monkeypatch.setattr("api.background.work_queue._LOOK_SECONDS", 0.1)
     one = Book(service)
     one.hanging()
-    monkeypatch.setattr("extras.books.service.store.Books.used_bytes", lambda _: 21 * 10**9)
+    monkeypatch.setattr("extras.books.uploads.store.Books.used_bytes", lambda _: 21 * 10**9)
     found = one.ended()["reading"]
     assert found["state"] == "failed" and "BOOKS_MAX_GB" in found["message"]
 
@@ -258,7 +259,7 @@ def test_a_book_that_another_replica_deletes_does_not_come_back(service):
     one = Book(service)
     one.hanging()
     (one.folder / "book.json").unlink()
-    queue = service.parts.readings
+    queue = service.parts.part(Library).readings
     asyncio.run_coroutine_threadsafe(
         queue.stop(UploadedBook(one.folder, one.id, "", "")), service.parts.loop
     ).result(30)
@@ -288,7 +289,7 @@ def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
     with running(settings_in(tmp_path)) as service:
         one = Book(service)
         one.hanging()
-        running_now = service.parts.readings._running
+        running_now = service.parts.part(Library).readings._running
         assert running_now is not None and running_now[1] is not None
         child = running_now[1].pid
     with pytest.raises(ProcessLookupError):
@@ -300,7 +301,7 @@ def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
 @pytest.mark.slow
 def test_a_real_child_reads_a_book_with_the_served_voice(real):
     """Planned and spoken by the embedded voice, as `xtts read` does it."""
-    real.parts.readings.module = "extras.books.book_child"
+    real.parts.part(Library).readings.module = "extras.books.book_child"
     text = b"Chapter 1\n\nThe ship left the port in the morning. Nobody had seen the captain.\n"
     answer = real.client.post("/v1/books", params={"name": "sea.txt"}, content=text)
     one = Book.__new__(Book)

@@ -23,7 +23,7 @@ def test_both_run_and_both_end(number, tmp_path: Path):
     folders = {name: str(tmp_path / name.lower()) for name in
                ("OUTPUT_DIR", "QUEUE_DIR", "VOICES_DIR", "DATASETS_DIR")}  # fmt: skip
     studio = subprocess.Popen(
-        [sys.executable, "-m", "extras.studio.__main__"],
+        [sys.executable, "-m", "extras.studio"],
         env={**os.environ, **folders, "API_PORT": str(port), "VOICE": "demo"},
     )
     try:

@@ -15,6 +15,7 @@ from wyoming.error import Error
 from wyoming.event import Event, Eventable
 from wyoming.tts import Synthesize, SynthesizeVoice
 
+from extras.wyoming import listener
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.sounds import file_of, speech, upload
 
@@ -57,7 +58,9 @@ def both(
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         settings = settings_in(folder, wyoming_port=port, **more)
-        with running(settings, None, limits, connections, [listening], threads=threads) as http:
+        with running(
+            settings, None, limits, connections, [(listener, [listening])], threads=threads
+        ) as http:
             yield BothPorts(http, port)
 
 

@@ -10,7 +10,7 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
 from api import settings
 from api.http.server import server_of
-from extras.wyoming import server
+from extras.wyoming import listener, server
 from machine.errors import SotaqueError
 
 
@@ -22,7 +22,7 @@ def test_without_the_package_it_says_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "wyoming", None)
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     with socket.socket() as one, pytest.raises(SotaqueError, match=r"\[wyoming\]"):
-        server_of(build(settings.load((), {}, None)[0]), wyoming=[one])
+        server_of(build(settings.load((), {}, None)[0]), beside=[(listener, [one])])
 
 
 def test_every_address_is_announced_as_one_that_can_be_asked():

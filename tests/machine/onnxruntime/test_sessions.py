@@ -102,7 +102,7 @@ def users_of(*asked: str) -> set[str]:
     """The modules of the programs that name one of these."""
     return {
         path.relative_to(ROOT).as_posix()
-        for package in ("machine", "xtts", "train", "api")
+        for package in ("machine", "xtts", "train", "api", "extras")
         for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if getattr(node, "attr", getattr(node, "id", "")) in asked

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from extras.studio.part import Studio
 from tests.api.conftest import Running
 
 TAPE = bytes(range(256)) * 40  # No recording: the double of the cut asks for none.
@@ -22,7 +23,7 @@ class Dataset:
 
     @property
     def folder(self) -> Path:
-        return self.service.parts.datasets.folder / self.id
+        return self.service.parts.part(Studio).datasets.folder / self.id
 
     @property
     def metadata(self) -> str:
@@ -63,7 +64,7 @@ class Dataset:
     def running_child(self) -> int:
         """The process that cuts, once it says how far it is."""
         self.service.wait_until(lambda: "320 of 640" in self.details()["cut"]["told"], 30)
-        found = self.service.parts.cuts._running
+        found = self.service.parts.part(Studio).cuts._running
         assert found is not None and found[1] is not None
         return found[1].pid
 

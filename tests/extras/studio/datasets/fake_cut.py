@@ -1,4 +1,4 @@
-"""`python -m tests.extras.studio.datasets.fake_cut cut RECORDING… --to DIR …`: cuts two clips of each.
+"""`python -m tests.extras.studio.datasets.fake_cut cut RECORDING… --to DIR`: two clips of each.
 
 FAKE_CUT says otherwise: refuse, breathless (no pause at all), full, crash, hang (until it is
 killed; the next time it resumes), odd (other clips), long (parts without a pause). What it was

@@ -1,4 +1,4 @@
-"""`python -m tests.extras.studio.jobs.fake_training check|run [settings]`: trains at once, without a model.
+"""`python -m tests.extras.studio.jobs.fake_training check|run`: trains at once, without a model.
 
 Each epoch takes FAKE_EPOCH seconds and writes a checkpoint, which the next start goes on from.
 FAKE_TRAINING says otherwise: refuse (the check does), deadly (killed before each epoch), loud (a

@@ -17,6 +17,7 @@ from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
 from extras.studio.datasets.cutting import CutQueue
 from extras.studio.datasets.store import Datasets
+from extras.studio.part import Studio
 from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.threads import at_once
@@ -55,7 +56,7 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
     assert one.ask("GET", "/account.csv").text.startswith('"recording","start","end"')
     assert one.ask("DELETE").status_code == 204
     assert one.ask("GET").status_code == 404
-    left = {path.name for path in service.parts.datasets.folder.rglob("*")}
+    left = {path.name for path in service.parts.part(Studio).datasets.folder.rglob("*")}
     assert left == {".cutting.lock", ".lock"}
 
 
@@ -162,7 +163,7 @@ def test_no_name_of_a_recording_becomes_a_path(service, name):
     one = Dataset(service, "../..")
     identity = one.announced(name, 3)["id"]
     assert one.send(identity, 0, b"abc").json()["whole"]
-    every = service.parts.datasets.folder
+    every = service.parts.part(Studio).datasets.folder
     assert one.id == "dataset"
     assert list(every.parent.rglob("*.wav")) == [every / f"dataset/recordings/{identity}.wav"]
     assert all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in identity)
@@ -200,7 +201,7 @@ def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path):
 
 
 def test_a_folder_that_is_no_dataset_of_ours_is_none(service):
-    folder = service.parts.datasets.folder
+    folder = service.parts.part(Studio).datasets.folder
     (folder / "mine").mkdir(parents=True)
     (folder / "mine/metadata.csv").write_text("mine")
     for method in ("GET", "DELETE"):
@@ -369,13 +370,13 @@ def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
         for service in (one, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"
-        locks = [service.parts.cuts._lock for service in (one, other)]
+        locks = [service.parts.part(Studio).cuts._lock for service in (one, other)]
         assert sum(lock is not None for lock in locks) == 1
 
 
 def test_whoever_speaks_is_in_front_of_a_cut(service):
     """Lower priority, one thread, and the first to go where memory is short."""
-    service.parts.cuts.niceness = NICENESS
+    service.parts.part(Studio).cuts.niceness = NICENESS
     one = with_tape(service)
     one.cut()
     given = one.given_to()

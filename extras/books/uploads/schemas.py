@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from extras.studio.dataset_schemas import DiskSpace, JobState
+from api.schemas import DiskSpace, JobState
 
 MOST_FILE_NAME = 120
 MOST_NAMES = 500

@@ -1,4 +1,4 @@
-"""`python -m tests.extras.books.service.fake_reader BOOK --to DIR …`: reads a book without a voice.
+"""`python -m tests.extras.books.uploads.fake_reader BOOK --to DIR …`: reads a book without a voice.
 
 FAKE_READER says otherwise: refuse, crash, hang (until it is killed; the next time it ends). What it
 was given is in given.json beside DIR.

@@ -40,8 +40,8 @@ _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "r
 
 @dataclass(frozen=True)
 class BookJob(Job):
-    """The work on a book. wanted: as `extras.books.service.schemas.ReadingRequest`; recording: of an uploaded
-    voice that reads; bytes: what the book takes, counted when the work ended."""
+    """The work on a book. wanted: as `ReadingRequest`; recording: of an uploaded voice that reads;
+    bytes: what the book takes, counted when the work ended."""
 
     wanted: Mapping[str, Any] = field(default_factory=dict)
     recording: str | None = None

@@ -15,7 +15,7 @@ from api.background.job_file import write_job
 from api.background.work_queue import WorkQueue
 from api.disk_space import bytes_below
 from api.shared_folder import now
-from extras.books.service.store import (
+from extras.books.uploads.store import (
     BookJob,
     Books,
     UploadedBook,
@@ -101,7 +101,7 @@ class BookQueue(WorkQueue[UploadedBook]):
 
 
 def options(wanted: Mapping[str, Any]) -> list[str]:
-    """A `extras.books.service.schemas.ReadingRequest` as arguments of `xtts read`. Pure."""
+    """A `extras.books.uploads.schemas.ReadingRequest` as arguments of `xtts read`. Pure."""
     given = {
         "format": ",".join(wanted.get("formats", ())), "chapters": wanted.get("chapters", ""),
         "captions": ",".join(wanted.get("captions", ())), "language": wanted.get("language", ""),

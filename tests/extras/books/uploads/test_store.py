@@ -9,9 +9,9 @@ import pytest
 
 from api.background.job_file import write_job
 from api.disk_space import bytes_below
-from extras.books.service import store
-from extras.books.service.reading import BookQueue, Reader
-from extras.books.service.store import BookJob, Books, UploadedBook
+from extras.books.uploads import store
+from extras.books.uploads.reading import BookQueue, Reader
+from extras.books.uploads.store import BookJob, Books, UploadedBook
 from machine.storage.atomic import write_json
 from xtts.inference.compute_config import ComputeConfig
 

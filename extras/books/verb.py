@@ -1,0 +1,33 @@
+"""`python -m xtts read`: its options, and what they become."""
+
+import argparse
+import functools
+from typing import TYPE_CHECKING
+
+from extras.books import command
+from xtts.text.language_names import tag_of
+from xtts.verbs import voice_arguments
+
+if TYPE_CHECKING:
+    from xtts.inference.loaded_voice import LoadedVoice
+
+SUMMARY = "read a book aloud, into files with chapters"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    voice_arguments.add_arguments(parser)
+    parser.add_argument("--language", default="", type=tag_of,
+                        help="language of the text; what the book says by default")  # fmt: skip
+    command.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """As `extras.books.command.run`."""
+    voice_arguments.take_settings(arguments)
+    # What a worker of Ray opens the voice with, too.
+    return command.run(arguments, functools.partial(_voice_of, arguments))
+
+
+def _voice_of(arguments: argparse.Namespace) -> "LoadedVoice":
+    return voice_arguments.loaded_voice(arguments, voice_arguments.found_voice(arguments))

@@ -1,0 +1,43 @@
+"""`python -m train cut`: its options, and what they become."""
+
+import argparse
+from pathlib import Path
+
+from train.settings import TrainSettings
+from xtts.text.language_names import tag_of
+
+SUMMARY = """make a dataset of long recordings
+RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L]
+[--ray] [--workers N]"""
+PURPOSE = "Cuts long recordings into clips with transcripts, and accounts for the rest."
+USAGE = "RECORDING... --to DIR "
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    add = parser.add_argument
+    add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
+    add("--to", type=Path, metavar="DIR", help="the folder to write")
+    add("--text", type=Path, metavar="FILE",
+        help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid. With a "
+             "text, pauses from 0.12 s are cut at; without one, pauses from 0.3 s")  # fmt: skip
+    add("--recogniser", type=Path, metavar="DIR",
+        help="a Whisper model that writes the transcripts if you have no text")  # fmt: skip
+    add("--ray", action="store_true", help="compute on Ray; RAY_ADDRESS names a cluster")
+    add("--workers", type=int, metavar="N",
+        help="how many Ray workers to start (default: all cores)")  # fmt: skip
+    # Declared here: as a setting's flag its value would be parsed as a recording.
+    add("--language", type=tag_of, metavar="L",
+        help="the language of the recordings (default: LANGUAGE)")  # fmt: skip
+
+
+def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
+    """As `extras.cut.command.run`."""
+    from extras.cut import command
+    from machine.steps import steps_for
+
+    asked = arguments
+    return command.run(
+        settings, asked.recordings, asked.to, asked.text, asked.language or settings.language,
+        asked.recogniser, steps_for(asked.ray, asked.workers),
+    )  # fmt: skip

@@ -1,0 +1,16 @@
+"""What the dialects add to the service: `api.parts`."""
+
+from extras.dialects import (
+    alltalk,
+    coqui_server,
+    openai_lists,
+    xtts_api_server,
+    xtts_streaming_server,
+)
+from extras.dialects.memory import Memory as Part
+
+ROUTERS = (
+    openai_lists.router, xtts_api_server.router, alltalk.router, coqui_server.router,
+    xtts_streaming_server.router,
+)  # fmt: skip
+__all__ = ["ROUTERS", "Part"]

@@ -1,0 +1,47 @@
+"""`python -m xtts doctor`: its options, and what they become."""
+
+import argparse
+import importlib.util
+import sys
+
+SUMMARY = "check this machine and show how to fix it"
+EPILOG = "It reads the environment and .env like the programs; see docs/settings.md."
+# Programs that this package may not import: the name of each in messages, and the module that lists
+# the settings it refuses.
+_PREFLIGHTS = {"a run": "train.preflight", "the service": "api.preflight"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("--json", action="store_true", help="print JSON with stable names")
+    parser.add_argument("--deep", action="store_true", help="also speak a sentence on each device")
+    parser.add_argument("--no-cache", action="store_true", help="repeat every check")
+    parser.add_argument("--fix-hints", action="store_true", help="print only the fixes")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """As `extras.doctor.command.run`."""
+    from extras.doctor import command
+    from extras.doctor.collection import ReadingPlace
+    from xtts.voices.base_models import DEMO
+
+    place = ReadingPlace(
+        remembers=not arguments.no_cache,
+        deep=arguments.deep,
+        preflights=preflights(),
+        trial=(sys.executable, "-m", "xtts.workers.trial_sentence"),
+        models={"demo": DEMO / "model.pth"},
+    )
+    return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
+
+
+def preflights() -> dict[str, tuple[str, ...]]:
+    """Name of each installed program -> the command that checks its settings.
+
+    The path of `.env` is appended to the command, which prints a JSON list of sentences.
+    """
+    return {
+        program: (sys.executable, "-m", module)
+        for program, module in _PREFLIGHTS.items()
+        if importlib.util.find_spec(module.partition(".")[0])
+    }

@@ -1,0 +1,43 @@
+"""ONNX voices as the core sees them (`xtts.voices.formats`): found, opened and exported."""
+
+from pathlib import Path
+
+from extras.onnx import folder as folders
+from machine import commands
+from machine.errors import SotaqueError
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.voices.voice_files import VoiceFiles
+
+BACKEND = "onnx"
+HEADER = folders.NAME
+
+
+def licence_of(folder: Path) -> str:
+    """The licence of the voice in a folder. Raises OnnxError."""
+    return folders.read(folder).licence
+
+
+def load_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedVoice:
+    """Opens a voice with ONNX Runtime, and exports it first if it is not in this format. Raises
+    OnnxError, and the errors of `machine.onnxruntime.sessions`."""
+    from extras.onnx.speech.onnx_voice import load_onnx_voice
+
+    return load_onnx_voice(files, where)
+
+
+def export(source: VoiceFiles, to: Path, kind: str) -> str:
+    """Writes the folder and returns what it holds.
+
+    kind: a precision of the GPT, or `all`. Raises SotaqueError if a package is missing, and what
+    `exporter.export` raises.
+    """
+    try:
+        from extras.onnx.export import exporter
+    except ImportError as error:
+        raise SotaqueError(
+            f"An export as ONNX needs the package {error.name}, which is not installed: "
+            f"{commands.install_extra('onnx')}"
+        ) from error
+    voice = exporter.export(source, to, tuple(folders.GPT) if kind == "all" else (kind,))
+    return f"{' and '.join(voice.kinds)}, opset {voice.opset}; licence: {voice.licence}"

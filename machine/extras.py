@@ -1,0 +1,54 @@
+"""Finds the extras: the optional parts in `extras/`, of which the core imports none.
+
+`extras.NAMES` lists them; a folder that was deleted is skipped. The `__init__` of an extra declares
+what it offers in constants that hold names of modules, so that nothing is imported before it is
+needed:
+
+VERBS       program -> verb -> module, for `python -m train` and `python -m xtts`. A module of train
+            has SUMMARY, PURPOSE, USAGE, `add_arguments(parser)` and `run(settings, arguments)`; one
+            of xtts has SUMMARY, `add_arguments(parser)` and `run(arguments)`.
+SERVICE     what the HTTP service adds: `api.parts`
+VOICES      a format of voices beside PyTorch's: `xtts.voices.formats`
+CLIPS       a check of clips before a training: `train.clip_checks`
+LANGUAGES   adds languages to a base model: `train.check`
+STEPS       computes steps elsewhere: `machine.steps`
+"""
+
+import importlib
+import importlib.util
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+
+@cache
+def entries() -> tuple[ModuleType, ...]:
+    """The `__init__` of each extra that is installed."""
+    try:
+        names: tuple[str, ...] = importlib.import_module("extras").NAMES
+    except ModuleNotFoundError:
+        return ()
+    return tuple(
+        importlib.import_module(f"extras.{name}")
+        for name in names
+        if importlib.util.find_spec(f"extras.{name}") is not None
+    )
+
+
+def offered(port: str) -> list[Any]:
+    """The value that each extra declares under the name of a port."""
+    return [getattr(entry, port) for entry in entries() if hasattr(entry, port)]
+
+
+def modules(port: str) -> list[Any]:
+    """The modules that the extras declare for a port, imported."""
+    return [importlib.import_module(name) for name in offered(port)]
+
+
+def verbs(program: str) -> dict[str, str]:
+    """The verbs that the extras add to a program, each with its module."""
+    return {
+        verb: module
+        for declared in offered("VERBS")
+        for verb, module in declared.get(program, {}).items()
+    }

@@ -1,0 +1,50 @@
+"""Steps on Ray: where it runs, and what a Ray that does not start says."""
+
+import importlib
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from extras.ray.steps import RaySteps
+from machine import extras
+from machine.errors import SotaqueError
+from machine.steps import steps_for
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers", "address", "where"),
+    [
+        (True, None, "", ("local", 4)),
+        (True, 2, "", ("local", 2)),
+        (False, None, "local", ("local", 4)),
+        (False, None, "10.0.0.7:6379", ("10.0.0.7:6379", None)),
+    ],
+)
+def test_where_the_steps_are_computed(monkeypatch, asked, workers, address, where):
+    extras.entries()  # found before the test changes what is installed
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name)
+    found: Any = steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
+    assert found.args == where
+
+
+def test_without_ray_the_line_to_install_it_is_told(monkeypatch):
+    extras.entries()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None)
+    with pytest.raises(SotaqueError, match=r"needs Ray, which is not installed.*ray"):
+        steps_for(True, None, {}, 4)
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"), [("local", "leave out --ray"), ("10.0.0.7:6379", "See that RAY_ADDRESS")]
+)
+def test_a_ray_that_does_not_start_says_what_to_do(monkeypatch, address, remedy):
+    """On a busy machine Ray's own start exceeds its limit: a bare Exception."""
+
+    def init(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(init=init))
+    with pytest.raises(SotaqueError, match=rf"{address}.*timed out.*{remedy}"):
+        RaySteps(address, 2)

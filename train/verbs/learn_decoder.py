@@ -1,0 +1,20 @@
+"""`python -m train learn-decoder`: trains the decoder of the best weights again."""
+
+import argparse
+
+from train.settings import TrainSettings
+
+SUMMARY = "train the decoder of the best weights again, with more clips or time  [--minutes M]"
+PURPOSE = "Trains the decoder of the best weights again, on DECODER_CLIPS clips."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("--minutes", type=float, metavar="M", help="the time limit (default: 10)")
+
+
+def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
+    """As `train.evaluation.command.learn_decoder`."""
+    from train.evaluation import command
+
+    return command.learn_decoder(settings, minutes=arguments.minutes)

@@ -1,0 +1,204 @@
+"""`python -m xtts speak`: texts become files."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from machine.errors import SotaqueError
+from xtts import encoding
+from xtts.text.language_names import tag_of
+from xtts.verbs import voice_arguments
+
+if TYPE_CHECKING:
+    from xtts.inference.alignment.guarded_piece import SpokenPiece
+    from xtts.inference.synthesis_request import SynthesisRequest
+    from xtts.text.tokenizer import Piece, Tokenizer
+    from xtts.voices.voice_files import VoiceFiles
+
+SUMMARY = "speak a text, or each line of a file, into files"
+_MOST_REFUSALS = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    voice_arguments.add_arguments(parser)
+    parser.add_argument("--language", default="en", type=tag_of,
+                       help="language of the text; en by default")  # fmt: skip
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--text", help="the text to speak")
+    what.add_argument("said", nargs="?", metavar="TEXT", help="the same")
+    what.add_argument("--lines", type=Path,
+                      help="a file with one sentence per line; --out is then a folder")  # fmt: skip
+    parser.add_argument("--out", type=Path,
+                       help=f"the file to write ({', '.join(encoding.ENDINGS)}), or the folder "
+                            "for --lines")  # fmt: skip
+    parser.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
+                       help="write the time of each word; with --lines, a folder that gets one "
+                            ".json per line")  # fmt: skip
+    parser.add_argument("--guard", choices=("on", "off"),
+                       help="check how each piece ends, and speak a bad one again; GUARD by "
+                            "default")  # fmt: skip
+    parser.add_argument("--plain", action="store_true",
+                       help="read marks of Markdown and HTML entities as characters")  # fmt: skip
+    parser.add_argument("--show-text", action="store_true",
+                       help="print the text as it is read; without --out, nothing is "
+                            "spoken")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Speaks each text into its file. Raises SotaqueError."""
+    arguments.text = arguments.said if arguments.text is None else arguments.text
+    if arguments.out is None and not arguments.show_text:
+        raise SotaqueError(
+            "speak needs --out FILE.wav, or --show-text to print how the text is read."
+        )
+    voice_arguments.take_settings(arguments)
+    _check_words(arguments)
+    lines = _lines(arguments)
+    if arguments.out is not None:
+        for line in lines:
+            encoding.form_of(line.out)
+    # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
+    from xtts.inference.synthesis_request import SynthesisRequest
+
+    language, seed = arguments.language, arguments.seed
+    asked = [
+        (line, SynthesisRequest(line.text, language, seed, plain=arguments.plain)) for line in lines
+    ]
+    files = voice_arguments.found_voice(arguments)
+    read = None
+    if arguments.show_text:
+        tokenizer = files.tokenizer.open()
+        read = _read(asked, tokenizer, files)
+        _show_texts(tokenizer, read)
+        if arguments.out is None:
+            return 0
+    voice = voice_arguments.loaded_voice(arguments, files)
+    # Errors in a text or recording are reported before anything is computed.
+    read = read or _read(asked, voice.model.tokenizer, files)
+    asks = [(ask, line.out) for ask, line in zip(read, lines, strict=True)]
+    if voice.own is None:
+        raise SotaqueError(
+            f"--voice {arguments.voice} has no speaker of its own. Add --reference FILE.wav, 3 to "
+            "30 s of clear speech, or --latents FILE.safetensors for an ONNX voice."
+        )
+    if voice.message:
+        print(voice.message)
+    for ask, out in asks:
+        guard = voice.guard(ask)
+        waveform = voice.synthesize_guarded(ask, guard)
+        encoding.write(out, waveform)
+        spoken = guard.pieces if guard else []
+        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(spoken)}")
+        if arguments.words is not None:
+            _write_words(ask.pieces or (), spoken, _words_file(arguments, out))
+    return 0
+
+
+def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
+    if arguments.lines is None:
+        return Path(arguments.words)
+    arguments.words.mkdir(parents=True, exist_ok=True)
+    return Path(arguments.words / f"{out.stem}.json")
+
+
+def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
+    from xtts.inference.alignment.words import words_of_speech, written
+
+    words = words_of_speech(read, spoken)
+    if words is None:
+        raise SotaqueError(
+            "This voice has no word times, because none of its attention heads follows the text. "
+            f"The sound was written; {path} was not."
+        )
+    path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
+
+
+def _endings(pieces: "Sequence[SpokenPiece]") -> str:
+    """A note on pieces that ended badly or took several attempts; "" if there are none."""
+    faults = [
+        f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
+        for piece in pieces
+        if piece.faulty
+    ]
+    if faults:
+        return f"; {len(faults)} of {len(pieces)} pieces ended badly: {', '.join(faults)}"
+    if again := sum(piece.attempts > 1 for piece in pieces):
+        return f"; {again} of {len(pieces)} pieces were spoken again"
+    return ""
+
+
+def _check_words(arguments: argparse.Namespace) -> None:
+    path = arguments.words
+    if path is None:
+        return
+    if arguments.guard == "off":
+        raise SotaqueError("--words needs --guard on: both use attention to follow the text.")
+    if arguments.lines is None and path.suffix not in (".json", ".srt", ".vtt"):
+        raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
+
+
+def _show_texts(tokenizer: "Tokenizer", asks: "Sequence[SynthesisRequest]") -> None:
+    """Prints how each text is read, one piece per line."""
+    print(f"Read by {tokenizer.spec.normalizer}:")
+    for ask in asks:
+        for line in tokenizer.show(ask.text, ask.language, plain=ask.plain):
+            print(f"  {line}")
+
+
+def _read(
+    asked: "Sequence[tuple[_Line, SynthesisRequest]]", tokenizer: "Tokenizer", files: "VoiceFiles"
+) -> "list[SynthesisRequest]":
+    """The requests with their pieces. Raises one TextError that names every refused line, also
+    those that ask for a voice that this one does not have."""
+    from xtts.inference.speech import unknown_voice
+    from xtts.text.errors import TextError
+    from xtts.voices import speakers
+
+    found, refusals = list["SynthesisRequest"](), list[str]()
+    for line, ask in asked:
+        try:
+            pieces = ask.read(tokenizer)
+            for name in {piece.voice for piece in pieces} - {""}:
+                if speakers.find(name, files.own_name, files.speakers) is None:
+                    raise unknown_voice(name, files.speakers)
+            found.append(replace(ask, pieces=pieces))
+        except TextError as error:
+            refusals.append(f"{line.where}{error}")
+    if refusals:
+        more = len(refusals) - _MOST_REFUSALS
+        rest = [f"{more} more lines are refused."] if more > 0 else []
+        raise TextError("\n".join([*refusals[:_MOST_REFUSALS], *rest]))
+    return found
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A text, its sound file, and its place for messages: `--lines FILE, line 3: `, else ""."""
+
+    text: str
+    out: Path
+    where: str = ""
+
+
+def _lines(arguments: argparse.Namespace) -> list[_Line]:
+    """The sentences: 01.wav, 02.wav, … for a file of lines."""
+    out = arguments.out or Path()
+    if arguments.text is not None:
+        return [_Line(arguments.text, out)]
+    try:
+        content = arguments.lines.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
+    texts = [(number, line.strip()) for number, line in enumerate(content, 1) if line.strip()]
+    if not texts:
+        raise SotaqueError(f"--lines {arguments.lines} is empty; write one sentence per line.")
+    if arguments.out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    digits = max(2, len(str(len(texts))))
+    return [
+        _Line(text, out / f"{i:0{digits}}.wav", f"--lines {arguments.lines}, line {number}: ")
+        for i, (number, text) in enumerate(texts, start=1)
+    ]

@@ -1,0 +1,68 @@
+"""The options that name a voice and where it is computed, and the voice that they name."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xtts.arguments import PRECISIONS
+
+if TYPE_CHECKING:
+    from xtts.inference.loaded_voice import LoadedVoice
+    from xtts.voices.voice_files import VoiceFiles
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What says who speaks, and where it is computed."""
+    parser.add_argument(
+        "--voice",
+        default="demo",
+        help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
+        "run (what is best in it)",
+    )
+    parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
+    parser.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
+                        help="a recording of the speaker, 3 to 30 s; several, or a folder of "
+                             "recordings, are combined")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="another seed gives another take")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu, cuda:N or auto; cpu by default")
+    parser.add_argument("--precision", choices=PRECISIONS,
+                        help="how exact to compute; SPEAK_PRECISION by default")  # fmt: skip
+    parser.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
+    parser.add_argument("--low-memory", action="store_true", help="use less memory and more time")
+    parser.add_argument("--speaker", default="",
+                        help="a named speaker of the voice: anna, or anna:whisper")  # fmt: skip
+    parser.add_argument("--pronunciations", type=Path, help="a list of pronunciations")
+
+
+def take_settings(arguments: argparse.Namespace) -> None:
+    """Adds what the environment and .env set for every program to the options of a voice. They
+    travel with these, so that a worker of Ray on another machine has the same."""
+    from machine.settings.loading import SharedSettings, load
+
+    settings, _ = load(SharedSettings)
+    guard = getattr(arguments, "guard", None) or ("on" if settings.guard else "off")
+    arguments.guard, arguments.threads = guard, settings.num_threads
+    arguments.precision = arguments.precision or settings.speak_precision
+    arguments.xtts_v2, arguments.tos_agreed = settings.xtts_v2_dir, settings.coqui_tos_agreed
+
+
+def found_voice(arguments: argparse.Namespace) -> "VoiceFiles":
+    from xtts.voices.voice_files import VoiceSpec, find_voice
+
+    return find_voice(VoiceSpec.from_arguments(
+        arguments.voice, reference=arguments.reference, base=arguments.base,
+        latents=arguments.latents, pronunciations=arguments.pronunciations,
+        tos_agreed=arguments.tos_agreed, speaker=arguments.speaker, xtts_v2=arguments.xtts_v2,
+    ))  # fmt: skip
+
+
+def loaded_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoice":
+    from xtts.voices.loading import compute_config, load_voice
+
+    where, reason = compute_config(
+        files, arguments.device, arguments.precision, low_memory=arguments.low_memory,
+        guard=arguments.guard == "on", threads=arguments.threads,
+    )  # fmt: skip
+    if reason:
+        print(f"Device: {where.device} ({reason})")
+    return load_voice(files, where)

@@ -1,0 +1,30 @@
+"""Formats of voices that extras add to PyTorch's, such as ONNX models.
+
+The module of such an extra (`VOICES`, see `machine.extras`) has BACKEND, the value of that setting;
+HEADER, the file that marks its folders; `licence_of(folder)`; `load_voice(files, where)`; and
+`export(source, to, kind)`, which returns what it wrote in a few words.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from machine import extras
+from xtts.voices.base_models import BundleError
+
+
+def format_of(folder: Path) -> Any | None:
+    """The format of a voice's folder; None for PyTorch's."""
+    for module in extras.modules("VOICES"):
+        if (folder / module.HEADER).is_file():
+            return module
+    return None
+
+
+def format_for(backend: str) -> Any:
+    """The format that BACKEND names. Raises BundleError if its extra is not installed."""
+    for module in extras.modules("VOICES"):
+        if backend == module.BACKEND:
+            return module
+    raise BundleError(
+        f"This copy of Sotaque has no extras/{backend}, which computes with BACKEND={backend}."
+    )
