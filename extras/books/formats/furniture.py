@@ -199,8 +199,12 @@ def names_note(href: str) -> bool:
 
 # Drop caps. The letter and this mark, until the word behind it is known.
 DROP_CAP_MARK = "\x01"
-_LETTER = r"""["“”‘’„«»'¿¡(\[]{0,2}[^\W\d_]"""
-_MARKED = re.compile(rf"({_LETTER}){DROP_CAP_MARK}(\s*)(\w*)")
+# Accents of their own and the vowel signs of Indic scripts, which are no letters; no punctuation.
+_SIGN = r"(?![\x00-\x7f\u00a0-\u00bf\u060c\u061b\u061f\u0964\u0965\u2000-\u2bff\u3000-\u303f\s])\W"
+# Letters that one of these signs (virama) joins are one.
+_JOINT = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d]"
+_LETTER = rf"""["“”‘’„«»'¿¡(\[]{{0,2}}[^\W\d_](?:{_SIGN}|(?<={_JOINT})[^\W\d_]){{0,8}}"""
+_MARKED = re.compile(rf"({_LETTER}){DROP_CAP_MARK}(\s*)((?:\w|{_SIGN})*)")
 _DESCRIBED = re.compile(
     r"drop|initial|capital|letter|illuminated|ornament|ornate|decorat|majuscule|lettrine|versal",
     re.I,

@@ -280,6 +280,12 @@ def test_a_guide_that_leads_into_the_book_leaves_nothing_out(tmp_path):
         ("<p><img alt='A'/>nd he came.</p>", "And he came."),
         ("<p><img alt='I'/>t was day.</p>", "It was day."),
         ("<p class='dropcap'>I</p><p>walked on.</p>", "I walked on."),
+        # A letter with its signs: an accent of its own, vowels and conjuncts of Indic scripts.
+        ("<p><span class='dropcap'>E\u0301</span>t il vint.</p>", "E\u0301t il vint."),
+        ("<p><span class='dropcap'>କି</span>ଛି ନାହିଁ।</p>", "କିଛି ନାହିଁ।"),
+        ("<p><span class='dropcap'>हि</span>न्दी है।</p>", "हिन्दी है।"),
+        ("<p class='dropcap'>क्ष</p><p>मा करो।</p>", "क्षमा करो।"),
+        ("<p><span class='dropcap'>क</span>िताब है।</p>", "किताब है।"),
         # No drop caps.
         ("<p><img alt='A ship at sea'/>It was day.</p>", "It was day."),
         ("<div><img alt='X'/></div><p>The map was old.</p>", "The map was old."),
