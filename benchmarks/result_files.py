@@ -2,8 +2,8 @@
 
 `python -m benchmarks NAME --record` writes `benchmarks/results/NAME.json`; `--record VARIANT`
 writes `NAME-VARIANT.json`. `figures` has the shape of what `--json` prints, so that a new run puts
-its figures where the goals (`benchmarks.goals`) look for them. docs/benchmarks.md is generated from
-these files (`benchmarks.page`).
+its figures where the goals (`benchmarks.goals`) look for them. docs/benchmarks.md and
+benchmarks/record.md are generated from these files (`benchmarks.page`).
 """
 
 import argparse
@@ -46,7 +46,7 @@ _CPU_FEATURES = {
     "avx_vnni": "VNNI", "amx_bf16": "AMX", "asimd": "NEON", "bf16": "bf16",
 }  # fmt: skip
 # Files that change because a result is recorded do not make the code another.
-_GENERATED = (":!benchmarks/results", ":!docs/benchmarks.md")
+_GENERATED = (":!benchmarks/results", ":!benchmarks/record.md", ":!docs/benchmarks.md")
 
 
 class ResultError(SotaqueError):
@@ -56,10 +56,11 @@ class ResultError(SotaqueError):
 class Result(BaseModel):
     """One run of one command.
 
-    quiet: Whether the machine had nothing else to do; None where nobody wrote it down. load: the
+    quiet: whether the machine had nothing else to do; None where nobody wrote it down. load: the
     same in words. commit: of the code that was measured, with `+` when it had changes; None where
-    it is unknown. rounds: how often each figure was taken. anchor: the name that links to its
-    details use. labels: what the page calls a row or a column.
+    it is unknown. runs_at: the last commit that has this benchmark, where it has been removed.
+    rounds: how often each figure was taken. anchor: the name that links to its details use. labels:
+    what the page calls a row or a column.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -72,6 +73,7 @@ class Result(BaseModel):
     load: str
     date: str | None
     commit: str | None
+    runs_at: str | None = None
     recorded: Literal["by the benchmark", "by hand from the page", "by hand from a log"]
     rounds: int | None
     method: str = ""
@@ -93,7 +95,7 @@ class Result(BaseModel):
             date.fromisoformat(day)
         return day
 
-    @field_validator("commit")
+    @field_validator("commit", "runs_at")
     @classmethod
     def _is_a_commit(cls, commit: str | None) -> str | None:
         if commit is not None and not re.fullmatch(r"[0-9a-f]{7,40}\+?", commit):

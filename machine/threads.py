@@ -5,7 +5,7 @@ spinning thread blocks the thread that it waits for. Measured on two shared core
 embedded voice took 21.8 s spinning, 2.2 s sleeping, and 1.3 s with one thread. But a thread that
 sleeps at once has to be woken for the next region, which in a small model follows within
 microseconds: on two idle cores the first sound of the embedded voice took 115 ms sleeping, 58 ms
-spinning, and 74 ms with `SPINS` (docs/benchmarks-history.md, "Threads that wait").
+spinning, and 74 ms with `SPINS` (benchmarks/record.md, "Threads that wait").
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""docs/benchmarks.md is what the results and goals say, and other pages quote them truly.
+"""docs/benchmarks.md and benchmarks/record.md are what the results and goals say; pages quote them.
 
-`python -m benchmarks.page` writes the page again.
+`python -m benchmarks.page` writes both again.
 """
 
 import importlib
@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = result_files.read_all()
 GOALS = goals.read()
 COMMANDS = sorted(
-    {result.command for result in RESULTS.values()} | {goal.command for goal in GOALS} - {""}
+    {result.command for result in RESULTS.values() if not result.runs_at}
+    | {goal.command for goal in GOALS} - {""}
 )
 EMPTY = re.compile(r"\|\s*\|")
 
@@ -82,10 +83,17 @@ def test_the_page_is_what_the_results_say():
     judged = [goals.judged(goal, RESULTS) for goal in GOALS]
     written = page.PAGE.read_text(encoding="utf-8")
     assert written == page.page(RESULTS, judged), "run: python -m benchmarks.page"
+    record = page.RECORD.read_text(encoding="utf-8")
+    assert record == page.record(RESULTS, judged, page.history()), "run: python -m benchmarks.page"
+
+
+def test_the_page_can_be_read_at_once():
+    assert len(page.PAGE.read_text(encoding="utf-8").splitlines()) <= 300
 
 
 def test_no_cell_is_empty():
-    found = rows(page.PAGE.read_text(encoding="utf-8"))
+    page_and_record = page.PAGE.read_text("utf-8") + page.RECORD.read_text("utf-8")
+    found = rows(page_and_record.split(page.HISTORY)[0])
     assert len(found) > 200
     assert [row for row in found if not all(row)] == []
 
@@ -98,7 +106,7 @@ def test_an_empty_cell_is_seen():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_page_can_be_run(command):
     assert fault_of(command) == ""
-    assert command in page.PAGE.read_text(encoding="utf-8") or any(
+    assert command in page.RECORD.read_text(encoding="utf-8") or any(
         goal.command == command for goal in GOALS
     )
 
@@ -122,26 +130,11 @@ def test_a_command_that_cannot_be_run_is_seen(command):
 
 def test_every_row_of_goals_links_to_its_details():
     text = page.PAGE.read_text(encoding="utf-8")
-    table = text[text.index("## Goals") : text.index("## Training")]
-    linked = set(re.findall(r"\]\(#([^)]+)\)", table))
-    assert linked and linked <= set(re.findall(r'<a id="([^"]+)">', text))
-
-
-def anchors(text: str) -> set[str]:
-    """What a link may name: the headings as GitHub spells them, and the names that are given."""
-    headings = re.findall(r"(?m)^#+ (.+)$", text)
-    spelled = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
-    return spelled | set(re.findall(r'<a id="([^"]+)">', text))
-
-
-@pytest.mark.parametrize("name", ["benchmarks.md", "benchmarks-history.md"])
-def test_every_link_to_a_place_of_the_page_finds_it(name):
-    there = anchors((ROOT / "docs" / name).read_text(encoding="utf-8"))
-    assert len(there) > 5
-    for one in page.pages():
-        text = one.read_text(encoding="utf-8")
-        linked = re.findall(rf"\]\((?:docs/)?{re.escape(name)}#([^)]+)\)", text)
-        assert set(linked) <= there, one.name
+    linked = set(re.findall(r"\]\(\.\./benchmarks/record\.md#([^)]+)\)", text))
+    record = page.RECORD.read_text(encoding="utf-8").split(page.HISTORY)[0]
+    named = re.findall(r'<a id="([^"]+)">', record)
+    assert linked and linked <= set(named)
+    assert len(named) == len(set(named)) == len(RESULTS)
 
 
 # ---- figures that other pages quote ----
@@ -198,9 +191,15 @@ def test_a_goal_is_shown_with_its_limit_and_what_it_is_compared_with():
     result = RESULTS["data"].model_copy(update={"figures": {"ours": 1.5, "coqui": 6.0}})
     row = page._goal_row(goals.judged(goal, {"a": result}), {"a": result})
     assert row == (
-        "Speaking", "Fast: at most 2 s", "**1.5 s** (Coqui: 6 s)", "reached",
-        "[`benchmarks data`](#a)",
+        "Fast: at most 2 s", "**1.5 s** (Coqui: 6 s)", "reached",
+        "[`benchmarks data`](../benchmarks/record.md#a)",
     )  # fmt: skip
+
+
+def test_a_result_of_a_removed_benchmark_names_the_commit_that_repeats_it():
+    result = RESULTS["data"].model_copy(update={"runs_at": "0a1b2c3d"})
+    assert page._linked("data", result).endswith("record.md#data) at `0a1b2c3d`")
+    assert "removed; commit `0a1b2c3d` has it" in page.details("data", result)
 
 
 def test_every_benchmark_has_its_subject():

@@ -13,7 +13,8 @@ from tests.test_env_example import HOUSE
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
-    str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "record.md")
 )
 COMMIT = r"`[0-9a-f]{8}`"
 # Made by a run, or by the reader.

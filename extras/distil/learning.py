@@ -10,7 +10,7 @@ on the sum of
         DistilBERT, https://arxiv.org/abs/1910.01108), as a share of the latents' variance.
 
 The conditioning encoder is the teacher's and learns nothing, so every recording has the teacher's
-latents. The weights of the sum are from one trial (docs/benchmarks-history.md, "Half the layers").
+latents. The weights of the sum are from one trial (benchmarks/record.md, "Half the layers").
 
     OUTPUT_DIR/distillation/student.pt    student, optimizer and epoch, after every epoch
 """

@@ -15,7 +15,7 @@ def kept_layers(layers: int, count: int | None) -> tuple[int, ...]:
     one among them. count: None for half of them.
 
     Of four, the first and the third learned faster than the first and the last
-    (docs/benchmarks-history.md, "Half the layers"). Raises SotaqueError for a count that is no
+    (benchmarks/record.md, "Half the layers"). Raises SotaqueError for a count that is no
     smaller.
     """
     wanted = max(1, layers // 2) if count is None else count

@@ -5,7 +5,7 @@ All functions are pure.
 Some limits are absolute: 3 s of silence around a sentence are too much. Others depend on the
 dataset's own median and MAD (median absolute deviation), so a slow speaker is not suspect among
 their own clips. The limits were chosen on flite's slt, those of voices with kal16. Figures on other
-voices are in docs/benchmarks.md, "Suspect clips".
+voices are in benchmarks/record.md, "Suspect clips".
 """
 
 from collections.abc import Iterator, Mapping, Sequence

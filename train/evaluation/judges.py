@@ -38,7 +38,7 @@ FEWEST_TOKENS = 12
 # How much slower or faster a candidate may be as a whole before its sentences count as failed.
 SLOWEST, FASTEST = 1.3, 0.75
 # A word whose evidence is below this share of the sentence's median was left out. Measured:
-# docs/benchmarks-history.md, "Words without a recogniser".
+# benchmarks/record.md, "Words without a recogniser".
 WEAK_WORD = 0.35
 # If most words of a sentence were left out, its own median is too low: this share of the base's
 # is the least.

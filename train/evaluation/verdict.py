@@ -28,7 +28,7 @@ The steps, in this order (docs/evaluation.md describes them to users):
 
 The base takes no part in steps 6 and 7: its own GPT judges `words`, so it would win each tie. A
 smaller share has a lower word error rate than both the base and the epoch (measured on the choosing
-set: docs/benchmarks.md), but these few sentences seldom show that difference with certainty.
+set: benchmarks/record.md), but these few sentences seldom show that difference with certainty.
 Validation loss decides nothing if there is a voice to judge: it can fall while speech gets worse.
 Without a voice to judge it chooses among those that are measurably better than the base.
 """

@@ -2,7 +2,7 @@
 
 In float32 the results equal those of `GPT.prefill` with one position per row, bit for bit. But
 there the modules, views and copies of thirty layers cost as much as a fifth of the weights
-(docs/benchmarks.md). Nothing here reads a value from the device, so a CUDA graph can capture it.
+(benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture it.
 
 A graph always uses the addresses of its capture. So codes, positions, keys and values stay in place
 (`xtts.model.kv_cache.StaticCaches`). There is one graph for each span of positions and number of

@@ -104,7 +104,7 @@ def load_model(
 
     low_memory: LOW_MEMORY=on. Each matrix of the mapped file is quantised on its own (auto is int8
     on a CPU) and its pages are released. The parts that encode recordings (0.22 GB at XTTS-v2's
-    size) are loaded for a recording and freed after it. Figures are in docs/benchmarks.md.
+    size) are loaded for a recording and freed after it. Figures are in benchmarks/record.md.
 
     Raises ConfigError if a file is missing or does not belong to the others.
     """

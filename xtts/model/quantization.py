@@ -7,7 +7,7 @@ three leave the rest of the model unchanged. bf16: the whole transformer with it
 stream and key-value cache; embeddings, the last norm and the audio head stay in float32. This
 halves the bytes read per code and the memory of a slot. The fastest kind is measured on the
 machine, once per process. The cost of each in word errors and in numerical error is in
-docs/benchmarks.md.
+benchmarks/record.md.
 """
 
 import time
@@ -173,7 +173,7 @@ def resolve_precision(
 def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> str:
     """Resolves a precision on a GPU of this compute capability. int8 and int4 have only CPU
     kernels; bf16 reads half the bytes, and its codes are as likely as float32's
-    (docs/benchmarks.md)."""
+    (benchmarks/record.md)."""
     small = precision == "auto" and width < SMALLEST_ROUNDED_WIDTH
     rounds = precision in ("auto", "bf16") and capability >= BF16_CAPABILITY and not small
     return "bf16" if rounds else "fp32"
@@ -197,7 +197,7 @@ def memory_type() -> torch.dtype:
 
 def choose_precision(seconds: Mapping[str, float]) -> str:
     """The kind to use. seconds: the measured time of one row in each kind. int4 is never chosen
-    automatically, because its rounding is audible (docs/benchmarks.md)."""
+    automatically, because its rounding is audible (benchmarks/record.md)."""
     return "int8" if seconds["fp32"] / seconds["int8"] >= WORTH else "fp32"
 
 

@@ -41,7 +41,7 @@ STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
 MOST_NORM = 5.0
 # Of the way from the published weights to those that were learned, as far is gone: all of it is
-# nearer by the spectrum, and less well understood (docs/benchmarks-history.md, "The learned
+# nearer by the spectrum, and less well understood (benchmarks/record.md, "The learned
 # decoder").
 SHARE = 0.7
 # A row: so many codes of 46 ms of a clip are compared, and as many more on either side are spoken

@@ -19,7 +19,7 @@ from train.setup import build_context, open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
 DEMO = Path(__file__).parents[3] / "train" / "data" / "demo"
-# Of 18; figures in docs/benchmarks.md, "Suspect clips".
+# Of 18; figures in benchmarks/record.md, "Suspect clips".
 FEWEST_NAMED = 16
 MOST_FALSE_ALARMS = 3
 

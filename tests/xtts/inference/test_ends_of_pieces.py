@@ -1,7 +1,7 @@
 """Pieces end and join in silence, whichever driver speaks: whole, streamed, among others, ONNX.
 
 `python -m pytest -s -m slow tests/xtts/inference/test_ends_of_pieces.py` measures the reporting
-texts of the benchmarks; what it prints is in docs/benchmarks.md.
+texts of the benchmarks; what it prints is in benchmarks/record.md.
 """
 
 from collections.abc import Iterator, Sequence
