@@ -4,9 +4,9 @@ The file gets its name only when it is complete and verified. Until then the dat
 and the next start resumes there. `goes_on` and `of_fault` interpret an answer without any input or
 output (Range and If-Range: RFC 9110, sections 13 to 15); `fetch` sends requests and writes.
 
-huggingface_hub is not used (2.4 was tried with this module's tests): it compares sizes but no
-SHA-256, raises an error where a server closes the connection instead of resuming, and only warns
-about a full disk.
+huggingface_hub is not used (2.4 was tried twice with this module's tests): it deletes the part when
+a download fails or is stopped, so that the next start begins again with 1.9 GB; it compares sizes
+but no SHA-256, and only warns about a full disk.
 """
 
 import email.utils

@@ -11,11 +11,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
-from machine.settings.loading import SharedSettings
 from machine.storage.atomic import (
     WriteError,
     Written,
@@ -26,6 +26,9 @@ from machine.storage.atomic import (
 from machine.storage.hashes import HashedFile, sha256_of, trust_cached_hash
 from machine.storage.locks import wait_for
 from xtts.download.http_file import DownloadError, fetch, part_of
+
+if TYPE_CHECKING:
+    from machine.settings.loading import SharedSettings
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +88,7 @@ class ModelSource:
     caches: tuple[Path, ...] = ()
 
     @staticmethod
-    def of(settings: SharedSettings) -> "ModelSource":
+    def of(settings: "SharedSettings") -> "ModelSource":
         """The source that the settings describe."""
         url = address(settings.xtts_v2_url, settings.hf_endpoint)
         return ModelSource(settings.xtts_v2_dir, url, caches(Path("~").expanduser()))
