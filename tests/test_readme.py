@@ -36,8 +36,8 @@ def targets() -> set[str]:
 
 
 def tree() -> list[str]:
-    """The paths of the layout: a line begins with one or more of them."""
-    block = next(part for part in README.split("```") if "\nxtts/" in part)
+    """The paths of CONTRIBUTING's layout: a line begins with one or more of them."""
+    block = next(part for part in text_of("CONTRIBUTING.md").split("```") if "\nxtts/" in part)
     lines = [line.split() for line in block.strip("\n").splitlines()]
     return [word for words in lines for word in itertools.takewhile(is_a_path, words)]
 
@@ -74,7 +74,7 @@ def test_the_tree_leaves_no_file_of_the_top_out():
     ).stdout
     tops = {line.split("/")[0] for line in listed.splitlines()}
     told = {path.split("/")[0] for path in tree()}
-    assert tops - told <= {"README.md", "LICENSE", ".gitignore", ".dockerignore"}
+    assert tops - told <= {"CONTRIBUTING.md", "LICENSE", ".gitignore", ".dockerignore"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -155,11 +155,20 @@ def test_the_verbs_it_shows_are_accepted():
     assert set(re.findall(r"python -m train ([a-z]+)", said)) <= set(modules())
 
 
-def test_the_three_commands_come_first_and_the_example_has_two_lines():
+def test_speaking_comes_before_training_and_a_voice_needs_four_settings():
     commands = [line for line in README.split("```")[1].splitlines() if line.startswith("make ")]
-    assert [line.split()[1] for line in commands] == ["train", "test", "studio"]
+    assert [line.split()[1] for line in commands] == ["serve", "train", "studio", "test"]
     block = next(part for part in README.split("```") if part.startswith("\nDATASET_DIR="))
-    assert len(block.strip().splitlines()) == 2
+    assert len(block.strip().splitlines()) == 4
+
+
+def test_the_first_screen_has_the_platform_a_picture_and_figures_against_coqui():
+    first = README[: README.index("## Try it")]
+    version = re.findall(r'^version = "(.+)"$', text_of("pyproject.toml"), re.M)[0]
+    assert "Linux" in first and "Python 3.11" in first and f"version {version}" in first
+    assert first.count("](docs/images/") == 1
+    assert len(re.findall(r"^\|.*<!-- figure: .*<!-- figure: ", first, re.M)) == 4
+    assert README.index("synthetic voice") < README.index("docs/audio/")
 
 
 def test_it_says_what_the_weights_may_not_be_used_for():
