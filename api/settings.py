@@ -55,10 +55,10 @@ class ApiSettings(SharedSettings):
     """The settings of the service."""
 
     api_host: Annotated[Text, Means("an address or host name to listen on")] = "127.0.0.1"
-    """The address that the API listens on. 0.0.0.0 listens on every network of the machine. The
-    container ignores it: its port is published on 127.0.0.1 (docs/clients.md)."""
+    """The address that the API listens on. 0.0.0.0 opens it to other machines, and needs an
+    API_KEY. A container ignores it: docs/clients.md says more."""
     api_port: Port = 8005
-    """The port that the API listens on; of a container, the port outside."""
+    """The port that the API listens on, or the published port of its container."""
     api_key: Annotated[SecretStr | None, Means("any text; empty = no key", secret=True)] = None
     """The key that a caller sends as `Authorization: Bearer …`."""
     api_allow_no_key: Switch = False
@@ -88,13 +88,13 @@ class ApiSettings(SharedSettings):
     voice: Annotated[
         Place | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
     ] = None
-    """The voice that speaks. Empty takes the best voice of OUTPUT_DIR by its evaluation, which can
-    be the base; without an evaluation its latest epoch; without a run the demo voice."""
+    """The voice that speaks. Empty takes the best voice of OUTPUT_DIR according to its evaluation,
+    which can be the base; without an evaluation the latest epoch; without a run the demo voice."""
     backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"
     """The library that computes speech. onnx exports a voice once, or takes a folder of
     `train export --onnx`."""
     low_memory: Switch = False
-    """Uses less memory and more time: one or two requests at once, and 8-bit weights on a CPU."""
+    """Uses less memory and more time: one or two parallel requests, and 8-bit weights on a CPU."""
     pronunciations: Annotated[Place | None, Means("a file; empty = none")] = None
     """A file of pronunciations, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
@@ -106,28 +106,28 @@ class ApiSettings(SharedSettings):
     """The path of DATASETS_DIR outside the container, for the training command that the page
     shows."""
     books_dir: Folder = Path("books")
-    """The folder of uploaded books and of what is read of them. Replicas share it."""
+    """The folder of uploaded books and their audio. Replicas share it."""
     books_max_gb: Count = 20
-    """The maximum size of all books together in GB, with their sound. The service also leaves 1 GB
-    of the disk free."""
+    """The maximum size of all books together in GB, including their audio. The service also leaves
+    1 GB of the disk free."""
     api_allow_training: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"
     """Whether callers may start trainings and delete runs. auto allows it if API_HOST is an address
-    of this machine only and there is no API_KEY, which excludes containers. off refuses it and
-    names the command instead."""
+    of this machine only and API_KEY is empty; never in a container. off shows the command
+    instead."""
     cut_recogniser: Annotated[Place | None, Means("a folder; empty = none")] = None
     """A Whisper model that transcribes uploaded recordings without a text, as in
     `train cut --recogniser` (docs/cutting.md). It runs on this machine."""
     api_slots: AutoCount = None
-    """How many requests speak at once. auto is 4 on a CPU, and up to 16 on a GPU, depending on its
-    memory."""
+    """The number of requests that are spoken in parallel. auto is 4 on a CPU, and up to 16 on a
+    GPU, depending on its memory."""
     api_queue: Count = 32
-    """How many more requests may wait. Beyond that a request gets 503 and may be repeated later,
-    unless its caller has less than an equal share of the places."""
+    """The maximum number of waiting requests. Further requests get 503, except from clients that
+    use less than their share."""
     api_deadline_seconds: Count = 30
-    """The longest time to the first audio. A request that would probably wait more than 0.6 of it
-    for its turn is refused at once; one that has waited 0.85 of it is refused then."""
+    """The maximum time to the first audio. A request that would probably wait more than 0.6 of it
+    is refused immediately; one that has waited 0.85 of it is refused then."""
     api_requests_per_minute: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = 600

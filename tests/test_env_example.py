@@ -1,36 +1,70 @@
-"""`.env.example` and docs/settings.md are what the settings classes say.
+"""`.env.example` and docs/settings.md agree with the settings classes.
 
 `python -m tests.test_env_example` writes both again.
 """
 
-import inspect
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic.fields import FieldInfo
 
 from api import settings as api
-from machine.settings.loading import PRECEDENCE, SharedSettings
+from machine.settings.loading import PRECEDENCE
 from machine.settings.names import NAMES
 from machine.settings.types import fields, means, purpose, shown
 from machine.text import wrapped
 from train import settings as train
 
 ROOT = Path(__file__).parents[1]
-Sections = dict[str, type[Any]]
-SECTIONS: Sections = {
-    "Training (python -m train)": train.TrainSettings,
-    "Both programs": SharedSettings,
-    "API (python -m api)": api.ApiSettings,
+# What a person wants, and the settings for it. Every setting is in one group.
+GROUPS = {
+    "Your clips": """DATASET_DIR LANGUAGE MAX_TRAIN_SAMPLES DATASET_FORMAT SUSPECT_CLIPS
+        SPEAKER_MODEL SPOOF_MODEL""",
+    "The base model": "BASE_MODEL COQUI_TOS_AGREED XTTS_V2_DIR XTTS_V2_URL HF_ENDPOINT",
+    "A run": """NUM_EPOCHS OUTPUT_DIR RESUME EARLY_STOPPING SAVE_EVERY KEEP_CHECKPOINTS
+        VALIDATION_EVERY LOG_EVERY TENSORBOARD TENSORBOARD_PORT RUNS_DIR CACHE_DIR CACHE SEED
+        STOP_SECONDS STALL_SECONDS""",
+    "Listening and evaluation": """SAMPLE_TEXT SAMPLE_EVERY SAMPLE_DEVICE EVALUATE_TEXTS
+        EVALUATE_RECOGNISER EVALUATE_NATURALNESS BLEND LEARN_DECODER DECODER_CLIPS""",
+    "Device, memory and speed": """DEVICE LORA_RANK LORA_ALPHA GRADIENT_CHECKPOINTING OPTIMIZER
+        BATCH_SECONDS PRECISION NUM_THREADS COMPILE""",
+    "Speaking": "VOICE SPEAK_PRECISION LOW_MEMORY BACKEND GUARD PRONUNCIATIONS",
+    "Serving": """API_PORT API_HOST API_KEY API_ALLOW_NO_KEY API_ALLOWED_ORIGINS API_ALLOWED_HOSTS
+        API_STRICT API_SLOTS API_QUEUE API_DEADLINE_SECONDS API_REQUESTS_PER_MINUTE WYOMING_PORT
+        WYOMING_ANNOUNCE""",
+    "Recording, training and books on the page": """API_ALLOW_TRAINING VOICES_DIR DATASETS_DIR
+        DATASETS_MAX_GB DATASETS_HOST_PATH DATASET_ROOTS QUEUE_DIR CUT_RECOGNISER BOOKS_DIR
+        BOOKS_MAX_GB""",
+    "Experiments": """LEARNING_RATE SCHEDULE WARMUP_STEPS WEIGHT_DECAY GRADIENT_CLIP DROPOUT
+        EMA_DECAY FREEZE CONDITIONING TEXT_LOSS_WEIGHT AUDIO_LOSS_WEIGHT NEW_LANGUAGE_RATE
+        REHEARSAL""",
 }
+# The settings that most people need, each with an example.
+EXAMPLES = {
+    "Your clips": {
+        "DATASET_DIR": "./clips/anna", "LANGUAGE": "en", "MAX_TRAIN_SAMPLES": "100",
+        "OUTPUT_DIR": "./runs/anna", "RESUME": "never",
+    },
+    "XTTS-v2 instead of the small demo model": {
+        "BASE_MODEL": "xtts_v2", "COQUI_TOS_AGREED": "1", "NUM_EPOCHS": "10",
+    },
+    "A small graphics card (docs/getting-started.md)": {"LORA_RANK": "16"},
+    "Listening": {"SAMPLE_TEXT": "It is a good day."},
+    "Serving": {
+        "VOICE": "best", "API_PORT": "8005", "API_HOST": "0.0.0.0", "API_KEY": "a-long-secret",
+        "API_ALLOW_TRAINING": "off",
+    },
+}  # fmt: skip
 # Read by make and by Docker Compose from the same file; not by the programs.
 HOUSE = (
-    ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
+    ("COMPOSE_FILE", "docker-compose-training.yml",
+     "The file that `docker compose up` reads: this one trains, docker-compose-gpu.yml serves."),
+    ("TORCH_BACKEND", "cpu",
+     "The build of torch: default, auto, cpu (3 GB smaller), cu126 (older drivers) or cu130."),
     ("BASE_IMAGE", "python:3.11-slim",
-     "What the images are built on; with a digest (…@sha256:…) it is the same every time."),
-    ("DOCKER_RUNTIME", "runc", "nvidia gives both containers the GPU."),
+     "The base of the images. With a digest (…@sha256:…) it never changes."),
+    ("DOCKER_RUNTIME", "nvidia", "Gives the containers the GPU. Without it they use the CPU."),
 )  # fmt: skip
 RULES = [
     "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
@@ -46,52 +80,56 @@ RULES = [
 ]
 
 
-def own_fields(kind: type[Any]) -> dict[str, FieldInfo]:
-    """The settings that a class itself declares, by their names in `.env`."""
-    own = inspect.get_annotations(kind)
-    return {name.upper(): info for name, info in fields(kind).items() if name in own}
+def every_field() -> dict[str, FieldInfo]:
+    """The settings of both programs, by their names in `.env`."""
+    both = {**fields(train.TrainSettings), **fields(api.ApiSettings)}
+    return {name.upper(): info for name, info in both.items()}
 
 
-def env_example(sections: Sections) -> str:
-    """`.env.example`: every setting at its default under its description."""
+def readers(name: str) -> str:
+    """The programs that read a setting."""
+    kinds = {"training": train.TrainSettings, "service": api.ApiSettings}
+    return ", ".join(word for word, kind in kinds.items() if name.lower() in fields(kind))
+
+
+def env_example() -> str:
+    """`.env.example`: the settings that most people need, as comments with an example each."""
     parts = wrapped(
-        "Every setting with its default. Create a file .env with the lines that you change; leave "
-        f"the others out. {PRECEDENCE}", "# ",
+        "Create a file .env with the lines that you need, without the # in front. The values here "
+        "are examples. docs/settings.md has the other settings, and every default.", "# ",
     )  # fmt: skip
-    for title, kind in sections.items():
+    infos = every_field()
+    for title, examples in EXAMPLES.items():
         parts += ["", f"# ---- {title} ----"]
-        for name, info in own_fields(kind).items():
-            parts += ["", *wrapped(purpose(info), "# ")]
-            parts += wrapped(f"Allowed: {means(info).allowed}.", "# ")
-            parts.append(f"{name}={in_dotenv(info)}")
-    parts += ["", "# ---- Read by make and Docker Compose only ----"]
+        for name, value in examples.items():
+            parts += ["", *wrapped(purpose(infos[name]), "# "), f"# {name}={value}"]
+    parts += ["", "# ---- Docker Compose and make ----"]
     for name, value, what in HOUSE:
         parts += ["", *wrapped(what, "# "), f"# {name}={value}"]
     return "\n".join(parts) + "\n"
 
 
-def markdown(sections: Sections) -> str:
-    """docs/settings.md: the rules, and a table for each section."""
-    parts = ["# Settings", "", "Look up what a setting does, its default, and what it may be."]
-    parts += ["", PRECEDENCE, "", *RULES]
-    for title, kind in sections.items():
-        parts += ["", f"## {title}", "", "| Setting | Default | Allowed | What it is |"]
-        parts.append("|---|---|---|---|")
-        for name, info in own_fields(kind).items():
+def markdown() -> str:
+    """docs/settings.md: the rules, and a table for each group."""
+    parts = [
+        "# Settings",
+        "",
+        "Every setting, its default and its allowed values. Most people need",
+    ]
+    parts += ["only those in [.env.example](../.env.example).", "", PRECEDENCE, "", *RULES]
+    infos = every_field()
+    for title, names in GROUPS.items():
+        parts += ["", f"## {title}", "", "| Setting | Default | Allowed | Meaning | Read by |"]
+        parts.append("|---|---|---|---|---|")
+        for name in names.split():
+            info = infos[name]
             default = f"`{text}`" if (text := shown(info, info.default)) else "(empty)"
-            cells = (f"`{name}`", default, means(info).allowed, purpose(info))
+            cells = (f"`{name}`", default, means(info).allowed, purpose(info), readers(name))
             parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    parts += ["", "## Read by make and Docker Compose only", ""]
-    parts += ["| Setting | Default | What it is |", "|---|---|---|"]
+    parts += ["", "## Docker Compose and make", ""]
+    parts += ["| Variable | Example | Meaning |", "|---|---|---|"]
     parts += [f"| `{name}` | `{value}` | {what} |" for name, value, what in HOUSE]
     return "\n".join(parts) + "\n"
-
-
-def in_dotenv(info: FieldInfo) -> str:
-    """The default as `.env` has it: a folder begins with `./`, for podman-compose 1.0 takes
-    `voices` for the name of a volume."""
-    folder = isinstance(info.default, Path) and not info.default.is_absolute()
-    return "./" * folder + shown(info, info.default)
 
 
 GENERATED = {".env.example": env_example, "docs/settings.md": markdown}
@@ -100,31 +138,45 @@ GENERATED = {".env.example": env_example, "docs/settings.md": markdown}
 @pytest.mark.parametrize("name", GENERATED)
 def test_the_file_is_what_the_classes_say(name):
     written = (ROOT / name).read_text(encoding="utf-8")
-    assert written == GENERATED[name](SECTIONS), "run: python -m tests.test_env_example"
+    assert written == GENERATED[name](), "run: python -m tests.test_env_example"
 
 
 @pytest.mark.parametrize(
     ("load", "defaults"), [(train.load, train.TrainSettings), (api.load, api.ApiSettings)]
 )
-def test_the_example_is_every_default(load, defaults):
-    path = ROOT / ".env.example"
-    settings, report = load((), {}, path)
+def test_a_copied_example_changes_nothing(load, defaults):
+    settings, report = load((), {}, ROOT / ".env.example")
     assert settings == defaults()
-    assert all(source.startswith(str(path)) for _, _, source in report.rows)
-    # Whoever copies it has agreed to no licence.
-    assert load is api.load or (report.notes == () and settings.coqui_tos_agreed is False)
+    assert report.notes == () and settings.coqui_tos_agreed is False
 
 
-def test_a_copied_example_names_no_volume_of_podmans():
+@pytest.mark.parametrize("load", [train.load, api.load])
+def test_every_example_is_accepted(tmp_path, load):
+    text = (ROOT / ".env.example").read_text(encoding="utf-8")
+    path = tmp_path / ".env"
+    path.write_text(re.sub(r"^# (?=[A-Z_0-9]+=)", "", text, flags=re.M))
+    _, report = load((), {}, path)
+    given = {name: value for name, value, source in report.rows if source.startswith(str(path))}
+    examples = {name for rows in EXAMPLES.values() for name in rows}
+    assert given.keys() == examples & {name for name, *_ in report.rows}
+    assert len(examples) == 15
+
+
+def test_an_example_names_no_volume_of_podmans():
     # podman-compose 1.0 (Debian 12) takes `voices` for a volume's name, `./voices` for a folder.
-    lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
-    folders = [line.partition("=")[2] for line in lines if re.match(r"[A-Z0-9_]+_DIR=", line)]
-    assert len(folders) == 9
+    every = {name: value for rows in EXAMPLES.values() for name, value in rows.items()}
+    folders = [value for name, value in every.items() if name.endswith("_DIR")]
+    assert len(folders) == 2
     assert [folder for folder in folders if not folder.startswith("./")] == []
 
 
+def test_every_setting_is_in_one_group():
+    grouped = [name for names in GROUPS.values() for name in names.split()]
+    assert sorted(grouped) == sorted(NAMES)
+
+
 def test_the_names_are_those_of_the_classes():
-    assert {name for kind in SECTIONS.values() for name in own_fields(kind)} == NAMES
+    assert every_field().keys() == NAMES
 
 
 def test_every_name_of_the_contract_is_there():
@@ -139,4 +191,4 @@ def test_every_name_of_the_contract_is_there():
 
 if __name__ == "__main__":
     for name, text in GENERATED.items():
-        (ROOT / name).write_text(text(SECTIONS), encoding="utf-8")
+        (ROOT / name).write_text(text(), encoding="utf-8")

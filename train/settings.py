@@ -71,11 +71,11 @@ class TrainSettings(SharedSettings):
     suspect_clips: Annotated[
         Literal["keep", "leave_out"], Means("keep or leave_out", words=True)
     ] = "keep"
-    """What to do with the clips that `train check` reports as suspect (docs/datasets.md). keep
-    lists them at the start of a run and trains on them. leave_out trains without them. No file is
+    """Whether to train on the clips that `train check` reports as suspect (docs/datasets.md). keep
+    lists them at the start of a run and trains on them; leave_out trains without them. No file is
     changed."""
     speaker_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
-    """A speaker model as a second opinion on who speaks, such as ECAPA-TDNN. Its input is 16 kHz
+    """A speaker model such as ECAPA-TDNN, to find clips of other people. Its input is 16 kHz
     samples or 80 log-mel bands, its output an embedding."""
     spoof_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
     """A spoof model such as AASIST, which scores whether a clip is a recording or synthetic. Its
@@ -87,15 +87,15 @@ class TrainSettings(SharedSettings):
     """The peak learning rate of the schedule. auto is what the base model recommends (demo 3e-4),
     or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
     new_language_rate: Annotated[float, Field(gt=0, le=100), Means("a number above 0, to 100")] = 10
-    """The learning rate of the rows that `train extend` added for the languages of the clips, as a
-    multiple of LEARNING_RATE. They learn beside adapters and where FREEZE names them, too."""
+    """The learning rate of the token embeddings that `train extend` added, as a multiple of
+    LEARNING_RATE. They are trained with LORA_RANK and with any FREEZE, too."""
     rehearsal: Annotated[
         Annotated[float, Field(gt=0, le=0.9)] | Literal["auto", "off"],
         Means("auto, off, or a number above 0, to 0.9", words=True),
     ] = "auto"
-    """The share of an epoch's audio that reminds the model of its old languages while it learns an
-    added one: the dataset's clips of old languages, or else sentences that the base speaks when the
-    run begins, at most 20 minutes of them. auto is all the dataset's clips, or else a quarter."""
+    """The share of an epoch's audio in the languages that the base already speaks, while it learns
+    an added one: clips of the dataset, or else up to 20 minutes of sentences that the base speaks
+    when the run begins. auto is all such clips, or else a quarter."""
     batch_seconds: Annotated[
         Annotated[float, Field(ge=1)] | None,
         Means("a number of seconds from 1, or auto", none="auto"),
@@ -158,8 +158,8 @@ class TrainSettings(SharedSettings):
     """How many epochs' checkpoints to keep. The best one and the newest verified one always stay.
     """
     resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
-    """auto resumes the run in OUTPUT_DIR. With never, it moves to OUTPUT_DIR/archive, for a new
-    run. A path resumes from that checkpoint."""
+    """auto resumes the run in OUTPUT_DIR. never moves that run to OUTPUT_DIR/archive and starts a
+    new one. A path starts from that checkpoint."""
     seed: Whole = 0
     """The seed of clip order, dropout and sampling. The same seed gives the same numbers."""
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
@@ -199,7 +199,7 @@ class TrainSettings(SharedSettings):
     dropout: Share = 0.1
     """The dropout rate in training."""
     warmup_steps: Whole = 25
-    """How many steps the learning rate rises for. AdamW's averages (beta 0.96) need about 25."""
+    """The number of steps in which the learning rate rises."""
     schedule: Annotated[
         Literal["inverse_sqrt", "cosine", "constant"],
         Means("inverse_sqrt, cosine or constant", words=True),

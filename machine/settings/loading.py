@@ -62,10 +62,10 @@ class SharedSettings:
     """The settings that both programs read."""
 
     base_model: Annotated[Place, Means("demo, xtts_v2, or a folder in Coqui's layout")] = "demo"
-    """The model to start from. demo is part of the package. xtts_v2 is downloaded once and needs
+    """The model to start from. demo is included. xtts_v2 is downloaded once (2.1 GB) and needs
     COQUI_TOS_AGREED."""
     device: Device = "auto"
-    """The device to compute on. auto is a GPU that passes its check, else the CPU; the log says
+    """The device to compute on. auto is a GPU that passes its check, or else the CPU; the log says
     why."""
     speak_precision: Annotated[
         SpeakPrecision,
@@ -75,27 +75,27 @@ class SharedSettings:
     on a GPU it is bf16 if the GPU has it. fp32 is exact. int8 and int4 are for CPUs only, and int4
     is the least exact."""
     guard: Switch = True
-    """Checks each utterance and speaks it again if it broke off, repeated itself, got stuck or went
-    on after the end of the text. off serves every utterance unchecked."""
+    """Checks each utterance and speaks it again if it broke off, repeated itself, got stuck or
+    continued after the end of the text. off returns every utterance unchecked."""
     output_dir: Folder = Path("train/output")
     """The run folder, with checkpoints, samples and metrics. The API finds its voices there."""
     datasets_dir: Folder = Path("datasets")
     """The folder of uploaded recordings and of the datasets cut from them. Replicas share it, and
-    `train queue` trains on what is in it."""
+    `train queue` trains on these datasets."""
     queue_dir: Folder = Path("train/queue")
-    """The folder of the training queue: who asks for a training writes a job there, and
-    `train queue` takes it (docs/studio.md). Whoever can write into it can start trainings."""
+    """The folder of the training queue. The page and the API write a job for each training, and
+    `train queue` runs it. Everyone who can write into this folder can start trainings."""
     dataset_roots: Annotated[Names, Means("folders, separated by commas; none = no folder")] = (
         "train/data",
     )
-    """The folders below which a job of the queue may name a dataset by its path. Datasets in
-    DATASETS_DIR need none."""
+    """The folders in which a job of the queue may name a dataset by its path. Datasets in
+    DATASETS_DIR are always allowed."""
     num_threads: AutoCount = None
     """The number of CPU threads. auto is all cores of the machine, or the container's limit."""
     coqui_tos_agreed: Switch = False
     """Set it to 1 once you have read and accepted Coqui's licence of XTTS-v2 (CPML: non-commercial,
     for the model and its outputs). Until then, no program downloads or loads XTTS-v2, or a voice
-    that was made from it."""
+    that was fine-tuned from it."""
     xtts_v2_dir: Folder = Path("train/xtts_v2")
     """The folder for the files of xtts_v2: 2.1 GB, downloaded once or copied there by hand."""
     xtts_v2_url: Annotated[Address | None, Means("an http or https address")] = None

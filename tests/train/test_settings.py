@@ -195,7 +195,9 @@ def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path):
 def test_no_setting_is_without_effect(name):
     """Each is read somewhere outside the settings classes."""
     root = Path(__file__).parents[2]
-    files = [path for package in ("train", "xtts") for path in (root / package).rglob("*.py")]
+    files = [
+        path for package in ("train", "xtts", "extras") for path in (root / package).rglob("*.py")
+    ]
     read = re.compile(rf"settings\.{name.lower()}\b")
     assert any(read.search(path.read_text(encoding="utf-8")) for path in files)
 

@@ -8,9 +8,10 @@ import pytest
 from dotenv import dotenv_values
 
 from api import settings as api
+from api.settings import ApiSettings
 from machine.errors import SotaqueError
 from machine.settings import dotenv
-from machine.settings.loading import SettingsError
+from machine.settings.loading import SettingsError, values_of
 from machine.settings.names import COMMON, ELSEWHERE, NAMES, meant
 from machine.settings.types import fields, means
 from train.settings import TrainSettings, load
@@ -281,12 +282,13 @@ def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
 
 
 def test_a_default_that_was_written_down_is_not_shown(tmp_path):
-    """As in a copy of .env.example."""
-    example = Path(__file__).parents[3] / ".env.example"
+    every = [values_of(TrainSettings()), values_of(ApiSettings())]
+    lines = [f"{name}={value}" for values in every for name, value in values.items()]
+    path = env(tmp_path, "\n".join(lines))
     for load_settings in (load, api.load):
-        _, report = load_settings([], {}, example)
+        _, report = load_settings([], {}, path)
         assert report.given() == "All settings have their defaults (docs/settings.md)."
-    path = env(tmp_path, example.read_text().replace("NUM_EPOCHS=auto", "NUM_EPOCHS=7"))
+    path = env(tmp_path, "\n".join(lines).replace("NUM_EPOCHS=auto", "NUM_EPOCHS=7"))
     _, report = load([], {}, path)
     first, others = report.given().splitlines()
     assert first.split()[:2] == ["NUM_EPOCHS", "7"] and others.startswith("The other ")
