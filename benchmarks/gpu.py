@@ -1,10 +1,10 @@
 """`python -m benchmarks gpu` measures all that matters about one GPU within a time limit.
 
-It measures attention backends, the distances of the check, graph against eager, training by batch
-and shape, Coqui in turns, speaking, the vocoder by width, a profile, the pause of saving, and
-memory. Each part is a process of its own, so a part that fails or hangs stops only itself. Its
-figures are in --out as soon as it ends, and --resume continues from there. A part whose package is
-missing says "not run" and names the package. --rehearse runs everything small on the CPU.
+It measures the check of a GPU and its distances, a code with CUDA graphs and without, training by
+batch and shape, Coqui in turns, speaking, the pause of saving, and memory. Each part is a process
+of its own, so a part that fails or hangs stops only itself. Its figures are in --out as soon as it
+ends, and --resume continues from there. A part whose package is missing says "not run" and names
+the package. --rehearse runs everything small on the CPU.
 """
 
 import argparse

@@ -5,32 +5,31 @@ device's: events on a GPU, a clock on a CPU. A package that a machine may lack i
 its part, so that the other parts run.
 """
 
-import copy
 import itertools
-import json
 import statistics
-import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from benchmarks import measuring, synthetic
 from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
-    from train.captured_step import CapturedSteps, Measured
+    from train.captured_step import CapturedSteps
     from train.dataset.batches import Batch
     from train.learner import Learner
     from xtts.model.gpt import GPT
 
 Figures = dict[str, Any]
+# Runs of each operation of the check, and how far a limit should be above the largest distance.
+TIMES, HEADROOM = 50, 4.0
 CODE_SECONDS = 1024 / 22_050
 
 
@@ -63,76 +62,60 @@ def setup(device: str, folder: str, *, rehearse: bool) -> Setup:
     return Setup(device, synthetic.FULL_SHAPE, 20, 150, (4, 16, 48), (1, 4, 16), folder)
 
 
-def attention(at: Setup) -> Figures:
-    """Every backend in both directions, milliseconds: the same shape again and again, and another
-    one each time, for which cuDNN makes a plan."""
-    kind = torch.bfloat16 if at.precision == "bf16" else torch.float32
-    heads, width = at.shape.heads, at.shape.width // at.shape.heads
-    found: Figures = {}
-    for name, attend in _backends(at).items():
-        rows = found[name] = Figures()
-
-        def both_ways(length: int, attend: Any = attend) -> float:
-            shape = (4, length, heads, width)
-            leaves = [
-                torch.randn(shape, device=at.device, dtype=kind).requires_grad_() for _ in range(3)
-            ]
-            return timed(at, lambda: attend(*leaves).sum().backward())
-
-        try:
-            for shapes, growth in (("fixed", 0), ("changing", 3)):
-                lengths = [240 + growth * turn for turn in range(at.rounds + 1)]
-                rows[shapes] = _median([both_ways(length) for length in lengths][1:])
-        except (RuntimeError, NotImplementedError) as error:
-            rows["not_run"] = str(error).splitlines()[0][:100]
-    return found
-
-
 def _median(milliseconds: Sequence[float]) -> float:
     return round(statistics.median(milliseconds), 4)
 
 
-def _backends(at: Setup) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
-    """By name: `[clips, longest, heads, head_width]`, three times, to the same shape."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.attention.varlen import varlen_attn
-
-    def by(kernel: SDPBackend) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        def attend(*parts: Tensor) -> Tensor:
-            with sdpa_kernel(kernel):
-                queries, keys, values = (part.transpose(1, 2) for part in parts)
-                return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-
-        return attend
-
-    def varlen(*parts: Tensor) -> Tensor:
-        clips, longest = parts[0].shape[:2]
-        starts = torch.arange(clips + 1, device=at.device, dtype=torch.int32) * longest
-        queries, keys, values = (part.flatten(0, 1) for part in parts)
-        found = varlen_attn(
-            queries, keys, values, starts, starts, longest, longest, window_size=(-1, 0)
-        )
-        assert isinstance(found, Tensor)
-        return found
-
-    kernels = {
-        "cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
-        "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH,
-    }  # fmt: skip
-    return {name: by(kernel) for name, kernel in kernels.items()} | {"varlen": varlen}
-
-
 def probe(at: Setup) -> Figures:
-    """Every operation of the check with other numbers each time: its distance beside its limit."""
-    from benchmarks import probe as probing
+    """The check of a GPU, cold and cached, in seconds; then every operation of it with other
+    numbers each time: its distance beside its limit."""
+    found: Figures = {}
+    if at.on_gpu:
+        from machine.devices.probe import runner
 
-    rows = probing.distances(at.device, at.rounds if not at.on_gpu else probing.TIMES)
-    return {
-        f"{row['operation']}, {row['part']}": {
-            "largest": row["largest"], "allowed": row["tolerance"], "fits": probing.advice(row),
+        with tempfile.TemporaryDirectory() as name:
+            cache = Path(name) / "gpus.json"
+            for start in ("cold", "cached"):
+                seconds = measuring.seconds_of(lambda: runner.probe(cache=cache))
+                found[f"{start}_seconds"] = round(seconds, 2)
+    for row in distances(at.device, TIMES if at.on_gpu else 1):
+        found[f"{row['operation']}, {row['part']}"] = {
+            "largest": row["largest"],
+            "allowed": row["tolerance"],
+            "fits": advice(row),
         }
-        for row in rows
-    }  # fmt: skip
+    return found
+
+
+def distances(device: str, times: int) -> list[dict[str, Any]]:
+    """Every part of every operation of the check: the largest distance to the CPU, and between two
+    runs."""
+    from machine.devices.probe.operations import TOLERANCES, ProbePlace, distance, operations
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    rows = []
+    for name, parts in operations().items():
+        for part_name, part in parts.items():
+            seen, between = [], []
+            for number in range(times):
+                reference = part(ProbePlace("cpu", exact=True, seed=number))
+                first, second = (part(ProbePlace(device, seed=number)).cpu() for _ in range(2))
+                seen.append(distance(first, reference))
+                between.append(distance(first, second))
+            row = {"operation": name, "part": part_name, "tolerance": TOLERANCES[name]}
+            rows.append(row | {"largest": max(seen), "between_runs": max(between)})
+    return rows
+
+
+def advice(row: dict[str, Any]) -> str:
+    """Whether a tolerance fits what was measured."""
+    worst, limit = max(row["largest"], row["between_runs"]), row["tolerance"]
+    if not worst <= limit:
+        return "FAILS"
+    if limit == 0 or worst * HEADROOM <= limit <= worst * 1000 + 1e-12:
+        return "fits"
+    return "too tight" if worst * HEADROOM > limit else "could be tighter"
 
 
 def graph(at: Setup) -> Figures:
@@ -240,175 +223,13 @@ def training(at: Setup) -> Figures:
     return found
 
 
-def captured(at: Setup) -> Figures:
-    """Steps on changing batches with CUDA graphs and without: milliseconds when they follow each
-    other, the share of it in which the GPU computes, MFU; and how far the losses of 50 steps are
-    apart, on the same padded batches with dropout and on batches without padding without it."""
-    first = _learner(at)
-    second = _twin(first)
-    graphs = _graphs(second)
-    found = Figures()
-    with _as_on_a_gpu(at):
-        for clips in at.clips:
-            _keep(found, f"{clips} clips, eager", _in_a_row(at, first, None, clips))
-            _keep(found, f"{clips} clips, graph", _in_a_row(at, second, graphs, clips))
-        _keep(found, "graphs", {"number": len(graphs), "reason": graphs.reason})
-        _keep(found, "losses, padded", _apart(at, first, second, padded=True))
-        for learner in (first, second):
-            _without_dropout(learner)
-        _keep(found, "losses, without padding", _apart(at, first, second, padded=False))
-    return found
-
-
-def compiled(at: Setup) -> Figures:
-    """`captured` with COMPILE=on; milliseconds and MFU alone."""
-    found = Figures()
-    learner = synthetic.new_learner(at.shape, at.precision, at.device, compiled=at.on_gpu)
-    graphs = _graphs(learner)
-    with _as_on_a_gpu(at):
-        for clips, (name, steps) in itertools.product(
-            (at.clips[0], at.clips[-1]), {"eager": None, "graph": graphs}.items()
-        ):
-            _keep(found, f"{clips} clips, {name}", _in_a_row(at, learner, steps, clips))
-    _keep(found, "graphs", {"number": len(graphs), "reason": graphs.reason})
-    return found
-
-
-def _keep(found: Figures, name: str, row: dict[str, Any]) -> None:
-    """Adds a row and shows it, for a part that is ended by a time limit."""
-    found[name] = row
-    print(json.dumps({name: row}), file=sys.stderr, flush=True)
-
-
-def _in_a_row(
-    at: Setup, learner: "Learner", graphs: "CapturedSteps | None", clips: int
-) -> dict[str, Any]:
-    """The mean over steps that nobody waits for; the GPU's part by the profiler, in steps of their
-    own, because it slows the host."""
-    from train.metrics import flops
-
-    batches = [_batch(at, clips, turn) for turn in range(4)]
-    turns = itertools.cycle(batches)
-
-    def taken(steps: int) -> float:
-        _wait(at)
-        began = time.perf_counter()
-        for _ in range(steps):
-            _step(learner, next(turns), graphs)
-        _wait(at)
-        return time.perf_counter() - began
-
-    if at.on_gpu:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(at.device)
-    taken(8 if at.on_gpu else 1)
-    milliseconds = 1e3 * taken(at.rounds) / at.rounds
-    busy = _busy_milliseconds(at, lambda: taken(at.rounds)) / at.rounds
-    peak = flops.peak_flops(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
-    counted = statistics.mean(flops.step_flops(one.rows, at.shape) for one in batches)
-    return {
-        "milliseconds": round(milliseconds, 2), "busy_milliseconds": round(busy, 2),
-        "busy_share": round(busy / milliseconds, 3),
-        "mfu": round(counted / (milliseconds / 1e3) / peak, 4) if peak else None,
-        "positions": batches[0].rows.length,
-        "reserved_gb": round(torch.cuda.memory_reserved(at.device) / 1e9, 2) if at.on_gpu else None,
-    }  # fmt: skip
-
-
-def _busy_milliseconds(at: Setup, work: Callable[[], object]) -> float:
-    """What the device computes of some work."""
-    from torch.profiler import ProfilerActivity
-
-    kind = ProfilerActivity.CUDA if at.on_gpu else ProfilerActivity.CPU
-    cost = "self_device_time_total" if at.on_gpu else "self_cpu_time_total"
-    with torch.profiler.profile(activities=[kind], acc_events=True) as seen:
-        work()
-    return float(sum(getattr(one, cost) for one in seen.key_averages())) / 1e3
-
-
-def _apart(at: Setup, one: "Learner", other: "Learner", *, padded: bool) -> dict[str, Any]:
-    """The largest distance of the losses of 50 steps, in nats: of `one` without graphs, on the same
-    padded batches or on plain ones, and of `other`, which begins with the same state, with them."""
-    from train.learner import DeferredStepResult
-    from train.trainer import train_step
-
-    batches = [_batch(at, at.clips[0], turn) for turn in range(8)]
-    other.gpt.load_state_dict(one.gpt.state_dict())
-    other.optimizer.load_state_dict(copy.deepcopy(one.optimizer.state_dict()))
-    losses = []
-    for learner, graphs in (
-        (one, _graphs(one, recomputed=True) if padded else None), (other, _graphs(other)),
-    ):  # fmt: skip
-        learner.step = 0
-        taken = [
-            train_step(learner, batches[turn % len(batches)], deferred=True, graphs=graphs)
-            for turn in range(max(3, at.rounds * 5 // 2))
-        ]
-        deferred = [step for step in taken if isinstance(step, DeferredStepResult)]
-        losses.append([{**row.losses, "loss": row.loss} for row in learner.read_deferred(deferred)])
-    away = [abs(a[name] - b[name]) for a, b in zip(*losses, strict=True) for name in a]
-    return {
-        "steps": len(losses[0]), "largest": max(away), "mean": sum(away) / len(away),
-        "first": losses[0][0]["loss"], "last": losses[0][-1]["loss"],
-        "reason": graphs.reason if graphs else "",
-    }  # fmt: skip
-
-
-def _twin(learner: "Learner") -> "Learner":
-    from train.learner import Learner
-
-    return Learner(copy.deepcopy(learner.gpt), learner.config, learner.device)
-
-
-def _without_dropout(learner: "Learner") -> None:
-    for module in learner.gpt.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-
-
-def _graphs(learner: "Learner", *, recomputed: bool = False) -> "CapturedSteps":
-    """Graphs of a learner's steps that are captured at once; recomputed: the same padded batches
-    without a graph, as on a CPU."""
-    from train.captured_step import CapturedSteps, CudaRecorder
-
-    plain = recomputed or learner.device.type != "cuda"
-    found = CapturedSteps(learner, RecomputingRecorder() if plain else CudaRecorder(learner.device))
-    found.capture_after, found.gpu_bound = 0, float("inf")
-    return found
-
-
-class RecomputingRecorder:
-    """A recorder of `train.captured_step` whose replay computes again, for a CPU and to compare."""
-
-    def measured(self, compute: Callable[[], object]) -> "Measured":
-        from train.captured_step import Measured
-
-        compute()
-        return Measured(1.0, 1.0, 0)
-
-    def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
-        return compute
-
-    def free_bytes(self) -> int:
-        return 1
-
-
-def _as_on_a_gpu(at: Setup) -> AbstractContextManager[None]:
-    """On a CPU, the code that a GPU runs."""
-    from benchmarks.operations import as_on_a_gpu
-
-    return nullcontext() if at.on_gpu else as_on_a_gpu()
-
-
 def against_coqui(at: Setup) -> Figures:
     """A training step of the two in turns, on the same clips; Coqui's is its recipe as it stands.
     Raises ImportError where there is no TTS."""
-    import tempfile
-    from pathlib import Path
-
     import TTS  # noqa: F401  # asked for before anything is written
 
     from benchmarks import coqui_training
+    from train.captured_step import CapturedSteps, CudaRecorder
 
     with tempfile.TemporaryDirectory() as name:
         base = synthetic.write_base(Path(at.folder or name) / "base", full=at.shape.width == 1024)
@@ -418,7 +239,10 @@ def against_coqui(at: Setup) -> Figures:
         )
         theirs.model.to(at.device)
         learner, batch = _learner(at), _batch(at, 4, 0)
-        graphs = _graphs(learner) if at.on_gpu else None
+        graphs = None
+        if at.on_gpu:
+            graphs = CapturedSteps(learner, CudaRecorder(learner.device))
+            graphs.capture_after, graphs.gpu_bound = 0, float("inf")
         for _ in range(3):  # captured before it is measured
             _step(learner, batch, graphs)
 
@@ -469,53 +293,6 @@ def speaking(at: Setup) -> Figures:
     return found
 
 
-def vocoder(at: Setup) -> Figures:
-    """Milliseconds by width: the first time, when plans are made, and after; then the windows in
-    which it speaks, recorded. Raises ImportError where there is no TTS."""
-    from xtts.model.shapes import VocoderShape
-    from xtts.model.vocoder import Vocoder
-
-    made = Vocoder(at.shape.width, 512, VocoderShape()).to(at.device).eval()
-    speaker, found = torch.zeros(1, 512, 1, device=at.device), {}
-    widths = (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]
-    for name, steps in itertools.product(("", ", recorded"), widths):
-        if name and at.on_gpu:
-            made.warm_up()
-        sound = torch.zeros(1, at.shape.width, steps, device=at.device)
-
-        def speak(sound: Tensor = sound) -> Tensor:
-            with torch.inference_mode():
-                return made.sound(sound, speaker)
-
-        times = [timed(at, speak) for _ in range(at.rounds + 1)]
-        first, after = round(times[0], 3), round(statistics.median(times[1:]), 3)
-        found[f"{steps} steps{name}"] = {"first": first, "after": after}
-    return found
-
-
-def features(at: Setup) -> Figures:
-    """Milliseconds for codes and mels of a clip, each of another length: through cuDNN, which makes
-    plans, without it, as a dataset is computed, and on the CPU. Raises ImportError where there is
-    no TTS."""
-    from train.dataset.features import features_of
-    from xtts.model.shapes import CODE_RATE, DVAEShape
-    from xtts.model.vocoder import new_dvae
-
-    small = DVAEShape(num_codes=32, codebook_dim=16, hidden_dim=16, num_resnet_blocks=1)
-    dvae = new_dvae(DVAEShape() if at.on_gpu else small).eval().requires_grad_(False)
-    stats, found = torch.ones(80), Figures()
-    ways = {"through cuDNN": (at.device, True), "without": (at.device, False), "cpu": ("cpu", True)}
-    for name, (device, cudnn) in ways.items():
-        dvae, stats, milliseconds = dvae.to(device), stats.to(device), []
-        for turn in range(at.rounds + 1):
-            sound = 0.1 * torch.randn(2 * CODE_RATE + 2500 * turn)
-            with torch.backends.cudnn.flags(enabled=cudnn):
-                took = timed(at, lambda sound=sound: features_of(sound.to(device), dvae, stats))  # type: ignore[misc] # noqa: B023
-            milliseconds += [took] if turn else []
-        found[name] = {"milliseconds": round(statistics.median(milliseconds), 3)}
-    return found
-
-
 def saving(at: Setup) -> Figures:
     """How long a step waits while an epoch is copied for the writer, in seconds: the first time,
     when memory is pinned, and after; and when the copy has arrived."""
@@ -548,33 +325,6 @@ def memory(at: Setup) -> Figures:
         one = cards.measure(shape, mode, at.precision)
         found[mode] = {"peak_gb": round(one.peak_bytes / 1e9, 3)}
     return found
-
-
-def profile(at: Setup) -> Figures:
-    """The operations that a training step spends most of the device's time in, and its idle
-    share."""
-    from torch.profiler import ProfilerActivity
-
-    learner, batch = _learner(at), _batch(at, at.clips[0], 0)
-    for _ in range(2):
-        _step(learner, batch)
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if at.on_gpu else [])]
-    began = time.perf_counter()
-    with torch.profiler.profile(activities=kinds, acc_events=True) as seen:
-        _step(learner, batch)
-        _wait(at)
-    seconds = time.perf_counter() - began
-    cost = "self_device_time_total" if at.on_gpu else "self_cpu_time_total"
-    rows = sorted(seen.key_averages(), key=lambda one: -getattr(one, cost))
-    busy = sum(getattr(one, cost) for one in rows) / 1e6
-    return {
-        "milliseconds_under_the_profiler": round(1e3 * seconds, 2),
-        "idle_share": round(max(0.0, 1 - busy / seconds), 3),
-        "most": {
-            one.key: {"milliseconds": round(getattr(one, cost) / 1e3, 3), "calls": one.count}
-            for one in rows[:30]
-        },
-    }
 
 
 def timed(at: Setup, work: Callable[[], object]) -> float:
@@ -618,8 +368,11 @@ def _wait(at: Setup) -> None:
 
 
 PARTS: dict[str, Callable[[Setup], Figures]] = {
-    "attention": attention, "probe": probe, "graph": graph, "training": training,
-    "captured": captured, "compiled": compiled, "against_coqui": against_coqui,
-    "speaking": speaking, "vocoder": vocoder, "features": features, "profile": profile,
-    "saving": saving, "memory": memory,
-}  # fmt: skip
+    "probe": probe,
+    "graph": graph,
+    "training": training,
+    "against_coqui": against_coqui,
+    "speaking": speaking,
+    "saving": saving,
+    "memory": memory,
+}

@@ -5,8 +5,7 @@ utterance; a loop over its last words; a jump back. A stop that removed no speec
 closing silence) is no fault and is counted separately; the loudness of the whole utterance after
 the cut decides that. An alarm on an utterance without such a fault is false if the recogniser hears
 the last two words and the length is 0.7 to 1.4 of flite's. `--part times` speaks flite's recordings
-again, code by code, and compares with the times of the phones that flite prints. `--part
-recognised` compares with where pocketsphinx finds the words of what the voice says by itself.
+again, code by code, and compares with the times of the phones that flite prints.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
-PARTS = ("heads", "counts", "times", "recognised", "cost")
+PARTS = ("heads", "counts", "times", "cost")
 RESAMPLES = 2000
 
 
@@ -57,7 +56,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "heads": lambda: heads(voice),
         "counts": lambda: guard_counts.counts(voice, said, arguments.faults, arguments.lines),
         "times": lambda: guard_times.of_recordings(voice, said, arguments.speak_as),
-        "recognised": lambda: guard_times.of_speech(voice, said),
         "cost": lambda: cost(voice, short, arguments.pairs),
     }
     return {part: measures[part]() for part in arguments.part or PARTS}

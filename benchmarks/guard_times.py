@@ -1,23 +1,16 @@
-"""Word times by attention, compared with flite's and pocketsphinx's.
+"""Word times by attention, compared with flite's, which prints when each phone sounds."""
 
-flite prints when each phone of its recordings sounds; pocketsphinx finds the words in what the
-voice says.
-"""
-
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks import flite, judges
-from benchmarks.flite import SpeakingStyle
-from benchmarks.guard_counts import JudgedUtterance, forced, pieces_of, said
-from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
+from benchmarks import judges
+from benchmarks.guard_counts import JudgedUtterance, forced, said
+from xtts.audio import CODE_RATE, SPEAKER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.inference.alignment.guarded_piece import LoudnessLog, without_silence
 from xtts.inference.loaded_voice import LoadedVoice
@@ -25,6 +18,7 @@ from xtts.model.vocoder import load_dvae
 from xtts.text.phonemes import PHONES
 from xtts.text.tokenizer import Piece
 
+SILENCE = "pau"  # by flite's name
 # Begin and end of a word in seconds.
 Span = tuple[float, float]
 
@@ -45,34 +39,10 @@ def of_recordings(voice: LoadedVoice, texts: Sequence[str], name: str) -> dict[s
         utterance = said(voice, pieces[0], forced(codes))
         if utterance.path is None:
             return {"no head follows the text": True}
-        told = flite.phone_times(text, SpeakingStyle(name, name, Fraction(1)))
+        told = judges.phone_times(name, text)
         pairs += _told_pairs(voice, pieces[0], utterance, told)
         recordings += 1
     return {"recordings": recordings, **_errors(pairs)}
-
-
-def of_speech(voice: LoadedVoice, texts: Sequence[str]) -> dict[str, Any]:
-    """As `of_recordings`, of what the voice says by itself, where pocketsphinx finds the words;
-    only utterances that are good."""
-    pairs, utterances = list[tuple[Span, Span]](), 0
-    for text in texts:
-        for piece, words in pieces_of(voice, text):
-            utterance = said(voice, piece)
-            if not words or not utterance.verdict.good or utterance.path is None:
-                continue
-            theirs = judges.words_found(
-                resample(torch.from_numpy(utterance.sound), VOCODER_RATE, SPEAKER_RATE),
-                [re.sub(r"[^a-z']", "", word.lower()) for word in words],
-            )
-            ours = _times(utterance)
-            spans = voice.model.tokenizer.word_spans(piece.ids)
-            if theirs and len(theirs) == len(spans):
-                utterances += 1
-                pairs += [
-                    ((float(ours[span.first, 0]), float(ours[span.last, 1])), found)
-                    for span, found in zip(spans, theirs, strict=True)
-                ]
-    return {"utterances": utterances, **_errors(pairs)}
 
 
 def _errors(pairs: Sequence[tuple[Span, Span]]) -> dict[str, Any]:
@@ -105,7 +75,7 @@ def _told_pairs(
     letters = {name.lower(): letter for name, letter in PHONES.items()}
     sounds = [(letters.get(phone.lower(), phone), start, end)
               for (phone, end), start in zip(told, [0.0, *(end for _, end in told)], strict=False)
-              if phone != flite.SILENCE]  # fmt: skip
+              if phone != SILENCE]  # fmt: skip
     tokens = [
         (position, voice.model.tokenizer.token(id_))
         for position, id_ in enumerate(piece.ids, start=1)

@@ -1,11 +1,12 @@
 """Judges of speech that share nothing with the model: a recogniser, and statistics of the sound.
 
-They work offline: pocketsphinx brings its English model, and flite and RHVoice speak the voices to
-compare with.
+They work offline: pocketsphinx brings its English model, and flite speaks the voices to compare
+with.
 """
 
 import math
 import re
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,72 +18,71 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks import flite
+from machine.errors import SotaqueError
 from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
 
 VOICES = ("awb", "rms", "kal16", "slt")
-# Whom no part of the embedded voice has heard, by what speaks them and Debian's packages: RHVoice's
-# are non-free; festival's is a voice of diphones.
-RHVOICE, FESTIVAL = ("lyubov", "evgeniy-eng"), ("ked",)
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
-CLICK_DB = 18.0
+
+
+class TeacherError(SotaqueError):
+    """flite or pocketsphinx is missing, or flite did not speak."""
 
 
 def teacher(voice: str, text: str) -> Tensor:
-    """`text` by a synthesiser's `voice`: [samples] at 16 kHz. Raises TeacherError."""
+    """`text` by one of flite's voices: [samples] at 16 kHz. Raises TeacherError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
-        if voice in RHVOICE:
-            command, packages = ["RHVoice-test", "-p", voice], "rhvoice rhvoice-english"
-        elif voice in FESTIVAL:
-            command = ["text2wave", "-eval", f"(voice_{voice}_diphone)"]
-            packages = "festival festvox-kdlpc16k"
-        else:
-            command, packages = ["flite", "-voice", voice, "-t", text], "flite"
-        flite.run([*command, "-o", str(path)], text, packages, given=text)
+        _flite(voice, text, "-o", str(path))
         return read(path, RATE)
 
 
+def phone_times(voice: str, text: str) -> list[tuple[str, float]]:
+    """The phones of `text` by flite's names, with their ends in seconds. Raises TeacherError."""
+    pairs = (entry.rsplit(":", 1) for entry in _flite(voice, text, "-psdur", "-o", "none").split())
+    return [(phone, float(end)) for phone, end in pairs]
+
+
+def _flite(voice: str, text: str, *options: str) -> str:
+    command = ["flite", "-voice", voice, *options, "-t", text]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise TeacherError(
+            "flite is not installed, whose voices the judges compare with. Install it with: "
+            "apt-get install flite"
+        ) from None
+    if done.returncode:
+        raise TeacherError(f"flite did not speak {text!r}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def words_heard(waveform: Tensor) -> str:
-    """What pocketsphinx understands of [samples] at 16 kHz. Raises TeacherError."""
-    decoder = _recogniser("words")
-    flite.hear(decoder, _padded(waveform))
+    """What pocketsphinx understands of [samples] at 16 kHz, made as loud as any other, with a
+    quarter of a second of silence around it. Raises TeacherError."""
+    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
+    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4)).clamp(-1, 1)
+    decoder = _recogniser()
+    decoder.reinit_feat()  # else the noise estimate of the clip before is used
+    decoder.start_utt()
+    decoder.process_raw((padded * 32767).to(torch.int16).numpy().tobytes(), full_utt=True)
+    decoder.end_utt()
     found = decoder.hyp()
     return found.hypstr if found else ""
 
 
-def words_found(waveform: Tensor, words: Sequence[str]) -> list[tuple[float, float]]:
-    """Where pocketsphinx finds these words in [samples] at 16 kHz: begin and end of each in
-    seconds; none where it lacks a word or does not find them all. Raises TeacherError."""
-    decoder = _recogniser("alignment")
-    try:
-        decoder.set_align_text(" ".join(words))
-        flite.hear(decoder, _padded(waveform))
-        segments = list(decoder.seg() or ())
-    except RuntimeError:
-        return []
-    found = [
-        (one.start_frame / 100 - 0.25, (one.end_frame + 1) / 100 - 0.25)
-        for one in segments
-        if not one.word.startswith(("<", "["))
-    ]
-    return found if len(found) == len(words) else []
-
-
-def _padded(waveform: Tensor) -> bytes:
-    """PCM16, as loud as any other, with a quarter of a second of silence around it."""
-    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
-    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4))
-    samples: bytes = (padded.clamp(-1, 1) * 32767).to(torch.int16).numpy().tobytes()
-    return samples
-
-
 @cache
-def _recogniser(_: str) -> Any:
-    """One for each task: a text to align would stay its task."""
-    return flite.open_recogniser()
+def _recogniser() -> Any:
+    try:
+        from pocketsphinx import Decoder
+    except ImportError as error:
+        raise TeacherError(
+            "pocketsphinx is missing, which hears words; it has wheels for Python 3.11 and 3.13. "
+            "Install it with: .venv/bin/python -m pip install pocketsphinx"
+        ) from error
+    return Decoder(samprate=RATE, loglevel="FATAL")
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> float:
@@ -101,49 +101,16 @@ def counted_errors(said: str, heard: str) -> tuple[int, int]:
     return errors, found.hits + found.substitutions + found.deletions
 
 
-def error_places(said: str, heard: str) -> list[int]:
-    """Errors at each word of one sentence; words heard too many count with the word behind them,
-    at the end with the last."""
-    import jiwer
-
-    found = jiwer.process_words(_plain(said), _plain(heard))
-    places = [0] * len(found.references[0])
-    for part in found.alignments[0]:
-        if part.type == "insert":
-            place = min(part.ref_start_idx, len(places) - 1)
-            places[place] += part.hyp_end_idx - part.hyp_start_idx
-        elif part.type != "equal":
-            for place in range(part.ref_start_idx, part.ref_end_idx):
-                places[place] += 1
-    return places
-
-
 def _plain(text: str) -> str:
     return re.sub(r"[^a-z' ]", "", text.lower()) or "-"
 
 
 def fundamental(waveform: Tensor) -> Tensor:
-    """F0 in Hz of the voiced frames of [samples] at 16 kHz."""
-    pitch = pitch_track(waveform)
-    return pitch.hz[pitch.voiced]
-
-
-@dataclass(frozen=True)
-class PitchTrack:
-    """For frames of 40 ms, 10 ms apart, each [frames]: F0 by autocorrelation, whether it is voiced,
-    and which part of its power repeats with that period, 0 to 1."""
-
-    hz: Tensor
-    voiced: Tensor
-    periodic: Tensor
-
-
-def pitch_track(waveform: Tensor) -> PitchTrack:
-    """Of [samples] at 16 kHz."""
+    """F0 in Hz of the voiced frames of [samples] at 16 kHz, by autocorrelation in frames of 40 ms,
+    10 ms apart."""
     size = RATE // 25
     if len(waveform) < size:
-        nothing = torch.zeros(0)
-        return PitchTrack(nothing, nothing.bool(), nothing)
+        return torch.zeros(0)
     frames = waveform.unfold(0, size, RATE // 100)
     frames = frames - frames.mean(1, keepdim=True)
     power = torch.fft.rfft(frames, 2 * size).abs().square()
@@ -155,58 +122,9 @@ def pitch_track(waveform: Tensor) -> PitchTrack:
     part = correlation[:, first:last] / energy[:, None]
     best, lag = part.max(1)
     # The shortest lag that is nearly as good: no octave below.
-    near = (part > 0.9 * best[:, None]).float().argmax(1)
-    lag = torch.minimum(lag, near)
+    lag = torch.minimum(lag, (part > 0.9 * best[:, None]).float().argmax(1))
     voiced = (best > 0.5) & (energy > 0.02 * energy.max())
-    return PitchTrack(RATE / (first + lag).float(), voiced, best)
-
-
-def heard_in_step(found: Tensor, wanted: Tensor) -> dict[str, float]:
-    """What an ear would blame in [samples] at 16 kHz that run in step with a recording.
-
-    f0_cents: median of the F0's distance where both are voiced; voicing_errors: share of frames of
-    which one is voiced and the other is not; hoarseness_db: how much less of the voiced power is
-    harmonic (harmonics-to-noise ratio by Boersma 1993), buzz_db: how much flatter the spectrum from
-    2 to 6 kHz is (spectral flatness), both against the recording; clicks: frames of a millisecond
-    whose second difference is louder by CLICK_DB than the 50 ms around them, in a second.
-    """
-    length = min(len(found), len(wanted))
-    one, other = pitch_track(found[:length]), pitch_track(wanted[:length])
-    both = one.voiced & other.voiced
-    cents = 1200 * (one.hz / other.hz).log2().abs()[both]
-    return {
-        "f0_cents": float(cents.median()) if len(cents) else math.nan,
-        "voicing_errors": float((one.voiced != other.voiced).float().mean()),
-        "hoarseness_db": float((_harmonics_db(other) - _harmonics_db(one))[both].mean()),
-        "buzz_db": float(
-            (_flatness_db(found[:length]) - _flatness_db(wanted[:length]))[both].mean()
-        ),
-        "clicks": clicks(found[:length]) / (length / RATE),
-    }
-
-
-def _harmonics_db(pitch: PitchTrack) -> Tensor:
-    share = pitch.periodic.clamp(1e-3, 1 - 1e-3)
-    return 10 * (share / (1 - share)).log10()
-
-
-def _flatness_db(waveform: Tensor) -> Tensor:
-    """[frames], as of `pitch_track`."""
-    size = RATE // 25
-    frames = waveform.unfold(0, size, RATE // 100) * torch.hann_window(size)
-    power = torch.fft.rfft(frames).abs().square().clamp(min=1e-10)
-    band = power[:, 2000 * size // RATE : 6000 * size // RATE]
-    return 10 * (band.log().mean(1).exp() / band.mean(1)).log10()
-
-
-def clicks(waveform: Tensor) -> int:
-    """Clicks in [samples] at 16 kHz, as of `heard_in_step`."""
-    high = waveform.double().diff(n=2)
-    frames = high[: len(high) // 16 * 16].view(-1, 16).square().mean(1)
-    levels = 10 * frames.clamp(min=1e-10).log10()
-    around = torch.nn.functional.pad(levels, (25, 25), value=-100.0).unfold(0, 51, 1)
-    usual = torch.cat((around[:, :24], around[:, 27:]), dim=1).amax(1)
-    return int((levels > usual + CLICK_DB).sum())
+    return (RATE / (first + lag).float())[voiced]
 
 
 def cepstra(waveform: Tensor) -> Tensor:

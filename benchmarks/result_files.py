@@ -31,14 +31,19 @@ Subject = Literal[
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
-    "adapters": "Speaking", "book": "Speaking", "cutting": "Datasets", "data": "Training",
-    "decoder": "Voice quality", "distillation": "Training", "evaluation": "Evaluation",
-    "extension": "Training", "gpu": "GPU", "guard": "Speaking", "language": "Training",
-    "loading": "Speaking", "low_memory": "Memory", "memory": "Memory", "operations": "GPU",
-    "people": "Voice quality", "probe": "GPU", "references": "Voice quality", "sample": "Training",
-    "serving": "Service", "speakers": "Voice quality", "speaking": "Speaking", "takes": "Datasets",
-    "text": "Speaking", "tone": "Voice quality", "training": "Training", "voice": "Voice quality",
-}  # fmt: skip
+    "data": "Training",
+    "evaluation": "Evaluation",
+    "gpu": "GPU",
+    "guard": "Speaking",
+    "loading": "Speaking",
+    "low_memory": "Memory",
+    "memory": "Memory",
+    "serving": "Service",
+    "speaking": "Speaking",
+    "text": "Speaking",
+    "training": "Training",
+    "voice": "Voice quality",
+}
 # Below this load average the machine has nothing else to do.
 QUIET_LOAD = 0.5
 _CPU_FEATURES = {

@@ -158,26 +158,6 @@ def _vocabulary() -> dict[str, Any]:
     return tokenizer_json(tokens, [*special, *languages, "[START]"])
 
 
-def random_adapter(shape: GPTShape, seed: int, rank: int) -> dict[str, "Tensor"]:
-    """A and B of every matrix, as `xtts.voices.adapter_file` names them; large enough to be
-    heard."""
-    import torch
-
-    from xtts.model.adapter import MATRICES
-    from xtts.model.gpt import PREFIX
-
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {}
-    for layer in range(shape.layers):
-        for name, (wide, tall) in MATRICES.items():
-            place = f"{PREFIX}gpt.h.{layer}.{name}"
-            a = torch.randn(rank, wide * shape.width, generator=generator)
-            b = torch.randn(tall * shape.width, rank, generator=generator)
-            tensors[f"{place}.lora_A.weight"] = 0.1 * a
-            tensors[f"{place}.lora_B.weight"] = 0.1 * b
-    return tensors
-
-
 # ---- speaking ----
 
 

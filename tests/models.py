@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from xtts.inference.voice import Voice
+from xtts.model.adapter import MATRICES
 from xtts.model.config import ModelConfig
-from xtts.model.gpt import new_gpt, to_coqui
-from xtts.model.shapes import DVAEShape, SpeakerEncoderShape, VocoderShape
+from xtts.model.gpt import PREFIX, new_gpt, to_coqui
+from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, new_dvae
 
 LANGUAGES = ("en", "pt")
@@ -194,3 +195,18 @@ def _coqui_decoder(width: int) -> dict[str, Tensor]:
 
 def _named(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
     return {prefix + name: tensor for name, tensor in module.state_dict().items()}
+
+
+def random_adapter(shape: GPTShape, seed: int, rank: int) -> dict[str, Tensor]:
+    """A and B of every matrix, as `xtts.voices.adapter_file` names them; large enough to be
+    heard."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for layer in range(shape.layers):
+        for name, (wide, tall) in MATRICES.items():
+            place = f"{PREFIX}gpt.h.{layer}.{name}"
+            a = torch.randn(rank, wide * shape.width, generator=generator)
+            b = torch.randn(tall * shape.width, rank, generator=generator)
+            tensors[f"{place}.lora_A.weight"] = 0.1 * a
+            tensors[f"{place}.lora_B.weight"] = 0.1 * b
+    return tensors

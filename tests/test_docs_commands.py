@@ -345,7 +345,7 @@ def give_what_a_reader_has(folder: Path) -> None:
         tape += [sound, np.zeros(rate // 2, np.float32)]
     ukrainian = folder.parent / "home/voices/uk"
     shutil.copytree(wavs, ukrainian / "wavs")
-    texts = (ROOT / "benchmarks/languages/uk.txt").read_text("utf-8").splitlines()
+    texts = (ROOT / "tests/extras/languages/uk.txt").read_text("utf-8").splitlines()
     pairs = (f"{name}|{text}\n" for (name, _), text in zip(rows, texts, strict=False))
     (ukrainian / "metadata.csv").write_text("".join(pairs), "utf-8")
     soundfile.write(folder / "tape.mp3", np.concatenate(tape), rate)

@@ -1,6 +1,7 @@
 """The hour with a GPU: what is known after each part, what is left out, and a rehearsal of all."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,32 @@ def test_a_graph_says_what_the_plain_step_says():
     """The part that compares the two, on the CPU."""
     found = gpu_parts.graph(gpu_parts.setup("cpu", "", rehearse=True))
     assert all(row["same"] and not row["reason"] for row in found.values())
+
+
+@pytest.mark.slow
+def test_distances_on_the_cpu_fit_and_differ_with_the_numbers():
+    rows = gpu_parts.distances("cpu", 2)
+    found = {(row["operation"], row["part"]): row for row in rows}
+    assert len(found) == len(rows) > 20
+    for row in rows:
+        assert row["largest"] <= row["tolerance"] and row["between_runs"] <= row["tolerance"]
+    prefill, product = (found["attention_bf16", part]["largest"] for part in ("prefill", "product"))
+    assert 0 < prefill < math.inf and prefill != product
+
+
+@pytest.mark.parametrize(
+    ("largest", "between", "limit", "words"),
+    [
+        (2e-4, 0.0, 1e-4, "FAILS"),
+        (1e-6, 2e-4, 1e-4, "FAILS"),
+        (math.inf, 0.0, 1e-4, "FAILS"),
+        (math.nan, 0.0, 1e-4, "FAILS"),
+        (5e-5, 0.0, 1e-4, "too tight"),
+        (1e-6, 0.0, 1e-4, "fits"),
+        (0.0, 0.0, 0.0, "fits"),
+        (1e-9, 0.0, 1e-4, "could be tighter"),
+    ],
+)
+def test_what_is_said_of_a_tolerance(largest, between, limit, words):
+    row = {"largest": largest, "between_runs": between, "tolerance": limit}
+    assert gpu_parts.advice(row) == words

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import loading, sample, synthetic, voice
-from benchmarks.synthetic import voice_latents
+from benchmarks import loading, synthetic, voice
 from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
-from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.config import ModelConfig
@@ -59,13 +57,6 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
 def test_the_guard_is_on(speaks, base_folder, guards):
     speaks(base_folder)
     assert guards and all(guard is not None and guard.retries == 0 for guard in guards)
-
-
-def test_a_sample_is_said_once(base_folder):
-    speaker = sample._JudgedOnce(base_folder, ComputeConfig())
-    model = load_model(base_folder, precision="fp32")
-    found = speaker.guard(Voice(*voice_latents(model.config.gpt.width)), 3)
-    assert found is not None and (found.retries, found.seed) == (0, 3)
 
 
 @pytest.mark.parametrize("guarded", [True, False])

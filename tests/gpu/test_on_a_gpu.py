@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from benchmarks import gpu_parts, memory, synthetic
-from benchmarks import probe as gpu_probe
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe.runner import probe
-from tests.models import tiny_base
+from tests.gpu import faults
+from tests.models import random_adapter, tiny_base
 from tests.train.test_learner import a_batch, a_learner
 from train import distributed
 from train.distributed import World
@@ -174,7 +174,7 @@ def test_rows_with_adapters_change_no_bit_of_each_other_or_of_those_without(devi
     """Those without are replayed as a graph where they are alone, and are not beside the others."""
     gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
     adapters = [None] + [
-        Adapter(gpt, synthetic.random_adapter(MEDIUM, seed, rank=8), 1.0, "") for seed in (1, 2, 3)
+        Adapter(gpt, random_adapter(MEDIUM, seed, rank=8), 1.0, "") for seed in (1, 2, 3)
     ]
     latents = torch.randn(1, NUM_LATENTS, MEDIUM.width, device=device)
     text = torch.arange(2, 40, device=device)
@@ -269,7 +269,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(device, monkeypatch):
 
 @pytest.mark.parametrize("what", ["assertion", "low memory"])
 def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device, what):
-    found = gpu_probe.provoked(what, device)
+    found = faults.provoked(what, device)
     assert found["we_still_compute"] and not poisoned(device)
     sticky = what == "assertion"
     assert found["exit_code"] == (GpuLost.exit_code if sticky else 0)
@@ -277,7 +277,7 @@ def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device, what):
 
 
 def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(device, tmp_path):
-    found = gpu_probe.refused_fft(device, tmp_path)
+    found = faults.refused_fft(device, tmp_path)
     assert found["check"]["failed"] == ["fft"] and found["check"]["trains"]
     assert found["run"]["exit_code"] == 0 and found["run"]["mode"] == "in_process"
 
@@ -288,11 +288,9 @@ def test_the_check_passes_on_a_good_gpu(tmp_path):
 
 
 def test_every_distance_is_four_times_under_its_limit(device):
-    from benchmarks.probe import HEADROOM, distances
-
-    for row in distances(device, 10):
+    for row in gpu_parts.distances(device, 10):
         worst = max(row["largest"], row["between_runs"])
-        assert worst * HEADROOM <= row["tolerance"] or worst == 0.0, row
+        assert worst * gpu_parts.HEADROOM <= row["tolerance"] or worst == 0.0, row
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks import synthetic
-from benchmarks.operations import as_on_a_gpu
 from tests.gpu.conftest import first_gpu
+from tests.operations import as_on_a_gpu
 from tests.train.test_learner import SHAPE, a_learner, same, weights
 from train.captured_step import (
     MOST_GRAPHS,

@@ -25,7 +25,7 @@ MARGIN_SECONDS = 0.15
 UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
 # Speech has begun where three frames in a row of the first or last 0.12 s are so near to the loud
 # ones, and so far over the quiet ones; the click of a key is shorter. Chosen with MOST_WRONG on
-# sentences that no figure is of: `benchmarks takes --set choosing`.
+# sentences that no figure is of: `tests/extras/studio/datasets/takes.py`.
 EDGE_SECONDS, FRAMES_IN_A_ROW = 0.12, 3
 EDGE_DB, OVER_NOISE_DB = -30.0, 10.0
 # Words that the recogniser hears otherwise, as a share of the sentence's: it mishears by itself.

@@ -16,7 +16,7 @@ from machine.devices.graph_capture import cuda_graph
 
 # The largest relative L2 distance from the CPU's float32 result (TF32 off) and between two runs.
 # The limits come from rounding errors and published comparisons, not from measurements yet:
-# `python -m benchmarks probe` on a good GPU prints every distance beside its limit.
+# `python -m benchmarks gpu --only probe` on a good GPU prints every distance beside its limit.
 TOLERANCES: Mapping[str, float] = {
     "allocation": 0.0,
     "resample": 1e-4,

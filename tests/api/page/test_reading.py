@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from api.voices.resampling import resampled
-from benchmarks.takes import RATE as SPOKEN_RATE
-from benchmarks.takes import spoken
 from extras.studio.part import Studio
 from tests.api.conftest import Running
 from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, is_only_words, says, too_small, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.world import RATE, speech, wav
 from tests.extras.studio.datasets.calls import Dataset
+from tests.extras.studio.datasets.takes import RATE as SPOKEN_RATE
+from tests.extras.studio.datasets.takes import spoken
 from train.dataset.metadata import read_entries
 from xtts.evaluation.recogniser import can_hear_english
 

@@ -25,14 +25,14 @@ import soundfile
 
 import xtts
 from api.voices.resampling import resampled
-from benchmarks.takes import RATE as SPOKEN_RATE
-from benchmarks.takes import spoken
 from extras.studio.datasets.prompts import of_text
 from tests.api.page import desk
 from tests.api.page.desk import says, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.pictures import picture
 from tests.api.page.world import RATE, wav
+from tests.extras.studio.datasets.takes import RATE as SPOKEN_RATE
+from tests.extras.studio.datasets.takes import spoken
 from tests.ports import free_port
 from tests.processes import gone
 from train.dataset.metadata import read_entries

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from benchmarks.operations import OperationCounter
 from machine.errors import SotaqueError
+from tests.operations import OperationCounter
 from tests.train.test_learner import a_batch, a_learner, weights
 from train.memory.estimate import tensor_bytes
 from train.optim import eight_bit

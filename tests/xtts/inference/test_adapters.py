@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from benchmarks.synthetic import random_adapter
+from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import RULES, SHAPE, asked, said_by, speaking
 from tests.xtts.inference.test_decode_step import FakeGraph
 from tests.xtts.inference.test_torch_backend import two_threads  # noqa: F401

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.synthetic import random_adapter
+from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import SHAPE, speaking
 from tests.xtts.voices.adapters import RANK
 from xtts.model.adapter import MATRICES, Adapter, for_rows

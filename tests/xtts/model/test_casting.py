@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.operations import OperationCounter, small_shape
 from benchmarks.synthetic import noise_batch
+from tests.operations import OperationCounter, small_shape
 from tests.train.test_learner import RECIPE
 from train.learner import Learner
 from train.optim.lora import LoraShape

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from benchmarks.synthetic import random_adapter
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
+from tests.models import random_adapter
 from xtts.model.config import ModelConfig
 from xtts.voices import adapter_file, bundle
 

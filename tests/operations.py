@@ -1,19 +1,17 @@
-"""`python -m benchmarks operations` counts what a training step and a code would ask of a GPU.
+"""Counts what a training step and a code would ask of a GPU, without one.
 
-It counts operations, and how often the host would wait for the GPU, without a GPU. The code that a
-GPU runs is forced on a CPU (padded attention, torch's own dropout, a step whose numbers are read
-later, keys and values at fixed addresses). Every operation that torch dispatches counts, except
-views and empty tensors. Dispatched operations stand for kernels: a fused optimizer counts once and
-is some twenty launches at full size; attention counts once and may be three. Each count is linear
-in the number of layers, since all are alike, so it is taken at 2 and 4 layers of small width and
-extrapolated to XTTS-v2's 30.
+The code that a GPU runs is forced on a CPU (padded attention, torch's own dropout, a step whose
+numbers are read later, keys and values at fixed addresses). Every operation that torch dispatches
+counts, except views and empty tensors; so does every wait of the host for the GPU. Dispatched
+operations approximate kernels: a fused optimizer counts once and is some twenty launches at full
+size; attention counts once and may be three. Each count is linear in the number of layers, since
+all are alike, so it is taken at 2 and 4 layers of small width and extrapolated to XTTS-v2's 30.
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -89,19 +87,6 @@ class WaitCounter(TorchFunctionMode):
         if name in _WAITS or to_cpu:
             self.names[name] += 1
         return func(*args, **(kwargs or {}))
-
-
-def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The counts."""
-    return {name: asdict(one) for name, one in measured().items()}
-
-
-def to_record(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The counts, with the most frequent operations as one text."""
-    return {
-        name: row | {"most": ", ".join(f"{one} {often:g}" for one, often in row["most"].items())}
-        for name, row in found.items()
-    }
 
 
 def measured() -> dict[str, Counts]:

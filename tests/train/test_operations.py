@@ -1,14 +1,14 @@
 """Bounds for what a GPU is asked for: nobody adds a launch or a wait unseen.
 
-Dispatched operations stand for kernels (`benchmarks.operations`). A bound is what was counted and a
+Dispatched operations approximate kernels (`tests.operations`). A bound is what was counted and a
 little; who lowers a count lowers its bound.
 """
 
 import pytest
 import torch
 
-from benchmarks import operations
-from benchmarks.operations import Counts
+from tests import operations
+from tests.operations import Counts
 
 
 @pytest.fixture(scope="module")

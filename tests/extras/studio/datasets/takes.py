@@ -1,4 +1,4 @@
-"""`python -m benchmarks takes` has good and bad takes checked, as the page sends them.
+"""Good and bad takes of sentences, checked as the page sends them.
 
 flite's awb reads the sentences. Bad takes are made at the source: silence, other words, clipping, a
 part cut off, noise, a low level. Each is coded with Opus, as a browser's MediaRecorder does, and
@@ -6,27 +6,24 @@ checked as `PUT …/take` checks it (`extras.studio.datasets.take_checks`), its 
 pocketsphinx.
 """
 
-import argparse
 import io
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile
 
 from api.voices.decoding import mono_of
 from api.voices.resampling import resampled
-from benchmarks import tables
 from extras.studio.datasets.prompts import built_in
 from extras.studio.datasets.take_checks import checked
 from xtts.evaluation.recogniser import Pocketsphinx
 
 RATE = 48_000
 VOICE = "awb"
-_DEMO = Path(__file__).parents[1] / "train/data/demo/metadata.csv"
+_DEMO = Path(__file__).parents[4] / "train/data/demo/metadata.csv"
 _ROOM = 3e-4
 _LONGEST_SECONDS = 60.0
 # What each bad take has to be called; any of them will do.
@@ -35,61 +32,35 @@ WANTED = {
     "silence": {"silent", "no_speech"}, "other words": {"words"}, "clipped": {"clipped"},
     "cut": _CUT, "noisy": {"noisy"}, "quiet": {"quiet"},
 }  # fmt: skip
-# Those of the goal.
+# None of these may be missed.
 SERIOUS = ("silence", "other words", "clipped", "cut")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set", default="reporting", choices=("choosing", "reporting"),
-        help="reporting: the page's own sentences; choosing: the demo dataset's, on which the "
-        "limits of the checks were chosen",
-    )  # fmt: skip
-    parser.add_argument("--each", type=int, default=5, help="number of bad takes of each kind")
-    parser.add_argument("--good", type=int, default=60, help="number of good takes")
-
-
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """How many takes of each kind are named, and how many good ones have a finding.
-
-    Returns:
-        bad: Of each kind, takes, those that are `named` as what they are, and what was found in the
-            others. named: the sum over `SERIOUS`. refused: good takes in which something was found;
-            found: what.
-    """
-    lines, recogniser = sentences(arguments.set), Pocketsphinx()
+def misjudged(lines: Sequence[str], each: int, num_good: int) -> dict[str, list[str]]:
+    """What is found in bad takes, `each` of every kind, that are not named as what they are, and
+    in good takes that are not found good."""
+    recogniser = Pocketsphinx()
 
     def hear(samples: np.ndarray) -> str:
         return recogniser.hear([samples])[0]
 
-    bad: dict[str, dict[str, Any]] = {}
+    missed: dict[str, list[str]] = {kind: [] for kind in (*WANTED, "good")}
     for place, (kind, wanted) in enumerate(WANTED.items()):
-        missed, texts = [], [lines[(place * arguments.each + n) % len(lines)]
-                             for n in range(arguments.each)]  # fmt: skip
-        for seed, text in enumerate(texts):
+        for seed in range(each):
+            text = lines[(place * each + seed) % len(lines)]
             other = lines[(lines.index(text) + len(lines) // 2) % len(lines)]
             found = found_in(_BAD[kind](other if kind == "other words" else text, seed), text, hear)
             if not wanted & set(found):
-                missed.append(" ".join(found) or "nothing")
-        bad[kind] = {"takes": len(texts), "named": len(texts) - len(missed), "others": missed}
-    told = [found_in(good(text, seed), text, hear)
-            for seed, text in enumerate(lines[: arguments.good])]  # fmt: skip
-    return {
-        "bad": bad,
-        "named": sum(bad[kind]["named"] for kind in SERIOUS),
-        "good": len(told),
-        "refused": sum(map(bool, told)),
-        "found": [" ".join(one) for one in told if one],
-    }
-
-
-def report(figures: dict[str, Any]) -> str:
-    rest = {name: value for name, value in figures.items() if name != "bad"}
-    return f"{tables.text(figures['bad'])}\n\n{tables.text(rest)}"
+                missed[kind].append(" ".join(found) or "nothing")
+    for seed, text in enumerate(lines[:num_good]):
+        if found := found_in(good(text, seed), text, hear):
+            missed["good"].append(" ".join(found))
+    return missed
 
 
 def sentences(which: str) -> list[str]:
-    """Sixty sentences; no limit was chosen on those of `reporting`."""
+    """Sixty sentences. `choosing`: of the demo dataset, on which the limits of the checks were
+    chosen; `reporting`: the page's own, on which none was."""
     if which == "reporting":
         return list(built_in("en"))
     rows = _DEMO.read_text(encoding="utf-8").splitlines()

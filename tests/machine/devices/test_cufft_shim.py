@@ -1,0 +1,29 @@
+"""A libcufft that refuses every plan, without a GPU: it precedes the real one."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.gpu import faults
+
+
+@pytest.mark.system
+def test_the_shim_precedes_the_real_library(tmp_path):
+    """torch's own libcufft, loaded behind it: the name that torch asks for is the shim's."""
+    shim = faults.build_shim(tmp_path)
+    assert ctypes.CDLL(str(shim)).cufftXtMakePlanMany() == 8
+    code = (
+        "import ctypes, torch; from pathlib import Path;"
+        "maps = Path('/proc/self/maps').read_text();"
+        "assert 'cufft_shim.so' in maps and 'libcufft.so' in maps;"
+        "print(ctypes.CDLL(None).cufftXtMakePlanMany())"
+    )
+    environ = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "8"
