@@ -126,8 +126,8 @@ class ApiSettings(SharedSettings):
     """The maximum number of waiting requests. Further requests get 503, except from clients that
     use less than their share."""
     api_deadline_seconds: Count = 30
-    """The maximum time to the first audio. A request that would probably wait more than 0.6 of it
-    is refused immediately; one that has waited 0.85 of it is refused then."""
+    """The maximum time to the first audio. A request that has waited 0.85 of it for its turn is
+    refused."""
     api_requests_per_minute: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = 600

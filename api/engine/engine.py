@@ -18,10 +18,10 @@ from api.engine import supervision
 from api.engine.child import ChildOptions, SpeakingProcess, SpeechStream, refusal_of
 from api.engine.queue import (
     DEADLY,
+    RETRY_SECONDS,
     EngineLimits,
     RequestQueue,
     digest_of,
-    no_refusal,
 )
 from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
 from api.engine.voices import DEMO, OpenedVoiceState, PreviewSlot, VoiceTarget
@@ -120,12 +120,11 @@ class Engine:
 
     def _welcome(self, ask: SynthesisRequest, source: str, caller: str) -> str:
         """The digest of an accepted input. Raises APIError. source: names its voice."""
-        now = time.monotonic()
         if self.closing:
             raise closing()
         digest = digest_of(ask, source)
-        if no := self.waiting.refused(digest, caller, now, self.limits.guess):
-            raise no_refusal(no, self.limits)
+        if refusal := self.waiting.refusal(digest, caller):
+            raise refusal
         return digest
 
     def cancel(self, spoken: SpeechStream) -> None:
@@ -248,7 +247,7 @@ class Engine:
 
     def _dispatch(self) -> None:
         """Sends to the child every request that has its turn."""
-        while self.child and self.standing and (job := self.waiting.next(time.monotonic())):
+        while self.child and self.standing and (job := self.waiting.next()):
             if job.paused:
                 job.paused = False
                 self.child.send({"do": "go_on", "id": job.name})
@@ -279,7 +278,7 @@ class Engine:
             spoken.words += header["words"]
         elif say == "paused":
             held = spoken is not None and spoken.is_behind
-            self.waiting.pause(name, time.monotonic(), header["left"], held=held)
+            self.waiting.pause(name, held=held)
             self._dispatch()
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
@@ -311,8 +310,7 @@ class Engine:
         self.previews.expire(now)
         for job in self.waiting.expired(now):
             text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
-            again = self.waiting.retry_seconds(job.caller, now, self.limits.guess)
-            self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
+            self._refuse(job.name, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
 
     def _try_out(self) -> None:
         """Runs the self-test: speaks one word if there was no request for a while."""
@@ -335,7 +333,7 @@ class Engine:
         now, micro = time.monotonic(), ask is MICRO
         deadline = now + (self.limits.ready if micro else self.limits.turn)
         spoken = SpeechStream(
-            f"s{next(self._names)}", digest, now, deadline, micro, caller, len(ask.text),
+            f"s{next(self._names)}", digest, now, deadline, micro, caller,
             ask=ask, recording=recording, cast=cast, voice=voice, on_read=self._read,
         )  # fmt: skip
         self.spoken[spoken.name] = spoken
@@ -355,7 +353,7 @@ class Engine:
             now = time.monotonic()
             if spoken is None or spoken.voice is None:
                 self.last_spoken = now
-            self.waiting.said(name, now)
+            self.waiting.said(name)
             self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]

@@ -3,15 +3,11 @@
 Pure: the time is an argument, and nothing waits.
 """
 
-import bisect
 import hashlib
 import json
-import math
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TypeVar
 
 from api.errors import APIError
@@ -23,23 +19,11 @@ Value = TypeVar("Value")
 UNIT_CHARACTERS = 250
 _MOST_BUCKETS = 10_000
 
-# The assumed seconds of a request before the first measurement.
-FIRST_GUESS_SECONDS = 2.0
-_FORGETTING = 0.2
-# The assumed characters of a piece before the first measurement.
-_FIRST_GUESS_CHARACTERS = 100.0
-# Retry-After is the expected time of a free place, times this.
-_RETRY_MARGIN = 1.25
-_MOST_RETRY_SECONDS = 3600
-# No further is counted ahead: that many turns take minutes, and counting them milliseconds.
-_MOST_TURNS = 4096
+# Retry-After of a refused request, in seconds.
+RETRY_SECONDS = 5
 _KEPT_SUSPECTS = 1024
 _KEPT_CALLERS = 1024
 DEADLY = 2
-# A caller that is later than its retry time by more seconds than this is no longer expected.
-_LATE_SECONDS = 5.0
-_SOON_SECONDS = 5.0
-_MOST_TIMES = 1024
 
 
 @dataclass(frozen=True)
@@ -60,14 +44,6 @@ class EngineLimits:
     ready: float = 60.0
     micro: float = 20.0
     preview: float = 120.0
-
-    @property
-    def guess(self) -> float:
-        """The longest expected wait: a request beyond it is refused at once.
-
-        It is shorter than `turn`, so a wrong estimate seldom drops a request later.
-        """
-        return 0.6 * self.deadline
 
     @property
     def turn(self) -> float:
@@ -118,51 +94,6 @@ class RateLimiter:
             self.buckets[caller] = tokens - (characters - 1) // UNIT_CHARACTERS, at
 
 
-@dataclass
-class ReturnTimes:
-    """The retry times given to refused requests of each caller, in the order of refusal.
-
-    No two requests of a caller get the same place.
-    """
-
-    _times: Recent[str, list[float]] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
-
-    def expected(self, caller: str, now: float) -> int:
-        """How many retries of this caller are expected before a request that comes now."""
-        times = self._times.get(caller, [])
-        while times and times[0] + _LATE_SECONDS < now:
-            times.pop(0)
-        if not times:
-            self._times.pop(caller, None)
-        return 0 if times and times[0] <= now else len(times)
-
-    def expected_soon(self, caller: str, now: float) -> int:
-        """How many retries of this caller are due soon.
-
-        Only these reserve a place, so callers that never retry do not block any.
-        """
-        if self.expected(caller, now) == 0:
-            return 0
-        return bisect.bisect(self._times[caller], now + _SOON_SECONDS)
-
-    def expected_of_others(self, caller: str, now: float) -> int:
-        """How many retries of all other callers are expected."""
-        others = (times for one, times in self._times.items() if one != caller)
-        return sum(len(times) - bisect.bisect(times, now) for times in others)
-
-    def add(self, caller: str, at: float) -> None:
-        """Records the retry time of a refused request."""
-        times = self._times[caller] = self._times.get(caller, [])
-        if len(times) < _MOST_TIMES:
-            bisect.insort(times, at)
-
-    def came(self, caller: str, now: float) -> None:
-        """Records that a request came, which fulfils a retry that was due."""
-        times = self._times.get(caller, [])
-        if times and times[0] <= now:
-            times.pop(0)
-
-
 @dataclass(eq=False)
 class QueuedRequest:
     """One request.
@@ -170,12 +101,8 @@ class QueuedRequest:
     Attributes:
         digest: A hash of everything that determines its audio.
         micro: Whether it is the self-test.
-        characters: The length of its text.
-        began: The start of its present turn.
         paused: It has spoken a piece, and waits for the turn of the next one.
         held: It gets no turn now, because its caller does not read.
-        turns, left: How many pieces it has spoken, and how many follow; `left` is known from the
-            first pause on.
     """
 
     name: str
@@ -184,20 +111,8 @@ class QueuedRequest:
     deadline: float
     micro: bool = False
     caller: str = ""
-    characters: int = 0
-    began: float | None = None
     paused: bool = False
     held: bool = False
-    turns: int = 0
-    left: int | None = None
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """Why a request is refused. code: queue_full, too_late, deadly_input."""
-
-    code: str
-    retry_seconds: int = 0
 
 
 @dataclass
@@ -215,8 +130,7 @@ class RequestQueue:
     their share. No admitted request is dropped for another. N callers hold at most
     (`slots` + `most`) * (1 + 1/2 + ... 1/N) + N places.
 
-    mean_seconds: of a turn; piece_characters: of a piece; last_turns: a growing number for each
-    caller, in the order of their last turns.
+    last_turns: a growing number for each caller, in the order of their last turns.
     """
 
     slots: int
@@ -224,115 +138,23 @@ class RequestQueue:
     queue: deque[QueuedRequest] = field(default_factory=deque)
     speaking: dict[str, QueuedRequest] = field(default_factory=dict)
     deaths: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_SUSPECTS))
-    mean_seconds: float = FIRST_GUESS_SECONDS
-    piece_characters: float = _FIRST_GUESS_CHARACTERS
     last_turns: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
-    returns: ReturnTimes = field(default_factory=ReturnTimes)
 
-    def refused(
-        self, digest: str, caller: str, now: float, patience_seconds: float
-    ) -> Rejection | None:
-        """The rejection of a request that comes now, or None if its turn would be in time."""
+    def refusal(self, digest: str, caller: str) -> APIError | None:
+        """Why a request that comes now is refused, or None."""
         if self.deaths.get(digest, 0) >= DEADLY:
-            return Rejection("deadly_input")
-        # Expected retries reserve no place while a slot is free.
-        idle = not self.queue and len(self.speaking) < self.slots
-        expected = 0 if idle else self.returns.expected_soon(caller, now)
-        if self._over(caller, expected) > 0:
-            code = "queue_full"
-        elif self.expected_wait(now, caller, expected) > patience_seconds:
-            code = "too_late"
-        else:
-            return None
-        self.returns.came(caller, now)  # in vain: it gets another time
-        return Rejection(code, self.retry_seconds(caller, now, patience_seconds))
-
-    def _over(self, caller: str, expected: int, others: int = 0) -> int:
-        """How many requests must leave before one of this caller finds a place.
-
-        expected, others: retries of this caller, and of others, that come first.
-        """
+            text = "This input ended the speaking process twice, so it is refused."
+            return APIError(422, "deadly_input", text, param="input")
         here = [job.caller for job in (*self.speaking.values(), *self.queue) if not job.micro]
         places = self.slots + self.most
         share = max(1, places // len({caller, *here}))
-        over_share = here.count(caller) + expected - share
-        return min(len(here) + expected + others - places, over_share) + 1
-
-    def retry_seconds(self, caller: str, now: float, patience_seconds: float) -> int:
-        """The seconds until a refused request should be sent again.
-
-        By then enough requests of its caller have ended, each replaced by an expected retry. Each
-        refused request gets a different time.
-        """
-        expected = self.returns.expected(caller, now)
-        waits = list(self._waiting())
-        few = sum(job.caller == caller for job in waits) + expected
-        # A request that leaves must not make the wait longer.
-        late = min(few, bisect.bisect_left(
-            range(few + 1), True,
-            key=lambda gone: self.expected_wait(now, caller, expected - gone) <= patience_seconds,
-        ))  # fmt: skip
-        others = self.returns.expected_of_others(caller, now)
-        needed = max(1, self._over(caller, expected, others), late)
-        active = [*self.speaking.values(), *waits]
-        own = [job for job in active if job.caller == caller] or active
-        share = self.slots / max(1, len({job.caller for job in active}))
-        turns = self._turns_until(needed, own)
-        seconds = turns / min(share, max(1, len(own))) * self._pace(now)
-        retry = math.ceil(min(max(1.0, _RETRY_MARGIN * seconds), _MOST_RETRY_SECONDS))
-        self.returns.add(caller, now + retry)
-        return retry
-
-    def _turns_until(self, ended: int, jobs: Sequence[QueuedRequest]) -> int:
-        """How many turns pass until `ended` requests have ended.
-
-        Each request that ends is replaced by another one of average length.
-        """
-        usual = round(fmean([job.turns + self._left(job) for job in jobs] or [1]))
-        left, turns = deque(map(self._left, jobs)), 0
-        while left and ended > 0 and turns < _MOST_TURNS:
-            turns += 1
-            more = left.popleft() - 1
-            left.append(more or usual)
-            ended -= more == 0
-        return turns
-
-    def _left(self, job: QueuedRequest) -> int:
-        """How many turns a request still takes."""
-        if job.left is not None:
-            return max(1, job.left)
-        return max(1, math.ceil(job.characters / self.piece_characters))
-
-    def expected_wait(self, now: float, caller: str = "", more: int = 0) -> float:
-        """The estimated seconds until a request of this caller that comes now gets its turn.
-
-        The requests before it take their turns in rounds of `slots`. Another caller has as many
-        turns before it as make the two equal. more: further requests of its own before it.
-        """
-        waits = Counter(job.caller for job in self._waiting())
-        slots = Counter(job.caller for job in self.speaking.values())
-        own = max(0, waits.pop(caller, 0) + more)
-        last = own + 1 + slots[caller]
-        ahead = own + sum(min(count, max(0, last - slots[one])) for one, count in waits.items())
-        rounds = math.ceil((ahead + 1 - self.slots + len(self.speaking)) / self.slots)
-        return max(0, rounds) * self._pace(now)
-
-    def _waiting(self) -> Iterable[QueuedRequest]:
-        """The waiting requests that can take a turn."""
-        return (job for job in self.queue if not job.held)
-
-    def _pace(self, now: float) -> float:
-        """The estimated seconds of a turn: the recent mean, or the age of the present turns.
-
-        The age shows a machine that slows down before any turn has ended.
-        """
-        began = [job.began for job in self.speaking.values() if job.began is not None]
-        at_it = now - sum(began) / len(began) if began else 0.0
-        return max(self.mean_seconds, at_it)
+        if len(here) < places or here.count(caller) < share:
+            return None
+        text = f"{self.most} requests already wait, and this caller has its share of the queue."
+        return APIError(503, "queue_full", text, retry_after=RETRY_SECONDS)
 
     def enter(self, job: QueuedRequest) -> None:
         """Adds a request to the end of the queue; the self-test goes to the front."""
-        self.returns.came(job.caller, job.arrived)
         if job.micro:
             self.queue.appendleft(job)
         else:
@@ -345,13 +167,13 @@ class RequestQueue:
             self.queue.remove(job)
         return late
 
-    def next(self, now: float) -> QueuedRequest | None:
+    def next(self) -> QueuedRequest | None:
         """The request whose turn begins now, if any.
 
         A request that was active when a child died speaks alone, so that the next death identifies
         one input.
         """
-        waits = list(self._waiting())
+        waits = [job for job in self.queue if not job.held]
         if not waits or len(self.speaking) >= self.slots:
             return None
         slots = Counter(job.caller for job in self.speaking.values())
@@ -362,7 +184,6 @@ class RequestQueue:
         if alone and self.speaking:
             return None
         self.queue.remove(job)
-        job.began = now
         self.speaking[job.name] = job
         self._count_turn(job.caller)
         return job
@@ -375,15 +196,11 @@ class RequestQueue:
         """
         self.last_turns[caller] = max(self.last_turns.values(), default=0) + 1
 
-    def pause(
-        self, name: str, now: float, left: int, *, held: bool = False
-    ) -> QueuedRequest | None:
+    def pause(self, name: str, *, held: bool = False) -> QueuedRequest | None:
         """Moves a request that has spoken a piece and has more to the end of the queue."""
         job = self.speaking.pop(name, None)
         if job is not None:
-            self._took(job, now)
-            job.paused, job.held, job.left = True, held, left
-            self._learn_length(job, left)
+            job.paused, job.held = True, held
             self.queue.append(job)
         return job
 
@@ -401,23 +218,12 @@ class RequestQueue:
                 return job
         return None
 
-    def said(self, name: str, now: float) -> QueuedRequest | None:
+    def said(self, name: str) -> QueuedRequest | None:
         """Ends a request that was spoken completely; its input is no longer a suspect."""
         job = self.leave(name)
-        if job is not None and not job.micro and job.began is not None:
+        if job is not None and not job.micro:
             self.deaths.pop(job.digest, None)
-            self._took(job, now)
-            self._learn_length(job, 0)
         return job
-
-    def _took(self, job: QueuedRequest, now: float) -> None:
-        if job.began is not None:
-            self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
-
-    def _learn_length(self, job: QueuedRequest, left: int) -> None:
-        job.turns += 1
-        characters = job.characters / (job.turns + left)
-        self.piece_characters += _FORGETTING * (characters - self.piece_characters)
 
     def died(self) -> list[QueuedRequest]:
         """Removes and returns the active requests of a child that died; their inputs are suspects.
@@ -445,15 +251,3 @@ def digest_of(ask: SynthesisRequest, recording: str) -> str:
     words = " ".join(re.findall(r"\w+", words)) or ask.text
     text = json.dumps([words, ask.language, recording])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
-    """The APIError of a rejection."""
-    if no.code == "deadly_input":
-        text = "This input ended the speaking process twice, so it is refused."
-        return APIError(422, no.code, text, param="input")
-    if no.code == "too_late":
-        text = f"The queue is too long for a turn within {limits.deadline:g} s."
-    else:
-        text = f"{limits.queue} requests already wait, and this caller has its share of the queue."
-    return APIError(503, no.code, text, retry_after=no.retry_seconds)

@@ -179,8 +179,7 @@ class FakeEnsemble:
                 )  # fmt: skip
             elif (number + 1) % PIECE == 0:
                 self._paused.add(name)
-                left = -(-(len(text) - number - 1) // PIECE)
-                yield frame("paused", name, left=left)
+                yield frame("paused", name)
 
     def _do(self, name: str, text: str) -> Iterator[Frame]:
         word, _, rest = text.partition(" ")

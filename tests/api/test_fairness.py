@@ -276,31 +276,3 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path, num_stalled):
     print("seconds", sorted(round(one, 1) for one in seconds), Counter(statuses))
     assert max(seconds) < 10
     assert len(ready) > 20 and set(ready) == {200}
-
-
-@pytest.mark.slow
-def test_retry_after_comes_true_in_nine_of_ten(tmp_path):
-    """With the voice in the package: 40 clients of one caller, three short texts each, and eight
-    places. Who waits as long as asked, and asks again, is spoken to."""
-    settings = settings_in(tmp_path)
-    limits = replace(limits_of(settings), slots=4, queue=4)
-    outcomes: list[bool] = []
-    with running(settings, limits=limits, threads=2) as service:
-
-        def client(number):
-            for text in range(2):
-                promised = False
-                for _ in range(20):
-                    body = {**BODY, "seed": 100 * number + text, "response_format": "wav"}
-                    answer = service.client.post("/v1/audio/speech", json=body)
-                    if promised:
-                        outcomes.append(answer.status_code == 200)
-                    if answer.status_code == 200:
-                        break
-                    promised = True
-                    time.sleep(int(answer.headers["retry-after"]))
-
-        with ThreadPoolExecutor(40) as pool:
-            list(pool.map(client, range(40)))
-    print(f"{outcomes.count(True)} of {len(outcomes)} came true")
-    assert len(outcomes) >= 20 and outcomes.count(True) >= 0.9 * len(outcomes)

@@ -29,7 +29,7 @@ class StepOutput:
         done: Whether these are the last chunks.
         codes: Codes so far.
         error: Why the speech failed; it is then over.
-        paused: Whether a piece has ended and `left` others wait for `go_on`.
+        paused: Whether a piece has ended and another waits for `go_on`.
         cut_pieces: Pieces so far that reached the code limit without a STOP code.
         pieces: The results of all pieces so far, when one has ended.
     """
@@ -40,7 +40,6 @@ class StepOutput:
     codes: int = 0
     error: NotFinite | None = None
     paused: bool = False
-    left: int = 0
     cut_pieces: int = 0
     pieces: tuple[SpokenPiece, ...] = ()
 
@@ -142,7 +141,7 @@ class ContinuousBatcher:
         if speech.done:
             del self._speeches[name]
         return StepOutput(
-            name, chunks, speech.done, speech.codes, paused=speech.paused, left=speech.left,
+            name, chunks, speech.done, speech.codes, paused=speech.paused,
             cut_pieces=speech.cut_pieces,
             pieces=speech.pieces if speech.done or speech.paused else (),
         )  # fmt: skip

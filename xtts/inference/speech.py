@@ -215,11 +215,6 @@ class Speech:
         return self.utterance is None and bool(self._waiting)
 
     @property
-    def left(self) -> int:
-        """How many pieces have not begun."""
-        return len(self._waiting)
-
-    @property
     def pieces(self) -> tuple[SpokenPiece, ...]:
         """The results of the finished pieces; () without a guard."""
         return tuple(self._guard.pieces) if self._guard else ()

@@ -261,7 +261,7 @@ class SpeechServer:
             yield {"say": "sound", "id": output.name}, pcm16(chunk)
         if output.paused:
             self._paused[output.name] = time.perf_counter()
-            yield _frame("paused", output.name, left=output.left)
+            yield _frame("paused", output.name)
         if not output.done:
             return
         seconds = time.perf_counter() - self._began[output.name]

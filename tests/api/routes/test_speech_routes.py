@@ -84,10 +84,10 @@ def test_more_than_there_is_room_for_is_refused_quickly(tmp_path):
         with ThreadPoolExecutor(12) as pool:
             found = list(pool.map(lambda seed: service.say("w" * 300, seed=seed), range(12)))
         late = [one for one in found if one.status_code == 503]
-        assert all(int(one.headers["retry-after"]) >= 1 for one in late)
+        assert {one.headers["retry-after"] for one in late} == {"5"}
         service.wait_until(lambda: service.counted("tts_requests_total", code="503") == len(late))
         assert len([one for one in found if one.status_code == 200]) >= 4
-        assert {one.json()["code"] for one in late} <= {"queue_full", "too_late"} and late
+        assert {one.json()["code"] for one in late} == {"queue_full"}
 
 
 def test_sixteen_at_once_and_none_is_mixed(tmp_path):
