@@ -1,9 +1,4 @@
-"""Accepts connections on bare sockets, with time limits and a limit for each address.
-
-As soon as a connection is accepted, asyncio makes a transport for it and uvicorn a parser, in the
-order of arrival. A health probe waits until that work is done for every connection before it: for
-seconds, if 2,000 clients connect and send nothing. A bare socket costs a fraction of that, so a
-connection gets its transport and parser only when the head of its first request has arrived.
+"""Time limits for connections, and a limit of them for each address.
 
 uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and it keeps a
 connection that never sends one for ever. So its protocol is extended here. As in nginx, the oldest
@@ -12,14 +7,9 @@ a request over the limit once its head is read, and never refuses a probe.
 """
 
 import asyncio
-import errno
-import functools
 import ipaddress
-import logging
-import re
-import socket
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,15 +20,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 OVER_LIMIT = "over_limit"
 # Set in scope["state"]: the network of the connection's peer, whatever a proxy's header says.
 PEER = "peer"
-log = logging.getLogger("api")
-# Accepted in one turn of the event loop: a few milliseconds, then requests have their turn.
-_ACCEPTED_AT_ONCE = 64
-_RETRY_SECONDS = 1.0
-_NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-# h11 also accepts bare line feeds, and at once refuses a head that begins with a control character
-# or a space.
-_HEAD_END = re.compile(rb"\n\r?\n")
-_FIRST_PRINTABLE = 0x21
 
 
 @dataclass(frozen=True)
@@ -125,13 +106,9 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with time limits and a limit of connections.
-
-    first_bytes: what the client sent before the connection had a transport.
-    """
+    """uvicorn's HTTP protocol with time limits and a limit of connections."""
 
     connections_by_address: Connections
-    first_bytes = b""
     address = ""
     _is_idle = True
     _head_timer: asyncio.TimerHandle | None = None
@@ -144,9 +121,6 @@ class BoundedProtocol(H11Protocol):
         self._usual_state = {**self.app_state, PEER: self.address}
         self._wait_for_head()
         self.connections_by_address.rests(self)
-        if self.first_bytes:
-            self.data_received(self.first_bytes)
-            self.first_bytes = b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timers()
@@ -242,144 +216,3 @@ def network_of(address: str) -> str:
     if ip.ipv4_mapped is not None:
         return str(ip.ipv4_mapped)
     return str(ipaddress.ip_network((ip, 64), strict=False))
-
-
-class Acceptor:
-    """Accepts on listening sockets; a connection that has sent a head gets `make_protocol`'s
-    protocol.
-
-    Args:
-        most_head_bytes: A longer head is handed on as it is, for the parser to refuse.
-    """
-
-    def __init__(
-        self,
-        connections: Connections,
-        make_protocol: Callable[[], BoundedProtocol],
-        *,
-        most_head_bytes: int,
-    ) -> None:
-        self.connections = connections
-        self.most_head_bytes = most_head_bytes
-        self.loop = asyncio.get_running_loop()
-        self._make_protocol = make_protocol
-        self._listening: list[socket.socket] = []
-        self._pending = set[PendingConnection]()
-        self._handing_over = set[asyncio.Task[None]]()
-
-    def accept_from(self, listening: Iterable[socket.socket]) -> None:
-        """Accepts until `close`."""
-        for one in listening:
-            one.setblocking(False)
-            self._listening.append(one)
-            self._watch(one)
-
-    async def close(self) -> None:
-        """Stops accepting, and closes the connections that have not sent a head; the others belong
-        to uvicorn by then. The listening sockets stay open: their owner closes them."""
-        for one in self._listening:
-            self.loop.remove_reader(one)
-        self._listening.clear()
-        for pending in list(self._pending):
-            pending.close()
-        await asyncio.gather(*self._handing_over)
-
-    def forget(self, pending: "PendingConnection") -> None:
-        """Forgets a connection that is closed or handed over."""
-        self._pending.discard(pending)
-        self.connections.leave(pending)
-
-    def hand_over(self, connection: socket.socket, head: bytes) -> None:
-        """Gives a connection a transport and a parser, and passes `head` to the parser first."""
-        task = self.loop.create_task(self._connect(connection, head))
-        self._handing_over.add(task)
-        task.add_done_callback(self._handing_over.discard)
-
-    def _watch(self, listening: socket.socket) -> None:
-        if listening in self._listening:
-            self.loop.add_reader(listening, self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                connection, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _NO_RESOURCES:
-                    raise
-                log.warning("No connection can be accepted now (%s).", error.strerror)
-                self.loop.remove_reader(
-                    listening
-                )  # it stays readable, and would be polled for ever
-                self.loop.call_later(_RETRY_SECONDS, self._watch, listening)
-                return
-            connection.setblocking(False)
-            pending = PendingConnection(self, connection, _network_of(address[0]))
-            self._pending.add(pending)
-            self.connections.rests(pending)
-
-    async def _connect(self, connection: socket.socket, head: bytes) -> None:
-        def protocol() -> BoundedProtocol:
-            made = self._make_protocol()
-            made.first_bytes = head
-            return made
-
-        try:
-            await self.loop.connect_accepted_socket(protocol, connection)
-        except OSError:  # the client has gone
-            connection.close()
-
-
-class PendingConnection:
-    """A connection whose first head has not arrived yet."""
-
-    def __init__(self, acceptor: Acceptor, connection: socket.socket, address: str) -> None:
-        self.address = address
-        self._acceptor = acceptor
-        self._connection = connection
-        self._received = b""
-        acceptor.loop.add_reader(connection, self._read)
-        seconds = acceptor.connections.limits.head_seconds
-        self._timer = acceptor.loop.call_later(seconds, self.drop, "slow_head")
-
-    def drop(self, reason: str) -> None:
-        """Closes the connection and counts the reason."""
-        self.close()
-        self._acceptor.connections.on_closed(reason)
-
-    def close(self) -> None:
-        """Closes it."""
-        self._leave()
-        self._connection.close()
-
-    def _leave(self) -> None:
-        self._timer.cancel()
-        self._acceptor.loop.remove_reader(self._connection)
-        self._acceptor.forget(self)
-
-    def _read(self) -> None:
-        try:
-            piece = self._connection.recv(self._acceptor.most_head_bytes)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            piece = b""
-        if not piece:
-            self.close()
-            return
-        searched = max(0, len(self._received) - 2)
-        self._received += piece
-        if self._is_for_parser(searched):
-            self._leave()
-            self._acceptor.hand_over(self._connection, self._received)
-
-    def _is_for_parser(self, searched: int) -> bool:
-        return (
-            _HEAD_END.search(self._received, searched) is not None
-            or self._received[0] < _FIRST_PRINTABLE
-            or len(self._received) > self._acceptor.most_head_bytes
-        )
-
-
-_network_of = functools.lru_cache(4_096)(network_of)

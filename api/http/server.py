@@ -6,7 +6,6 @@ once.
 """
 
 import asyncio
-import functools
 import resource
 import socket
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from api.http.connections import Acceptor, ConnectionLimits, Connections
+from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
 
 FINISH_SECONDS = 6.0
@@ -27,33 +26,25 @@ _KEEP_ALIVE_SECONDS = 75
 _MOST_HEAD_BYTES = 16 << 10
 _OTHER_FILES = 256
 _MOST_FILES = 1 << 16
-# Connections that the kernel queues until they are accepted.
+# Connections that the kernel queues until they are accepted, and how many of them are accepted in
+# one turn of the event loop. With more, a flood pushes out a connection before its head is read.
 _LISTENING = 2_048
+_ACCEPTED_AT_ONCE = 64
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with an acceptor and a shutdown order of its own. Made by `server_of`."""
+    """uvicorn's server with a shutdown order of its own. Made by `server_of`."""
 
     parts: AppState
     connections: Connections
     # Of other protocols: `api.parts`.
     listeners: Sequence[Any] = ()
-    _acceptor: Acceptor
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but accepts with `Acceptor` instead of asyncio's server. Connections that
-        arrive before the service has started wait in the kernel."""
+        """As uvicorn's, then starts the other protocols."""
+        await super().startup(sockets)
         for one in sockets or ():
             one.listen(_LISTENING)
-        await super().startup([])
-        make_protocol = functools.partial(
-            self.connections.protocol(),
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-        )
-        self._acceptor = Acceptor(self.connections, make_protocol, most_head_bytes=_MOST_HEAD_BYTES)
-        self._acceptor.accept_from(sockets or ())
         for listener in self.listeners if not self.should_exit else ():
             await listener.start()
 
@@ -62,7 +53,6 @@ class Server(uvicorn.Server):
         engine = self.parts.engine
         self.parts.events.close()
         engine.close_queue()
-        await self._acceptor.close()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
         for listener in self.listeners:
             await listener.close(FINISH_SECONDS)
@@ -87,9 +77,9 @@ def server_of(
     )
     parts.metrics.connections.set_function(lambda: len(connections))
     config = uvicorn.Config(
-        app, http="h11", log_level="warning", access_log=False,
+        app, http=connections.protocol(), log_level="warning", access_log=False,
         server_header=False, timeout_graceful_shutdown=_CANCEL_SECONDS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none",
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS, backlog=_ACCEPTED_AT_ONCE, ws="none",
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )  # fmt: skip
     server = Server(config)
