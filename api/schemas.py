@@ -52,8 +52,8 @@ class WordTimestamp(BaseModel):
 
 
 class Sample(BaseModel):
-    """An epoch's sample and the addresses of both WAV files. ending: how it ended (docs/guard.md);
-    words: the time of each word; null if it is not known."""
+    """An epoch's sample and the addresses of both WAV files. ending: how it ended
+    (docs/develop/guard.md); words: the time of each word; null if it is not known."""
 
     output: str | None
     reference: str | None
@@ -314,7 +314,7 @@ class AudioVoiceList(BaseModel):
 
 
 class SpokenPieceRow(BaseModel):
-    """How a piece of the text ended (docs/guard.md)."""
+    """How a piece of the text ended (docs/develop/guard.md)."""
 
     ending: str
     reason: str

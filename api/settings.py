@@ -56,7 +56,7 @@ class ApiSettings(SharedSettings):
 
     api_host: Annotated[Text, Means("an address or host name to listen on")] = "127.0.0.1"
     """The address that the API listens on. 0.0.0.0 opens it to other machines, and needs an
-    API_KEY. A container ignores it: docs/clients.md says more."""
+    API_KEY. A container ignores it: docs/containers.md says how to open its port."""
     api_port: Port = 8005
     """The port that the API listens on, or the published port of its container."""
     api_key: Annotated[SecretStr | None, Means("any text; empty = no key", secret=True)] = None

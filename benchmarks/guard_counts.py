@@ -35,8 +35,8 @@ LISTENED_TO = 10
 # Sound of this level below the loudest, for this long, is speech that was cut off.
 SPEECH_DB, SPEECH_SECONDS = 35.0, 0.05
 FRAME = VOCODER_RATE // 100
-# Not counted: when the figures of docs/guard.md were measured, the vocoder clicked where its input
-# ends.
+# Not counted: the vocoder clicked where its input ends when the figures of docs/develop/guard.md
+# were measured.
 CLICK_FRAMES = 5
 STOP = -1  # its logit is the last one
 # Changes the logits of the code with this number.

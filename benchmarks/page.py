@@ -288,7 +288,7 @@ def filled(text: str, results: Mapping[str, Result]) -> str:
 
 def pages() -> list[Path]:
     """Those that may quote figures."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def history() -> str:

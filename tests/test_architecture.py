@@ -205,7 +205,7 @@ def test_importing_a_package_does_no_work():
 
 def test_every_command_that_is_told_can_be_run():
     """`python -m MODULE` in a sentence, a page, the Makefile or a Dockerfile: it has a main."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*.yml")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*.yml")]
     pages += [ROOT / one for one in ("Makefile", "Dockerfile", *MODULES)]
     ours = "|".join((*PACKAGES, "tests"))
     named = {

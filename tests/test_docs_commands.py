@@ -1,8 +1,8 @@
 """Every command of the README and of docs/ is run here as it is written, or has a reason why not.
 
 Commands stand in blocks that begin with ```sh, in blocks of Python, and in the README's table. A
-command that this file does not know fails the test. Two pages are left out: docs/modules.md has no
-commands, and the commands of docs/benchmarks.md are those of `tests/benchmarks/`.
+command that this file does not know fails the test. Two pages are left out: docs/develop/modules.md
+has no commands, and the commands of docs/benchmarks.md are those of `tests/benchmarks/`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON = ".venv/bin/python -m"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
     page
-    for page in sorted((ROOT / "docs").glob("*.md"))
+    for page in sorted((ROOT / "docs").rglob("*.md"))
     if page.stem != "benchmarks" and page.stem != "modules"
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -438,7 +438,7 @@ def test_a_command_runs_as_it_is_written(command, clone):
 @pytest.mark.slow
 def test_what_is_asked_of_the_service_is_answered(clone):
     how = SLOW["make serve"]
-    pages = (ROOT / "docs/api.md", ROOT / "docs/studio.md")
+    pages = (ROOT / "docs/api.md", ROOT / "docs/develop/api.md")
     asked = [line for page in pages for line in commands(page) if line in SERVED]
     assert len(asked) == len(SERVED)
     script = "set -e\n" + "\n".join(

@@ -49,7 +49,7 @@ EXAMPLES = {
     "XTTS-v2 instead of the small demo model": {
         "BASE_MODEL": "xtts_v2", "COQUI_TOS_AGREED": "1", "NUM_EPOCHS": "10",
     },
-    "A small graphics card (docs/getting-started.md)": {"LORA_RANK": "16"},
+    "A small graphics card (docs/hardware.md)": {"LORA_RANK": "16"},
     "Listening": {"SAMPLE_TEXT": "It is a good day."},
     "Serving": {
         "VOICE": "best", "API_PORT": "8005", "API_HOST": "0.0.0.0", "API_KEY": "a-long-secret",

@@ -1,5 +1,5 @@
-"""docs/licences.md names every package of the lock whose licence asks for more than its text, and
-every one whose wheel brings native libraries."""
+"""docs/develop/licences.md names every locked package whose licence asks for more than its text,
+and those whose wheels bring native libraries."""
 
 import re
 from importlib import metadata
@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from tests.test_lock import RUN, here, pins
 
-PAGE = (Path(__file__).parents[1] / "docs/licences.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs/develop/licences.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
 TOLD = {
     (name, version)
@@ -50,7 +50,7 @@ def test_the_page_names_every_package_that_belongs_there():
         if belongs(found) and (name, version) not in TOLD:
             missing.append(f"{name} {version}: {licence(found.metadata)}")
     assert not missing, (
-        "docs/licences.md lacks these. Look into their wheels (metadata, licence files, "
+        "docs/develop/licences.md lacks these. Look into their wheels (metadata, licence files, "
         "`readelf -d`) and add them with what they mean for publishing an image."
     )
 

@@ -1,4 +1,4 @@
-"""docs/modules.md is what the modules' first lines say.
+"""docs/develop/modules.md is what the modules' first lines say.
 
 `python -m tests.test_modules_page` writes it again.
 """
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "modules.md"
+PAGE = ROOT / "docs" / "develop" / "modules.md"
 PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmarks")
 
 # Where the files are that are not Python.

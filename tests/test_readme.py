@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     str(path.relative_to(ROOT))
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "record.md")
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks/record.md")
 )
 COMMIT = r"`[0-9a-f]{8}`"
 # Made by a run, or by the reader.
@@ -54,10 +54,18 @@ def test_it_is_short():
     assert len(README.splitlines()) <= 150
 
 
-def test_the_index_lists_every_page():
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    index = text_of("docs/index.md")
+@pytest.mark.parametrize("shelf", ["docs", "docs/develop"])
+def test_the_index_of_a_shelf_lists_every_page_of_it(shelf):
+    pages = {path.name for path in (ROOT / shelf).glob("*.md")} - {"index.md"}
+    index = text_of(f"{shelf}/index.md")
     assert {page for page in pages if f"]({page})" not in index} == set()
+
+
+def test_the_shelf_for_users_is_short():
+    """The goals of the benchmarks are a table to look things up in."""
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.name != "benchmarks.md"]
+    words = sum(len(path.read_text(encoding="utf-8").split()) for path in pages)
+    assert len(pages) <= 20 and words <= 20_000
 
 
 def test_every_line_of_the_tree_is_there():
@@ -125,7 +133,7 @@ def test_every_command_of_make_is_one(document):
 
 
 def test_the_readme_or_the_start_names_every_command():
-    said = README + text_of("docs/getting-started.md") + text_of("CONTRIBUTING.md")
+    said = README + text_of("docs/first-run.md") + text_of("CONTRIBUTING.md")
     assert {name for name in targets() - {"install"} if f"make {name}" not in said} == set()
 
 
@@ -151,7 +159,7 @@ def test_the_settings_in_its_examples_are_accepted():
 def test_the_verbs_it_shows_are_accepted():
     from train.__main__ import modules
 
-    said = README + text_of("docs/getting-started.md") + text_of("docs/datasets.md")
+    said = README + text_of("docs/your-voice.md") + text_of("docs/datasets.md")
     assert set(re.findall(r"python -m train ([a-z]+)", said)) <= set(modules())
 
 

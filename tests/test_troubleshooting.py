@@ -1,4 +1,4 @@
-"""The pages promise nothing that no test holds, docs/troubleshooting.md row by row."""
+"""The pages promise nothing that no test holds, docs/develop/faults.md row by row."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/develop/faults.md").read_text(encoding="utf-8")
 TABLES = PAGE[PAGE.index("## When something fails") :]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -54,7 +54,7 @@ def test_every_promise_has_its_tests(row):
 
 @pytest.mark.parametrize(
     "page",
-    sorted((ROOT / "docs").glob("*.md")),
+    sorted((ROOT / "docs").rglob("*.md")),
     ids=lambda page: page.stem,
 )
 def test_every_test_that_a_page_names_exists(page):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from train.settings import TrainSettings
 
-SUMMARY = """make a voice with half the layers, of the best weights (docs/distillation.md)
+SUMMARY = """make a voice with half the layers, of the best weights (docs/onnx.md)
 --to DIR [--layers N] [--epochs N] [--minutes M] [--texts FILE] [--force]"""
 PURPOSE = "Makes a voice with fewer layers, which learns to speak as the run's best weights."
 USAGE = "--to DIR "

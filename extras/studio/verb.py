@@ -5,7 +5,7 @@ import argparse
 from train.settings import TrainSettings
 
 SUMMARY = "take trainings out of QUEUE_DIR, one at a time  [--once]"
-PURPOSE = "Takes trainings out of QUEUE_DIR, oldest first, one at a time (docs/studio.md)."
+PURPOSE = "Takes trainings out of QUEUE_DIR, oldest first, one at a time (docs/page.md)."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 """The reasons why a provider is not used, each with its fix.
 
-Each function returns (reason_code, what is wrong, what to do). docs/onnx.md lists the codes.
+Each function returns (reason_code, what is wrong, what to do). docs/develop/onnx.md lists the
+codes.
 """
 
 import re

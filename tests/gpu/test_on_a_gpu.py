@@ -1,4 +1,4 @@
-"""Each finding of docs/gpu.md that a card alone can show."""
+"""Each finding of docs/develop/gpu.md that a card alone can show."""
 
 import copy
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What may happen to a run, done to a true one: what it says, how it exits, what is left, and that
 the next start ends where a run ends to which nothing happened.
 
-Each row of docs/troubleshooting.md names its test. Kills have a file of their own (test_kills.py),
+Each row of docs/develop/faults.md names its test. Kills have a file of their own (test_kills.py),
 so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
 """
 

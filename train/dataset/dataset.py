@@ -284,7 +284,7 @@ def _what_to_set(languages: Sequence[str], settings: TrainSettings) -> str:
             return correct
         return (
             f"XTTS-v2 speaks {'it' if len(languages) == 1 else 'them'}: set BASE_MODEL=xtts_v2, "
-            f"after you have read its licence (docs/licences.md). {correct}"
+            f"after you have read its licence (docs/your-voice.md). {correct}"
         )
     return (
         f"{correct} If it is, name a BASE_MODEL that speaks it, or add the language to this one "

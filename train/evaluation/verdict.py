@@ -2,7 +2,7 @@
 
 All functions are pure.
 
-The steps, in this order (docs/evaluation.md describes them to users):
+The steps, in this order (docs/develop/evaluation.md describes them):
 
     1. finished   A candidate with clearly more failed sentences than the one with the fewest is
                   ruled out. So is one that cannot be judged: fewer than eight sentences that it and
@@ -71,7 +71,7 @@ ERRORS_MARGIN = 0.1
 # A larger difference is a loss and not a tie, even if sixteen sentences do not prove it: about one
 # standard error of the difference.
 TIE_MARGIN = 0.05
-# With less speech a run seldom learns an accent (docs/getting-started.md).
+# With less speech a run seldom learns an accent (docs/your-voice.md).
 LEAST_SPEECH_SECONDS = 180.0
 UNLEARNED = "The base never learned the added language."
 NO_DIFFERENCE = "difference %+.2f, too small to be sure of"

@@ -9,7 +9,7 @@ A graph always uses the addresses of its capture. So codes, positions, keys and 
 attended slots, so that a single request does not read the keys and values of fifteen empty slots.
 The first replay of each graph is compared with the step without a graph: a graph that was captured
 on another GPU would return the same result forever. If capturing fails or the results differ, the
-step runs without a graph and the reason is logged (figures from a GPU: docs/gpu.md).
+step runs without a graph and the reason is logged (figures from a GPU: docs/develop/gpu.md).
 """
 
 import logging

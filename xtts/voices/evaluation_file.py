@@ -1,7 +1,7 @@
 """`OUTPUT_DIR/evaluation.json`: the judgement of every epoch, every blend and the base.
 
 It also names the best of them. `train.evaluation` writes it; the API, `export` and `speak` read it,
-without torch. docs/evaluation.md documents every field.
+without torch. docs/develop/evaluation.md documents every field.
 """
 
 import logging

@@ -4,7 +4,7 @@ Training the GPT does not change how its latents sound, and the published vocode
 sound like one of its training speakers. So the vocoder learns from the person's own clips: their
 codes go through the GPT that will be served, and gradient descent on all vocoder weights minimizes
 the spectral distance to the recording. The speaker embedding stays that of the recording, because
-the layers that read it are learned too (docs/evaluation.md, "The learned decoder").
+the layers that read it are learned too (docs/develop/evaluation.md, "The learned decoder").
 
 Importing this module does not import torch.
 """

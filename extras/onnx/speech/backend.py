@@ -1,7 +1,8 @@
 """Speech computed by ONNX Runtime without torch, as `xtts.inference.speech.Backend`.
 
 Utterances take turns, one code each: with 8-bit weights, one scale covers all inputs of a matrix
-product, so the rows of a batch would affect each other's audio. docs/onnx.md gives the cost.
+product, so the rows of a batch would affect each other's audio. docs/develop/onnx.md gives the
+cost.
 """
 
 from collections.abc import Mapping, Sequence

@@ -44,7 +44,7 @@ def gpt_kind(
 
 def session_options(where: ComputeConfig) -> OnnxSessionOptions:
     """The options of every session of a voice: as many threads as this process may use, or one
-    under LOW_MEMORY. docs/onnx.md says what each option saves and costs."""
+    under LOW_MEMORY. docs/develop/onnx.md says what each option saves and costs."""
     if not where.low_memory:
         return OnnxSessionOptions(threads=where.threads or cpu_count())
     return OnnxSessionOptions(

@@ -27,7 +27,7 @@ _RECORDING = {
     }
 }
 _HEARD_LANGUAGE = "en"
-# A few minutes let one hear that the voice changes, half an hour is good: docs/getting-started.md.
+# A few minutes let one hear that the voice changes, half an hour is good: docs/your-voice.md.
 _FEW_MINUTES, _GOOD_MINUTES = 3, 30
 Number = Annotated[
     int, Path(ge=1, le=prompts.MOST_PROMPTS, description="The number of the sentence, from 1.")

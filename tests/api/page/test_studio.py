@@ -1,7 +1,7 @@
 """From an empty machine to a voice, on the page alone and by keys: sentences are read into the
 microphone, checked, kept, trained on, heard, served and exported, with a true service and trainer.
 
-It prints how long that takes and makes the pictures of docs/studio.md (SOTAQUE_PICTURES names their
+It prints how long that takes and makes the pictures of docs/page.md (SOTAQUE_PICTURES names their
 folder). flite reads the built-in sentences; where SOTAQUE_CLIPS names an English dataset, the
 person of that one reads the sentences of its clips.
 """

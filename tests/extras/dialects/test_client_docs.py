@@ -1,4 +1,4 @@
-"""docs/clients.md lists every client whose requests are replayed, with its source.
+"""docs/develop/clients.md lists every client whose requests are replayed, with its source.
 
     python -m tests.extras.dialects.test_client_docs
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.api.test_client_libraries import LIBRARIES
 from tests.extras.dialects.test_clients import TABLE
 
-PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+PAGE = Path(__file__).parents[3] / "docs" / "develop" / "clients.md"
 
 
 def client_rows() -> list[str]:

@@ -109,7 +109,7 @@ def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, cod
 
 def test_the_table_knows_every_wish_and_every_way_out():
     assert {wish_of(pair[0]).kind for pair in PAIRS} == set(PROVIDERS) - {"cpu"}
-    page = (ROOT / "docs/onnx.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/develop/onnx.md").read_text(encoding="utf-8")
     codes = {pair[3] for pair in PAIRS} | {"refused_model", "heavy_on_cpu", "lost"}
     assert [code for code in sorted(codes - {""}) if f"`{code}`" not in page] == []
 

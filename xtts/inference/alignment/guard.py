@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 CODE_SECONDS = SAMPLES_PER_CODE / CODE_RATE
 
-# Limits in codes of 46 ms; docs/guard.md describes the data on which they were chosen.
+# Limits in codes of 46 ms; docs/develop/guard.md describes the data on which they were chosen.
 # Most codes after the last word; closing silence takes 5 to 13.
 MOST_CLOSING = 16
 # How many of them may be loud, if the sound is known: last sounds may be drawn out.

@@ -37,8 +37,8 @@ RETRY_SEED_STRIDE = 1_000_003
 
 FRAME_SECONDS = 0.01
 _FRAME = round(FRAME_SECONDS * VOCODER_RATE)
-# Chosen on flite's recordings of the choosing texts (docs/guard.md). In dB below the loudest 10 ms:
-# the threshold of silence at the edges of words, and the threshold of speech.
+# Chosen on flite's recordings of the choosing texts (docs/develop/guard.md). In dB below the
+# loudest 10 ms: the threshold of silence at the edges of words, and the threshold of speech.
 SILENCE_DB, SPEECH_DB = 45.0, 35.0
 # Noise counts as silence: sound within ABOVE_NOISE_DB of the quietest frames, unless it is louder
 # than LOUDEST_NOISE_DB below the maximum.
