@@ -255,7 +255,7 @@ def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(ground, wh
     assert ground.run("disk/run") == 74
     filler.unlink()
     assert ground.run("disk/run") == 0, ground.told()
-    assert re.search(r"Disk: up to .* MB more in .*1 checkpoint 1\.", ground.told())
+    assert re.search(r"Disk: up to .* MB more in .*; .* free\.", ground.told())
     assert_same_end(RunFolder(small_disk / "run"), whole, EPOCHS)
 
 

@@ -1,92 +1,77 @@
-"""The disk space of a whole run: the sum, its parts, and what is refused."""
+"""The disk space of a whole run: the sum, and what is refused."""
 
-import os
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from machine.storage.atomic import DiskFull
 from train.checkpointing import disk_space
-from train.checkpointing.disk_space import Disk, by_disk, summary, warnings_of
+from train.checkpointing.disk_space import Need, judge, needs
+from train.settings import TrainSettings
 
 GB = 10**9
-OUTPUT, RUNS, CACHE = Path("/output"), Path("/runs"), Path("/cache")
-RUN = {
-    "checkpoint": 2 * GB, "trainer_state": 4 * GB, "cache": GB,
-    "saves": 20, "samples": 20, "steps": 1000, "keep": 3, "best_stays": True,
-}  # fmt: skip
-
-
-def parts(*folders: Path, **changes: Any) -> list[disk_space.Part]:
-    return disk_space.parts(*(folders or (OUTPUT, RUNS, CACHE)), **RUN | changes)
+SETTINGS = TrainSettings(output_dir=Path("/output"), cache_dir=Path("/cache"))
+RUN = {"checkpoint": 2 * GB, "trainer_state": 4 * GB, "cache": GB, "saves": 20}
 
 
 @pytest.mark.parametrize(
-    ("changed", "expected"),
+    ("changed", "checkpoints", "states"),
     [
-        ({}, (5, 3)),  # three kept, the best, and the one that is being written
-        ({"best_stays": False}, (4, 3)),
-        ({"keep": 1}, (3, 3)),
-        ({"keep": None}, (20, 3)),
-        ({"saves": 1}, (1, 1)),
-        ({"saves": 2}, (2, 2)),
-        ({"saved": 4, "states": 2}, (1, 1)),  # at its fullest: one is written, then one goes
-        ({"saved": 2, "states": 2, "saves": 18}, (3, 1)),
-        ({"saved": 9, "states": 2}, (1, 1)),  # KEEP_CHECKPOINTS was higher before
+        ({}, 6, 3),  # three kept, the best, its blend, and the one that is being written
+        ({"keep": 1}, 4, 3),
+        ({"blend": "off"}, 5, 3),
+        ({"keep": None}, 21, 3),
+        ({"saves": 1}, 2, 1),
+        ({"saves": 2}, 3, 2),
+        ({"saved": 4, "states": 2}, 2, 1),
+        ({"saved": 2, "states": 2, "saves": 18}, 4, 1),
+        ({"saved": 9, "states": 2}, 2, 1),  # KEEP_CHECKPOINTS was higher before
     ],
 )
-def test_what_stands_on_the_disk_at_its_fullest(changed, expected):
-    checkpoints, states, *_ = parts(**changed)
-    assert (checkpoints.count, states.count) == expected
+def test_the_disk_at_its_fullest(changed, checkpoints, states):
+    changed = dict(changed)
+    settings = replace(
+        SETTINGS, keep_checkpoints=changed.pop("keep", 3), blend=changed.pop("blend", "auto")
+    )
+    output, cache = needs(settings, **RUN | changed)
+    assert output == Need(Path("/output"), 7_200_000_000, (2 * checkpoints + 4 * states) * GB)
+    assert cache == Need(Path("/cache"), GB, GB)
 
 
-def test_what_the_end_of_a_run_leaves_is_counted():
-    without = {part.name: part.bytes for part in parts()}
-    more = {part.name: part.bytes for part in parts(judged=8, blended=True, decoder=GB // 10)}
-    assert {name: size for name, size in more.items() if size != without[name]} == {
-        "best blend": pytest.approx(2 * GB, rel=1e-3),
-        "judged sentences": 8 * 4 * disk_space.SENTENCE_BYTES,
-        "learned decoders": 6 * (GB // 10),
-    }
-    assert without["best blend"] == without["judged sentences"] == 0
+def free_gb(monkeypatch: pytest.MonkeyPatch, free: float) -> None:
+    space: Any = SimpleNamespace(f_bavail=int(free * GB), f_frsize=1)
+    monkeypatch.setattr(disk_space.os, "statvfs", lambda _: space)
 
 
-def disk(free_gb: float) -> Disk:
-    return Disk(OUTPUT, int(free_gb * GB), tuple(parts()))
-
-
-def test_the_sum_is_told_with_its_parts():
-    sentence = summary(disk(100))
-    assert sentence.startswith("Disk: up to 23.2 GB more in /output (5 checkpoints 10.0 GB, ")
-    for part in ("3 optimizer states 12.0 GB", "20 samples", "feature cache 1.0 GB", "curves"):
-        assert part in sentence
-    assert sentence.endswith("; 100.0 GB free.")
-
-
-def test_what_fits_is_not_warned_about_and_what_does_not_is():
-    assert warnings_of([disk(100)]) == []
-    (warning,) = warnings_of([disk(20)])
-    assert "will not fit into /output: 23.2 GB needed, 20.0 GB free" in warning
+def test_what_fits_is_told_and_what_does_not_is_warned_about(monkeypatch):
+    needed = needs(SETTINGS, **RUN)
+    free_gb(monkeypatch, 100)
+    assert judge(needed) == ["Disk: up to 25.0 GB more in /output; 100.0 GB free."]
+    free_gb(monkeypatch, 20)
+    (warning,) = judge(needed)
+    assert "will not fit into /output: 25.0 GB needed, 20.0 GB free" in warning
     assert "KEEP_CHECKPOINTS" in warning
 
 
-def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74():
-    assert len(warnings_of([disk(8.3)])) == 1  # 1.2 times 6 GB, and the cache
+def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74(monkeypatch):
+    free_gb(monkeypatch, 8.3)
+    assert len(judge(needs(SETTINGS, **RUN))) == 1  # 1.2 times 6 GB, and the cache
+    free_gb(monkeypatch, 8.0)
     with pytest.raises(DiskFull, match=r"8,200,000,000 .* 8,000,000,000") as raised:
-        warnings_of([disk(8.0)])
+        judge(needs(SETTINGS, **RUN))
     assert raised.value.exit_code == 74
-    assert "(checkpoint 2.4 GB, optimizer state 4.8 GB, feature cache 1.0 GB)" in str(raised.value)
-    # A disk for the curves alone refuses nothing.
-    assert len(warnings_of([Disk(RUNS, 0, tuple(parts()[-1:]))])) == 1
+    # A disk for the cache alone needs no more than that.
+    assert len(judge(needs(SETTINGS, **RUN)[1:])) == 1
 
 
 def test_folders_on_one_disk_are_one_sum(tmp_path):
     """Also where they do not exist yet; nothing is made by looking."""
-    found = parts(tmp_path / "a/b", tmp_path / "c", tmp_path / "d")
-    (one,) = by_disk(found)
-    assert one.needed == sum(part.bytes for part in found)
-    free = os.statvfs(tmp_path)
-    assert one.free == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
+    folders = {"output_dir": tmp_path / "a/b", "cache_dir": tmp_path / "c"}
+    settings = replace(SETTINGS, **folders)
+    (said,) = judge(needs(settings, checkpoint=10**9, trainer_state=0, cache=10**9, saves=1))
+    assert said.startswith(f"Disk: up to 3.0 GB more in {tmp_path / 'a/b'}; ")
     assert list(tmp_path.iterdir()) == []
-    assert parts(saves=0) == disk_space.by_disk([]) == []
+    assert needs(settings, checkpoint=1, trainer_state=0, cache=1, saves=0) == judge([]) == []
