@@ -1,9 +1,8 @@
 """`python -m benchmarks NAME [--json] [--record]` runs one benchmark, a module of this folder.
 
 A benchmark has `run(arguments)`. It returns the figures that --json prints and that --record writes
-into `benchmarks/results/`. It may have four more functions: `add_arguments(parser)`;
-`report(figures)`, the text that is printed instead of plain tables; `to_record(figures)`, which
-drops what a result file does not need; and `exit_code(figures)`.
+into `benchmarks/results/`. It may have three more functions: `add_arguments(parser)`;
+`to_record(figures)`, which drops what a result file does not need; and `exit_code(figures)`.
 """
 
 import argparse
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks import result_files, tables
+from benchmarks import page, result_files
 from machine.errors import SotaqueError
 
 
@@ -37,9 +36,12 @@ def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
     )
     parser.add_argument("--json", action="store_true", help="figures as JSON, not as a table")
     parser.add_argument(
-        "--record", nargs="?", const="", metavar="VARIANT",
+        "--record",
+        nargs="?",
+        const="",
+        metavar="VARIANT",
         help=f"write benchmarks/results/{name}[-VARIANT].json",
-    )  # fmt: skip
+    )
     if hasattr(benchmark, "add_arguments"):
         benchmark.add_arguments(parser)
     return benchmark, parser
@@ -66,8 +68,8 @@ def main(argv: Sequence[str]) -> int:
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    report = getattr(benchmark, "report", tables.text)
-    print(json.dumps(found, indent=1, default=str) if arguments.json else report(found))
+    as_json = json.dumps(found, indent=1, default=str)
+    print(as_json if arguments.json else page.for_a_terminal(found))
     return code
 
 

@@ -1,9 +1,8 @@
 """`python -m benchmarks data` compares a batch from the cache with a batch of Coqui's dataset.
 
 Coqui's side is its dataset with `format_batch_on_device`. Both sides load the same four clips with
-as many threads, in turns. It also measures what two starts do for the same data. `--starts`
-measures two whole starts of a run, from the imports to the first step. `--scale` measures a second
-start and a batch with 100 to 100,000 synthetic clips.
+as many threads, in turns. `--starts` measures two whole starts of a run, from the imports to the
+first step. `--scale` measures a second start and a batch with 100 to 100,000 synthetic clips.
 
 Both mel spectrograms and the DVAE have their full size whatever the size of the model, so the small
 model is enough, except for `--starts`, which also reads the model.
@@ -22,7 +21,6 @@ from typing import Any
 import torch
 
 from benchmarks import coqui_training, measuring, scale, synthetic
-from train.dataset.batches import Batches
 
 CLIPS_IN_A_BATCH = 4
 
@@ -47,12 +45,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, Any]:
-    """Milliseconds for a batch of each side, and seconds of two starts on the same dataset."""
+    """Milliseconds for a batch of each side."""
     synthetic.write_dataset(folder / "data")
     recipe = coqui_training.CoquiTrainingRecipe(base, folder / "data", synthetic.LEARNING_RATE)
     torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
-    starts = [measuring.seconds_of(lambda: ready(base, folder)) for _ in range(2)]
-    batches, group = ready(base, folder), tuple(range(CLIPS_IN_A_BATCH))
+    _, batches = synthetic.batches(base, folder / "data", folder / "cache", "other_clip")
+    batches.plan(1)
+    group = tuple(range(CLIPS_IN_A_BATCH))
     sides: dict[str, Callable[[], object]] = {
         "coqui": lambda: recipe.features(recipe.load(group)),
         "ours": lambda: batches.batch(1, group),
@@ -65,20 +64,27 @@ def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, A
         for of in (statistics.median, min, max)
     )
     return {
-        "threads": threads, "rounds": rounds, "milliseconds": milliseconds,
-        "least_milliseconds": least, "most_milliseconds": most,
+        "threads": threads,
+        "rounds": rounds,
+        "milliseconds": milliseconds,
+        "least_milliseconds": least,
+        "most_milliseconds": most,
         "times": round(milliseconds["coqui"] / milliseconds["ours"], 1),
-        "first_start_seconds": round(starts[0], 2), "second_start_seconds": round(starts[1], 2),
-    }  # fmt: skip
+    }
 
 
 def started(base: Path, folder: Path) -> list[float]:
     """Seconds from the imports to the first step, as two runs on the same data log them."""
     synthetic.write_dataset(folder / "data")
     command = measuring.training_command(
-        folder, base_model=base, dataset_dir=folder / "data", num_epochs=1, sample_device="off",
-        resume="never", batch_seconds=40,
-    )  # fmt: skip
+        folder,
+        base_model=base,
+        dataset_dir=folder / "data",
+        num_epochs=1,
+        sample_device="off",
+        resume="never",
+        batch_seconds=40,
+    )
     found = []
     for _ in range(2):
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -86,10 +92,3 @@ def started(base: Path, folder: Path) -> list[float]:
         assert told, done.stdout
         found.append(float(told[1]))
     return found
-
-
-def ready(base: Path, folder: Path) -> Batches:
-    """Prepares the data as a start does, with the plan of an epoch."""
-    _, batches = synthetic.batches(base, folder / "data", folder / "cache", "other_clip")
-    batches.plan(1)
-    return batches

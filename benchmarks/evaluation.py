@@ -3,9 +3,9 @@
 For each seed it fine-tunes the embedded voice on the demo dataset with default settings, as `make
 train` does. Every candidate of that run (base, epochs, blends) then speaks the reporting set, which
 the evaluation never sees, and pocketsphinx counts word errors. All is spoken without the guard, as
-in an evaluation: the weights are judged, not what repairs their speech. The figures are how far the
-chosen candidate is behind the best one, and how the evaluation's `words` and word errors rank the
-checkpoints. Each result is written as a line of JSON at once; `--resume` continues.
+in an evaluation: the weights are judged, not what repairs their speech. The figure is how far the
+chosen candidate is behind the best one. Each result is written as a line of JSON at once;
+`--resume` continues.
 """
 
 import argparse
@@ -17,12 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-from benchmarks import judges, measuring, tables, texts
+from benchmarks import judges, measuring, texts
 from machine.errors import SotaqueError
-from train.evaluation.judges import WORD_ERRORS
-from train.evaluation.judges import WORDS as WORDS_JUDGE
 from train.evaluation.verdict import decide
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
@@ -41,13 +37,6 @@ WORDS = range(4, 13)
 SEED = 0
 # The goal: word errors of the chosen candidate above the fewest, in percentage points.
 WITHIN = 2.0
-RESAMPLES = 2000
-# The evaluation's figures that are held against the benchmark's recogniser: a judge, and how many
-# words of a hundred its mean says are wrong.
-RANKED = {
-    "": (WORDS_JUDGE, lambda mean: 1 - mean),
-    "word errors, ": (WORD_ERRORS, lambda mean: mean),
-}
 # The run's seed, kind, epoch, share and checkpoint.
 Key = tuple[int, str, int, float, str]
 
@@ -137,9 +126,14 @@ def evaluated(work: Path, seed: int) -> Evaluation:
     """
     folder, log = work / f"seed_{seed}", work / f"seed_{seed}.log"
     measuring.train_once(
-        work / f"seed_{seed}.done", log, work,
-        seed=seed, output_dir=folder, keep_checkpoints="all", dataset_dir=DATASET,
-    )  # fmt: skip
+        work / f"seed_{seed}.done",
+        log,
+        work,
+        seed=seed,
+        output_dir=folder,
+        keep_checkpoints="all",
+        dataset_dir=DATASET,
+    )
     found = RunFolder(folder).evaluation()
     if found is None or found.verdict is None:
         raise SotaqueError(f"{folder} has no verdict; see {log}.")
@@ -200,29 +194,16 @@ def known(results: Path) -> list[HeardCandidate]:
 
 
 def figures(runs: Mapping[int, Evaluation], heard: Sequence[HeardCandidate]) -> dict[str, Any]:
-    """How far each verdict is behind the candidate with the fewest word errors, and how `words` and
-    the evaluation's own word errors rank the checkpoints of all runs."""
+    """How far each verdict is behind the candidate with the fewest word errors."""
     percent = {one.key: one.percent for one in heard}
     rows = [verdict_row(seed, run, percent) for seed, run in runs.items()]
-    found: dict[str, Any] = {
+    return {
         "guard": "off",
         "sentences": len(heard[0].words) if heard else 0,
         "words": sum(heard[0].words) if heard else 0,
         "seeds": rows,
         "within": sum(row["behind"] <= WITHIN for row in rows),
     }
-    for name, (judge, wrong) in RANKED.items():
-        for kinds in (("epoch",), ("epoch", "blend")):
-            # Where nearly all sentences failed `words` is not judged: left out of both.
-            ranked = [
-                (seed, wrong(one.judges[judge].mean), percent[key_of(seed, one)])
-                for seed, run in runs.items()
-                for one in run.candidates
-                if one.kind in kinds and key_of(seed, one) in percent
-                if WORDS_JUDGE in one.judges and judge in one.judges
-            ]
-            found[name + " and ".join(f"{kind}s" for kind in kinds)] = _agreement(ranked)
-    return found
 
 
 def verdict_row(seed: int, run: Evaluation, percent: Mapping[Key, float]) -> dict[str, Any]:
@@ -244,57 +225,3 @@ def verdict_row(seed: int, run: Evaluation, percent: Mapping[Key, float]) -> dic
         "behind": round(errors[chosen.name] - errors[best], 1),
         "behind_base": round(errors[chosen.name] - errors["base"], 1),
     }
-
-
-def _agreement(ranked: Sequence[tuple[int, float, float]]) -> dict[str, Any]:
-    """Spearman's rank correlation of a figure of the evaluation and word errors, of (a run's seed,
-    figure, word errors). Two intervals: checkpoints drawn again, and whole runs drawn again, since
-    checkpoints of a run are alike."""
-    if not ranked:
-        return {"checkpoints": 0}
-    runs, figure, errors = (np.array(column) for column in zip(*ranked, strict=True))
-    draw = np.random.default_rng(0)
-    single = [draw.integers(0, len(ranked), len(ranked)) for _ in range(RESAMPLES)]
-    by_run = [np.flatnonzero(runs == seed) for seed in np.unique(runs)]
-    whole = [
-        np.concatenate([by_run[number] for number in draw.integers(0, len(by_run), len(by_run))])
-        for _ in range(RESAMPLES)
-    ]
-
-    def interval(draws: Sequence[np.ndarray]) -> list[float]:
-        found = [spearman(figure[drawn], errors[drawn]) for drawn in draws]
-        return [round(float(end), 3) for end in np.percentile(found, [2.5, 97.5])]
-
-    return {
-        "checkpoints": len(ranked),
-        "spearman": round(spearman(figure, errors), 3),
-        "interval": interval(single),
-        "interval_over_runs": interval(whole),
-    }
-
-
-def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    """Correlation of ranks, ties at their mean rank; 0 where one side is constant."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(one), rankdata(other)
-    if min(np.ptp(rank) for rank in ranks) == 0:
-        return 0.0
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
-def report(found: Mapping[str, Any]) -> str:
-    """The figures as Markdown tables."""
-    names = list(dict.fromkeys(name for row in found["seeds"] for name in row["errors"]))
-    lines = [f"{found['sentences']} sentences, {found['words']} words, guard {found['guard']}"]
-    lines += tables.markdown(
-        ("seed", "sentences spoken", *names, "chosen", "behind the best"),
-        (
-            (row["seed"], row["spoken"], *(row["errors"].get(name, "") for name in names),
-             row["chosen"], f"{row['behind']} ({row['best']})")
-            for row in found["seeds"]
-        ),
-    )  # fmt: skip
-    lines.append(f"within {WITHIN} points: {found['within']} of {len(found['seeds'])}")
-    lines += [f"{name}: {told}" for name, told in found.items() if "epochs" in name]
-    return "\n".join(lines)

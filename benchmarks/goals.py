@@ -18,12 +18,11 @@ FILE = FOLDER / "goals.toml"
 
 
 class Limit(BaseModel):
-    """Another figure as the limit: `of` x `times` + `plus`."""
+    """Another figure as the limit: `of` + `plus`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     of: str
-    times: float = 1.0
     plus: float = 0.0
 
 
@@ -135,6 +134,6 @@ def _holds(goal: Goal, taken: Any, results: Mapping[str, Result]) -> bool:
         return bool(taken is goal.equals)
     limit = goal.limit
     if isinstance(limit, Limit):
-        limit = limit.times * result_files.figure(results, limit.of) + limit.plus
+        limit = result_files.figure(results, limit.of) + limit.plus
     assert limit is not None
     return bool(taken <= limit + 1e-9 if goal.at_most is not None else taken >= limit - 1e-9)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks import measuring, tables
+from benchmarks import measuring
 from machine.devices.current_gpu import make_current
 from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
@@ -116,37 +116,14 @@ def machine(device: str) -> dict[str, Any]:
     if device.startswith("cuda"):
         found = torch.cuda.get_device_properties(device)
         told |= {
-            "name": found.name, "capability": [found.major, found.minor],
+            "name": found.name,
+            "capability": [found.major, found.minor],
             "gigabytes": round(found.total_memory / 1e9, 1),
             "free_gigabytes": round(torch.cuda.mem_get_info(device)[0] / 1e9, 1),
-            "cudnn": torch.backends.cudnn.version(), "cuda": torch.version.cuda,
-        }  # fmt: skip
+            "cudnn": torch.backends.cudnn.version(),
+            "cuda": torch.version.cuda,
+        }
     return told
-
-
-def report(found: dict[str, Any]) -> str:
-    """The figures as a Markdown table, one row for each."""
-    parts = dict(found["parts"])
-    told = parts.pop("machine", {}).get("figures", {})
-    head = ", ".join(f"{name} {value}" for name, value in told.items())
-    rows: list[tuple[str, str, str]] = []
-    for name, part in parts.items():
-        if "figures" not in part:
-            kind, why = ("not run", "not_run") if "not_run" in part else ("failed", "failed")
-            rows.append((name, kind, part.get(why, "")))
-            continue
-        kept = {k: v for k, v in part["figures"].items() if isinstance(v, dict) and k != "most"}
-        plain = {k: v for k, v in part["figures"].items() if not isinstance(v, dict)}
-        if name == "probe":  # only what its limit does not fit
-            kept = {k: v for k, v in kept.items() if v["fits"] in ("FAILS", "too tight")}
-            kept[""] = {"operations": len(part["figures"]), "of which below": len(kept)}
-        every = ({"": plain} if plain else {}) | kept
-        rows += [(name, what, _figures(row)) for what, row in every.items()]
-    return "\n".join([head, "", *tables.markdown(("part", "what", "figures"), rows)])
-
-
-def _figures(row: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in row.items() if value not in (None, ""))
 
 
 if __name__ == "__main__":

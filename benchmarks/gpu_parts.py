@@ -134,10 +134,12 @@ def graph(at: Setup) -> Figures:
         codes, milliseconds = _spoken(at, slots, captured)
         eager_codes, eager = _spoken(at, slots, plain)
         found[f"{slots} rows, {precision}"] = {
-            "graph": milliseconds, "eager": eager,
-            "same": codes == eager_codes, "reason": captured.reason,
+            "graph": milliseconds,
+            "eager": eager,
+            "same": codes == eager_codes,
+            "reason": captured.reason,
             "rtf_a_stream": round(milliseconds / 1e3 / CODE_SECONDS, 4),
-        }  # fmt: skip
+        }
         captured.release()
     return found
 
@@ -216,10 +218,11 @@ def training(at: Setup) -> Figures:
             middle = statistics.median(milliseconds)
             counted = flops.step_flops(batches[0].rows, at.shape)
             found[f"{clips} clips, {shapes}"] = {
-                "milliseconds": round(middle, 3), "positions": batches[0].rows.length,
+                "milliseconds": round(middle, 3),
+                "positions": batches[0].rows.length,
                 "mfu": round(counted / (middle / 1e3) / peak, 4) if peak else None,
                 "peak_gb": peak_gb,
-            }  # fmt: skip
+            }
     return found
 
 
@@ -287,9 +290,10 @@ def speaking(at: Setup) -> Figures:
         seconds = time.perf_counter() - started
         codes = slots * (at.codes - 1)
         found[f"{slots} rows, {precision}"] = {
-            "codes_a_second": round(codes / seconds, 1), "first_step_seconds": round(first, 4),
+            "codes_a_second": round(codes / seconds, 1),
+            "first_step_seconds": round(first, 4),
             "rtf_of_all": round(seconds / (codes * CODE_SECONDS), 5),
-        }  # fmt: skip
+        }
     return found
 
 
@@ -310,9 +314,11 @@ def saving(at: Setup) -> Figures:
         arrived()
         there = time.perf_counter() - began
     return {
-        "first_stall_seconds": stalls[0], "stall_seconds": stalls[1],
-        "arrived_seconds": round(there, 3), "tensors": len(kept["model"]),
-    }  # fmt: skip
+        "first_stall_seconds": stalls[0],
+        "stall_seconds": stalls[1],
+        "arrived_seconds": round(there, 3),
+        "tensors": len(kept["model"]),
+    }
 
 
 def memory(at: Setup) -> Figures:

@@ -30,8 +30,6 @@ from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.text.tokenizer import Piece, WordSpan
 
 Line = Mapping[str, Any]
-# Every so many texts on which the guard changed nothing are listened to as well.
-LISTENED_TO = 10
 # Sound of this level below the loudest, for this long, is speech that was cut off.
 SPEECH_DB, SPEECH_SECONDS = 35.0, 0.05
 FRAME = VOCODER_RATE // 100
@@ -69,13 +67,43 @@ def counts(
 
 
 def summary(lines: Sequence[Line], texts: set[str]) -> dict[str, Any]:
-    """The figures of these texts."""
+    """The figures of these texts; `shares` are what the goals compare."""
     spoken, faulty = (
         [one for one in lines if one["part"] == part and one["text"] in texts]
         for part in ("spoken", "faults")
     )
-    counts = {**_alarms(spoken), **_words(spoken), **_faults(faulty)}
-    return {**counts, "shares": _shares(spoken, faulty)}
+    pieces = [piece for line in spoken for piece in line["pieces"]]
+    alarms = [alarm for line in spoken for alarm in line["alarms"]]
+    changed = [line for line in spoken if line["alarms"]]
+    made = [fault for line in faulty for fault in line["made"]]
+    missed = [one for one in made if one["ending"] == "good"]
+    of, lost = (Counter(one["fault"] for one in some) for some in (made, missed))
+    false = sum(alarm["false"] for alarm in alarms)
+    shares = {"false alarms a piece": false / max(1, len(pieces))}
+    if made:
+        shares["faults found"] = 1 - len(missed) / len(made)
+    if changed:
+        spelled = [line["spelled"] for line in changed]
+        for name, key in (("with", "heard_guarded"), ("without", "heard")):
+            errors = judges.word_errors(spelled, [line[key] for line in changed])
+            shares[f"word errors in changed texts, {name} guard"] = errors
+    return {
+        "texts": len(spoken),
+        "pieces": len(pieces),
+        "alarms on first attempts": len(alarms),
+        "of which false": false,
+        "good pieces in the end": sum(piece["ending"] == "good" for piece in pieces),
+        "cut behind the last word": sum(piece["cut_off"] for piece in pieces),
+        "faulty and told": sum(
+            piece["ending"] != "good" and not piece["cut_off"] for piece in pieces
+        ),
+        "texts that the guard changed": len(changed),
+        **{name: f"{count - lost[name]} of {count}" for name, count in of.items()},
+        "unfinished and not told": sum(one["fault"].startswith("stop") for one in missed),
+        "stops that cut silence only": sum(line["harmless"] for line in faulty),
+        "missed": [f"{one['fault']}: {one['piece']}" for one in missed],
+        "shares": shares,
+    }
 
 
 # ---- the content of a line ----
@@ -103,17 +131,16 @@ def _spoken(voice: LoadedVoice, text: str, number: int) -> dict[str, Any]:
     guarded = voice.synthesize_guarded(ask, guard)
     changed = any(piece.attempts > 1 or piece.cut_off for piece in guard.pieces)
     line: dict[str, Any] = {
-        "part": "spoken", "text": text,
+        "part": "spoken",
+        "text": text,
         "pieces": [{**piece.as_dict(), "codes": piece.codes} for piece in guard.pieces],
-        "alarms": [], "words": len(tokenizer.spelled(text, "en")),
-    }  # fmt: skip
+        "alarms": [],
+    }
     if changed:
         voice.synthesize_guarded(ask, first)
         line["alarms"] = _alarms_of(voice, ask, first.pieces)
-    if changed or number % LISTENED_TO == 0:
-        plain = voice.synthesize_guarded(ask, None) if changed else guarded
-        line["heard"] = " ".join(heard(plain))
-        line["heard_guarded"] = " ".join(heard(guarded)) if changed else line["heard"]
+        line["heard"] = " ".join(heard(voice.synthesize_guarded(ask, None)))
+        line["heard_guarded"] = " ".join(heard(guarded))
         line["spelled"] = " ".join(tokenizer.spelled(text, "en"))
     return line
 
@@ -135,92 +162,11 @@ def _alarms_of(
     return told
 
 
-# ---- sums ----
-
-
-def _alarms(lines: Sequence[Line]) -> dict[str, Any]:
-    pieces = [piece for line in lines for piece in line["pieces"]]
-    alarms = [alarm for line in lines for alarm in line["alarms"]]
-    false = [alarm for alarm in alarms if alarm["false"]]
-    with_false = sum(any(alarm["false"] for alarm in line["alarms"]) for line in lines)
-    good = sum(piece["ending"] == "good" for piece in pieces)
-    faulty = sum(piece["ending"] != "good" and not piece["cut_off"] for piece in pieces)
-    attempts = sum(piece["attempts"] for piece in pieces) / max(1, len(pieces))
-    by_reason = {
-        kind: dict(Counter(_kind(alarm["reason"]) for alarm in alarms if alarm["false"] is kind))
-        for kind in (True, False)
-    }
-    return {
-        "texts": len(lines),
-        "pieces": len(pieces),
-        "alarms on first attempts": len(alarms),
-        "of which false": f"{len(false)} ({len(false) / max(1, len(pieces)):.2%} of the pieces)",
-        "texts with a false alarm": f"{with_false} ({with_false / max(1, len(lines)):.2%})",
-        "false, by what was seen": by_reason[True],
-        "confirmed, by what was seen": by_reason[False],
-        "good pieces in the end": f"{good} of {len(pieces)}",
-        "cut behind the last word": sum(piece["cut_off"] for piece in pieces),
-        "faulty and told": faulty,
-        "attempts a piece": round(attempts, 3),
-    }
-
-
-def _kind(reason: str) -> str:
-    """The reason without its figures."""
-    return " ".join(word for word in reason.split() if not any(map(str.isdigit, word)))
-
-
-def _words(lines: Sequence[Line]) -> dict[str, Any]:
-    changed = [line for line in lines if line["alarms"]]
-    same = [line for line in lines if "heard" in line and not line["alarms"]]
-    found: dict[str, Any] = {}
-    if changed:
-        spelled = [line["spelled"] for line in changed]
-        found["texts that the guard changed"] = len(changed)
-        for name, key in (("without", "heard"), ("with", "heard_guarded")):
-            errors = judges.word_errors(spelled, [line[key] for line in changed])
-            found[f"word errors in these, {name} guard"] = f"{errors:.1%}"
-    if same:
-        errors = judges.word_errors([o["spelled"] for o in same], [o["heard"] for o in same])
-        found["word errors in others"] = f"{errors:.1%} ({len(same)} texts)"
-    return found
-
-
-def _faults(lines: Sequence[Line]) -> dict[str, Any]:
-    made = [fault for line in lines for fault in line["made"]]
-    missed = [one for one in made if one["ending"] == "good"]
-    of, lost = (Counter(one["fault"] for one in some) for some in (made, missed))
-    return {
-        **{name: f"{count - lost[name]} of {count}" for name, count in of.items()},
-        "faults found": f"{len(made) - len(missed)} of {len(made)}",
-        "unfinished and not told": sum(one["fault"].startswith("stop") for one in missed),
-        "stops that cut silence only": sum(line["harmless"] for line in lines),
-        "missed": [f"{one['fault']}: {one['piece']}" for one in missed],
-    }
-
-
-def _shares(spoken: Sequence[Line], faulty: Sequence[Line]) -> dict[str, float]:
-    """The figures that the goals compare, as numbers."""
-    pieces = sum(len(line["pieces"]) for line in spoken)
-    false = sum(alarm["false"] for line in spoken for alarm in line["alarms"])
-    made = [fault for line in faulty for fault in line["made"]]
-    found = {"false alarms a piece": false / max(1, pieces)}
-    if made:
-        found["faults found"] = sum(one["ending"] != "good" for one in made) / len(made)
-    if changed := [line for line in spoken if line["alarms"]]:
-        spelled = [line["spelled"] for line in changed]
-        for name, key in (("with", "heard_guarded"), ("without", "heard")):
-            errors = judges.word_errors(spelled, [line[key] for line in changed])
-            found[f"word errors in changed texts, {name} guard"] = errors
-    return found
-
-
 @dataclass(frozen=True)
 class JudgedUtterance:
     """An utterance of a piece with the guard's verdict."""
 
     codes: list[int]
-    stopped: bool
     path: Alignment | None
     sound: np.ndarray
     verdict: EndingVerdict
@@ -254,10 +200,13 @@ def said(
     log = LoudnessLog()
     log.push(sound)
     verdict = judge(
-        codes, stopped=state.stopped, alignment=path, tokens=sum(spoken),
+        codes,
+        stopped=state.stopped,
+        alignment=path,
+        tokens=sum(spoken),
         loud=log.loud_codes(len(state.latents)),
-    )  # fmt: skip
-    return JudgedUtterance(codes, state.stopped, path, sound, verdict)
+    )
+    return JudgedUtterance(codes, path, sound, verdict)
 
 
 def patches(good: JudgedUtterance, words: Sequence[WordSpan]) -> dict[str, Patch]:
@@ -278,9 +227,12 @@ def patches(good: JudgedUtterance, words: Sequence[WordSpan]) -> dict[str, Patch
     back = [*codes[: int(0.7 * count)], *codes[int(0.2 * count) : int(0.7 * count)]]
     return {
         "no stop": no_stop,
-        "stop at 30 %": stop_at(0.3), "stop at 60 %": stop_at(0.6), "stop at 90 %": stop_at(0.9),
-        "loop": _begun_with([*before, *again, *again]), "jump back": _begun_with(back),
-    }  # fmt: skip
+        "stop at 30 %": stop_at(0.3),
+        "stop at 60 %": stop_at(0.6),
+        "stop at 90 %": stop_at(0.9),
+        "loop": _begun_with([*before, *again, *again]),
+        "jump back": _begun_with(back),
+    }
 
 
 def _begun_with(codes: Sequence[int]) -> Patch:

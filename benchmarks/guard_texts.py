@@ -6,7 +6,9 @@ share no text: the words of a text decide which set it belongs to.
 
 import random
 import re
+import tomllib
 import zlib
+from pathlib import Path
 
 from benchmarks.texts import sentences
 from demo_voice.text import lexicon as words
@@ -15,44 +17,16 @@ from demo_voice.text.sentences import Grammar, is_judged, plain
 
 SETS = ("choosing", "reporting")
 MOST_WORDS = 40
-VERBS = """ask answer bring build buy call carry catch change choose clean climb close count cover
-cross cut draw drop feed fill find follow forget hear help hide hold hope invite keep know learn
-leave lift like listen look lose love make meet mend miss move need notice open order paint pay
-pick plan play pull push reach read receive remember repair sell send share show sing sleep smell
-speak stay steal stop study take teach tell thank throw touch travel trust try turn understand
-use visit wait walk want warn wash watch wear welcome win work write""".split()
-ADJECTIVES = """angry bad beautiful big black blue brave bright broken brown careful cheap clean
-clever cold cool dangerous dark deep dirty dry easy empty famous fast fresh friendly full funny
-good great green grey happy hard heavy high hot huge hungry kind large late lazy light little lonely
-long loud lucky narrow new nice noisy old pale poor proud quick quiet red rich sad sharp short
-silent simple slow small soft strange strong sweet tall thick thin tired ugly warm weak wet white
-whole wide wild wise wooden yellow young""".split()
-WORDS = """absolutely always anyway apple autumn beautiful because bicycle birthday blue bravo
-breakfast brilliant careful certainly cheers chocolate coffee congratulations continue correct
-danger definitely delicious diamond dinner done early elephant enough evening everybody everything
-exactly excellent eyes fantastic february finally finished fire forever forty friday garden goodbye
-gosh half handsome help here hey history hope hurry impossible indeed information interesting
-island jealous january june kitchen language later laughter lemon library listen look lovely
-magnificent maybe meanwhile midnight monday music naturally never nevertheless nine no nonsense
-nothing november obviously october often okay onions outside oxygen paper patience peace perfect
-please potatoes pressure quality quick quiet ready really recently relax ridiculous right saturday
-science seriously seven silence sixteen slowly someday sometimes sorry splendid stop strawberry
-strength suddenly sugar summer sunday supper surely surprise sure telephone terrible thirteen
-thirsty thursday today together tonight true tuesday twelve twice umbrella understood university
-unbelievable unfortunately vegetables victory wait wednesday welcome well what whatever when where
-why winter wonderful worse yellow yes yesterday you zero""".split()
-# Without these, "buyed" would appear, which no recogniser knows.
-PASTS = """bring brought build built buy bought catch caught choose chose cut cut draw drew feed fed
-find found forget forgot hear heard hide hid hold held keep kept know knew learn learned leave left
-lose lost make made meet met pay paid read read sell sold send sent show showed sing sang sleep
-slept speak spoke steal stole stop stopped take took teach taught tell told think thought throw
-threw understand understood wear wore win won write wrote drop dropped plan planned""".split()
-MONTHS = """January February March April May June July August September October November
-December""".split()
+# Verbs, adjectives, words that are said alone, pasts that are not regular (without them "buyed"
+# would appear, which no recogniser knows), and months.
+_LISTS = tomllib.loads(Path(__file__).with_name("guard_words.toml").read_text(encoding="utf-8"))
 # Every kind of ending, the usual ones more often; most voices stop differently behind each.
 ENDINGS = (
-    *["."] * 8, *["!"] * 3, *["?"] * 3, *["", "...", ",", ";", ":", '."', '!"', ".)", " -"],
-)  # fmt: skip
+    *["."] * 8,
+    *["!"] * 3,
+    *["?"] * 3,
+    *["", "...", ",", ";", ":", '."', '!"', ".)", " -"],
+)
 JOINTS = (", and ", ", but ", " because ", " while ", ", so ", ". ", "; ", " and then ")
 
 
@@ -86,9 +60,14 @@ def grammar_of(seed: str) -> Grammar:
     """A grammar of everyday sentences, in words that a recogniser knows."""
     nouns = (*words.THINGS, *words.PEOPLE, *words.PLACES)
     pasts: dict[str, tuple[str, ...]] = {}
-    pasts.update((verb, (past,)) for verb, past in zip(PASTS[::2], PASTS[1::2], strict=True))
-    lexicon = Lexicon(nouns, tuple(VERBS), tuple(ADJECTIVES), tuple(words.WAYS), pasts, ())
+    told = _listed("pasts")
+    pasts.update((verb, (past,)) for verb, past in zip(told[::2], told[1::2], strict=True))
+    lexicon = Lexicon(nouns, _listed("verbs"), _listed("adjectives"), tuple(words.WAYS), pasts, ())
     return Grammar(lexicon, seed)
+
+
+def _listed(name: str) -> tuple[str, ...]:
+    return tuple(_LISTS[name].split())
 
 
 def _ended(draw: random.Random, text: str) -> str:
@@ -100,7 +79,7 @@ def _ended(draw: random.Random, text: str) -> str:
 
 
 def _word(draw: random.Random, _: Grammar) -> str:
-    return _ended(draw, draw.choice(WORDS))
+    return _ended(draw, draw.choice(_listed("words")))
 
 
 def _few(draw: random.Random, grammar: Grammar) -> str:
@@ -133,7 +112,7 @@ def _within(sentence: str) -> str:
 def _number(draw: random.Random, _: Grammar) -> str:
     whole, hour, minute = draw.randint(2, 999), draw.randint(1, 12), draw.randint(10, 59)
     thing, name = draw.choice(words.THINGS), draw.choice(words.NAMES)
-    year, month = draw.randint(1700, 2030), draw.choice(MONTHS)
+    year, month = draw.randint(1700, 2030), draw.choice(_listed("months"))
     kinds = [
         f"{whole}",
         f"room {whole}",

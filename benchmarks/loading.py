@@ -1,98 +1,210 @@
 """`python -m benchmarks loading` measures the time to the first audio, and memory.
 
-Sotaque and Coqui's `Xtts` run in processes of their own, in turns. The files are in the page cache
-after the first round, which is not measured. `--full` is XTTS-v2's size. Sotaque speaks under the
-guard.
+Each row is a process of its own, in turns: it loads, speaks the first chunk of a sentence under the
+guard, then the whole sentence. Its peak of resident memory is the kernel's VmHWM, mapped files
+included. The files are in the page cache after the first round, which is not measured. `--full` is
+XTTS-v2's size; `--folder` keeps the base model and its export.
+
+`--sentences 320` measures whether memory grows: the embedded voice says so many sentences of mixed
+length, and each row has the peak of resident memory in each quarter.
 """
 
 import argparse
+import itertools
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks import measuring, synthetic
+from machine.memory import limit_onednn_cache
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.base_models import DEMO
 
-SIDES = ("torch alone", "coqui", "ours fp32", "ours auto")
+# Backend and precision of each row; LOW_MEMORY rows load and speak as with that setting on.
+ROWS = {
+    "torch alone": ("torch", ""),
+    "coqui": ("coqui", "fp32"),
+    "ours fp32": ("torch", "fp32"),
+    "ours auto": ("torch", "auto"),
+    "ours int8": ("torch", "int8"),
+    "ours LOW_MEMORY": ("torch", "int8"),
+    "onnx fp32": ("onnx", "fp32"),
+    "onnx int8": ("onnx", "int8"),
+    "onnx LOW_MEMORY": ("onnx", "int8"),
+}
+# Those that are measured without --rows.
+STARTING = ["torch alone", "coqui", "ours fp32", "ours auto"]
+# The rows that can say the embedded voice's sentences: Coqui's vocoder has other sizes.
+GROWING = [name for name in ROWS if name not in ("torch alone", "coqui", "ours auto")]
+_WORDS = (
+    "the old man walked slowly along the river and thought about the long day while his dog ran in "
+    "front of him and found a silver coin behind the church early this morning."
+).split()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser, rounds=5)
-    parser.add_argument("--codes", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--rows",
+        default="",
+        help="words, separated by commas: rows with one of them instead",
+    )
+    parser.add_argument("--codes", type=int, default=40, help="codes that each row says")
+    parser.add_argument("--sentences", type=int, help="sentences that the embedded voice says")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Medians of each side, with the least and the most of the first audio."""
+def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Medians of each row, with the least and the most of the first audio; or its growth."""
+    possible, usual = (GROWING, GROWING) if arguments.sentences else ([*ROWS], STARTING)
+    wanted = arguments.rows.split(",")
+    names = [name for name in possible if any(word in name for word in wanted)]
+    names = names if arguments.rows else usual
+    if arguments.sentences:
+        return {name: growth(name, arguments.sentences, arguments.threads) for name in names}
     with synthetic.base_model(arguments) as (base, _):
-        starts = {side: partial(started, side, base, arguments.codes) for side in SIDES}
+        if any(name.startswith("onnx") for name in names):
+            synthetic.export_onnx(base)
+        given = (base, arguments.codes, arguments.threads)
+        starts = {name: partial(started, name, *given) for name in names}
         seen = measuring.in_turns(starts, arguments.rounds)
     return {
-        side: measuring.medians(rows) | measuring.extremes(rows, "first_audio")
-        for side, rows in seen.items()
+        name: measuring.medians(rows) | measuring.extremes(rows, "first_audio")
+        for name, rows in seen.items()
     }
 
 
-def started(side: str, folder: Path, codes: int) -> dict[str, float]:
-    """One process: seconds from its start to each mark, CPU seconds, and its peak memory. Raises
+def started(name: str, folder: Path, codes: int, threads: int) -> dict[str, float]:
+    """One process: seconds from its start to each mark, and what it reports of itself. Raises
     ChildFailed."""
-    command = [sys.executable, "-m", "benchmarks.loading", side, str(folder), str(codes)]
+    words = map(str, (name, folder, codes, threads))
+    command = [sys.executable, "-m", "benchmarks.loading", *words]
     began = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert child.stdout is not None
     marks = {line.strip(): time.monotonic() - began for line in child.stdout}
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
+    if child.wait():
         raise measuring.ChildFailed(f"{' '.join(command)} ended with {child.returncode}.")
+    told = json.loads(list(marks)[-1])
     return {
         "imported": marks["imported"],
         "loaded": marks.get("loaded", marks["imported"]),
         "first_audio": marks.get("first audio", marks["imported"]),
-        "cpu": usage.ru_utime + usage.ru_stime,
-        "peak_gb": usage.ru_maxrss * 1024 / 1e9,
+        **told,
     }
 
 
-# ---- the child: prints each mark when it is reached ----
+def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
+    """The most that was resident in each quarter, in MB; grown: the last against the second, when
+    every length has come once."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / "base"
+        base.symlink_to(DEMO)
+        if name.startswith("onnx"):
+            synthetic.export_onnx(base)
+        found = measuring.ask("benchmarks.loading", name, base, -sentences, threads)
+    seen = found.pop("resident_mb")
+    ends = [len(seen) * part // 4 for part in range(5)]
+    quarters = [max(seen[a:b]) for a, b in itertools.pairwise(ends)]
+    return {"quarters_mb": quarters, "grown_mb": round(quarters[3] - quarters[1], 1), **found}
 
 
-def ours(folder: Path, codes: int, precision: str) -> None:
-    """Loads and speaks the first chunk, as a stream does."""
-    from xtts.inference import speech, torch_backend, voice  # noqa: F401 - they are what is measured
-    from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.model import loading  # noqa: F401
+def sentence(number: int) -> SynthesisRequest:
+    """A text of 1 to 90 words, some in several pieces, of few codes each."""
+    length = 1 + 7 * number % 30 + (60 if number % 10 == 9 else 0)
+    words = [_WORDS[(number + place) % len(_WORDS)] for place in range(length)]
+    return SynthesisRequest(" ".join(words), "en", number, max_codes=6 + 11 * number % 60)
 
+
+# ---- the child: prints each mark when it is reached, then a line of JSON ----
+
+
+def _start(name: str, folder: Path, codes: int, threads: int) -> dict[str, Any]:
+    """Memory in 10^9 bytes, CPU seconds to the first audio. codes: below 0, so many sentences."""
+    backend, precision = ROWS[name]
+    limit_onednn_cache()  # as every process that speaks
+    load = _importing(backend, precision, low="LOW_MEMORY" in name)
     print("imported", flush=True)
-    loaded = synthetic.torch_voice(folder, precision)
-    print("loaded", flush=True)
-    loaded.begin(SynthesisRequest(synthetic.TEXT, "en", max_codes=codes))
-    print("first audio", flush=True)
+    used = time.process_time()
+    if precision:
+        begin, say = load(folder, codes, threads)
+        print("loaded", flush=True)
+        if codes < 0:
+            return _sentences(say, -codes)
+        request = SynthesisRequest(synthetic.TEXT, "en", max_codes=codes)
+        begin(request)
+        print("first audio", flush=True)
+        used = time.process_time()
+        say(request)
+    if backend == "onnx" and "torch" in sys.modules:
+        raise RuntimeError("torch was imported, so this is not what ONNX Runtime takes alone")
+    peak, rest = (measuring.memory_bytes(size) / 1e9 for size in ("VmHWM", "VmRSS"))
+    return {"cpu": used, "peak_gb": peak, "rest_gb": rest}
 
 
-def coquis(folder: Path, codes: int) -> None:
-    """Loads and speaks; the first audio is the whole."""
-    from TTS.tts.models.xtts import Xtts  # noqa: F401 - the import is what is measured
+def _sentences(say: Callable[[SynthesisRequest], int], count: int) -> dict[str, Any]:
+    started, samples, seen = time.perf_counter(), 0, []
+    for number in range(count):
+        samples += say(sentence(number))
+        seen.append(round(measuring.memory_bytes("VmRSS") / 1e6, 1))
+    seconds = round(time.perf_counter() - started, 1)
+    return {
+        "resident_mb": seen,
+        "audio_seconds": round(samples / 24_000, 1),
+        "seconds": seconds,
+    }
 
-    print("imported", flush=True)
+
+def _importing(backend: str, precision: str, *, low: bool) -> Callable[..., Any]:
+    """Imports what a backend needs; returns what loads (folder, codes, threads) and gives what
+    speaks a request's first chunk, and the whole."""
+    if backend == "onnx":
+        from extras.onnx.speech import backend as _onnx_backend  # noqa: F401 - it is measured
+
+        return lambda folder, _, threads: _speaks(
+            synthetic.onnx_voice(folder, precision, threads, low=low)
+        )
+    import torch
+
+    if backend == "coqui":
+        from TTS.tts.models.xtts import Xtts  # noqa: F401 - the import is what is measured
+
+        return _coqui
+    if precision:
+        from xtts.inference import speech, torch_backend, voice  # noqa: F401 - as above
+        from xtts.model import loading  # noqa: F401
+
+    def load(folder: Path, _: int, threads: int) -> Any:
+        torch.set_num_threads(threads)
+        return _speaks(synthetic.torch_voice(folder, precision, low=low))
+
+    return load
+
+
+def _speaks(voice: synthetic.FixedVoice) -> tuple[Callable[..., Any], Callable[..., int]]:
+    return voice.begin, voice.say
+
+
+def _coqui(folder: Path, codes: int, threads: int) -> Any:
+    """Its first audio is the whole."""
+    import torch
+
+    torch.set_num_threads(threads)
     xtts = synthetic.load_coqui(folder, codes)
-    print("loaded", flush=True)
-    width = xtts.config.model_args.gpt_n_model_channels
-    xtts.inference(synthetic.TEXT, "en", *synthetic.voice_latents(width))
-    print("first audio", flush=True)
-
-
-def _start(side: str, folder: Path, codes: int) -> None:
-    if side == "coqui":
-        coquis(folder, codes)
-    elif side == "torch alone":
-        import torch  # noqa: F401 - the import is what is measured
-
-        print("imported", flush=True)
-    else:
-        ours(folder, codes, side.removeprefix("ours "))
+    latents = synthetic.voice_latents(xtts.config.model_args.gpt_n_model_channels)
+    return (
+        lambda request: xtts.inference(request.text, "en", *latents, repetition_penalty=5.0),
+        lambda _: 0,
+    )
 
 
 if __name__ == "__main__":
-    _start(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    child, base, codes_, threads_ = sys.argv[1:]
+    print(json.dumps(_start(child, Path(base), int(codes_), int(threads_))), flush=True)

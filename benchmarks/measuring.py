@@ -3,8 +3,6 @@
 Importing this module does not import torch, for the processes whose memory is measured.
 """
 
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -63,25 +61,6 @@ def memory_bytes(name: str, pid: int | str = "self") -> int:
     return int(sizes[0]) * 1024 if sizes else 0
 
 
-def watched(
-    command: Sequence[str], look: Callable[[int], None], seconds: float
-) -> tuple[int, resource.struct_rusage]:
-    """A child to its end, looked at (by its process id) every so many seconds: its exit status, and
-    what it used. Its stdout is ours to stderr: our own is for the table.
-
-    Only wait4 tells what this one child used; its `ru_maxrss` is at least our own peak, which a
-    child inherits.
-    """
-    child = subprocess.Popen(command, stdout=2)
-    ended = 0
-    while not ended:
-        look(child.pid)
-        time.sleep(seconds)
-        ended, status, usage = os.wait4(child.pid, os.WNOHANG)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, usage
-
-
 def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:
     """What `python -m MODULE WORDS` prints last, a line of JSON. Raises ChildFailed."""
     command = [sys.executable, "-m", module, *map(str, words)]
@@ -95,9 +74,12 @@ def training_command(folder: Path, **settings: object) -> list[str]:
     """`python -m train` with everything that it writes below `folder`, without TensorBoard;
     settings by their names, `_` for `-`."""
     asked: dict[str, object] = {
-        "output_dir": folder / "output", "runs_dir": folder / "runs",
-        "cache_dir": folder / "cache", "tensorboard": "off", **settings,
-    }  # fmt: skip
+        "output_dir": folder / "output",
+        "runs_dir": folder / "runs",
+        "cache_dir": folder / "cache",
+        "tensorboard": "off",
+        **settings,
+    }
     words = [f"--{name.replace('_', '-')}={value}" for name, value in asked.items()]
     return [sys.executable, "-m", "train", *words]
 

@@ -11,6 +11,8 @@ count once) of the trainer and every process under it.
 
 import argparse
 import gc
+import subprocess
+import sys
 import tempfile
 import time
 import weakref
@@ -67,7 +69,6 @@ class Measured:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser)
     parser.add_argument("--run", action="store_true", help="measure a whole run, not single steps")
-    parser.add_argument("--only", type=int, help="number of one way of training, from 0")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -83,8 +84,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         precision = "fp32"
     shape = synthetic.FULL_SHAPE if arguments.full else SMALL
-    modes = [*MODES] if arguments.only is None else [[*MODES][arguments.only]]
-    found = [asdict(measure(shape, mode, precision)) for mode in modes]
+    found = [asdict(measure(shape, mode, precision)) for mode in MODES]
     return {"how": how, "precision": precision, "modes": found}
 
 
@@ -204,24 +204,30 @@ def run_memory(base: str, folder: Path) -> dict[str, float | int | str]:
     """Runs `python -m train` on `base` with 8 clips of 3 to 9 s for one epoch."""
     synthetic.write_dataset(folder / "data")
     command = measuring.training_command(
-        folder, base_model=base, dataset_dir=folder / "data", num_epochs=1,
-        sample_text="One two three.", log_every=1,
-    )  # fmt: skip
+        folder,
+        base_model=base,
+        dataset_dir=folder / "data",
+        num_epochs=1,
+        sample_text="One two three.",
+        log_every=1,
+    )
     started = time.monotonic()
     trainers, all_of_it = [0], [0]
-
-    def look(pid: int) -> None:
-        sizes = [pss_bytes(one) for one in tree(pid)]
+    run = subprocess.Popen(command, stdout=sys.stderr)  # stdout is for the figures
+    while run.poll() is None:
+        sizes = [pss_bytes(one) for one in tree(run.pid)]
         trainers.append(sizes[0])
         all_of_it.append(sum(sizes))
-
-    code, _ = measuring.watched(command, look, LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
     samples = list((folder / "output" / "samples").glob("epoch_1_output.wav"))
     return {
-        "base": base, "exit_code": code, "samples": len(samples),
-        "peak_pss_bytes": max(all_of_it), "trainer_pss_bytes": max(trainers),
+        "base": base,
+        "exit_code": run.returncode,
+        "samples": len(samples),
+        "peak_pss_bytes": max(all_of_it),
+        "trainer_pss_bytes": max(trainers),
         "seconds": round(time.monotonic() - started, 1),
-    }  # fmt: skip
+    }
 
 
 def tree(pid: int) -> list[int]:

@@ -7,15 +7,17 @@ many decimals as stand there, `<!-- figure: RESULT.KEY.KEY % -->14<!-- /figure -
 percent.
 """
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import goals, result_files, tables
+from benchmarks import goals, result_files
 from benchmarks.goals import JudgedGoal
 from benchmarks.result_files import SUBJECTS, Result
+from machine.text import table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -67,7 +69,7 @@ def page(results: Mapping[str, Result], rows: Sequence[JudgedGoal]) -> str:
     for subject in SUBJECTS:
         cells = [_goal_row(one, results) for one in every if one.goal.subject == subject]
         if cells:
-            parts += [f"## {subject}\n", "\n".join(tables.markdown(columns, cells)) + "\n"]
+            parts += [f"## {subject}\n", "\n".join(markdown(columns, cells)) + "\n"]
     return "\n".join(parts)
 
 
@@ -143,7 +145,7 @@ def blocks(figures: Mapping[str, Any], labels: Mapping[str, str], title: str = "
         yield from (f"*{title}*", "")
     if single:
         named = ((label(key, labels), cell(value)) for key, value in single.items())
-        yield from (*tables.markdown(("figure", "value"), named), "")
+        yield from (*markdown(("figure", "value"), named), "")
     if rows:
         yield from (*_table(rows, labels), "")
     for key, value in figures.items():
@@ -160,7 +162,26 @@ def _table(rows: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> 
         (label(name, labels), *(cell(row.get(column), decimals[column]) for column in columns))
         for name, row in rows.items()
     )
-    return tables.markdown(("", *(label(column, labels) for column in columns)), cells)
+    return markdown(("", *(label(column, labels) for column in columns)), cells)
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of a Markdown table."""
+    every = (columns, ["---"] * len(columns), *rows)
+    return [f"| {' | '.join(map(str, row))} |" for row in every]
+
+
+def for_a_terminal(found: Any) -> str:
+    """Figures as the record has them, in columns that are aligned."""
+    shape = result_files.as_mapping(found)
+    lines: list[str] = []
+    for is_table, group in itertools.groupby(blocks(shape, {}), lambda line: line[:1] == "|"):
+        if is_table:
+            heading, _, *rows = ([*map(str.strip, row[1:-1].split(" |"))] for row in group)
+            lines += table([heading, *rows])
+        else:
+            lines += group
+    return "\n".join(lines)
 
 
 def _flat(node: Any) -> Any:

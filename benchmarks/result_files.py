@@ -25,9 +25,16 @@ from machine.errors import SotaqueError
 
 FOLDER = Path(__file__).parent / "results"
 Subject = Literal[
-    "Training", "Speaking", "Voice quality", "Evaluation", "Datasets", "Service", "Memory",
-    "Tests", "GPU",
-]  # fmt: skip
+    "Training",
+    "Speaking",
+    "Voice quality",
+    "Evaluation",
+    "Datasets",
+    "Service",
+    "Memory",
+    "Tests",
+    "GPU",
+]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
@@ -36,7 +43,6 @@ SUBJECT_OF: dict[str, Subject] = {
     "gpu": "GPU",
     "guard": "Speaking",
     "loading": "Speaking",
-    "low_memory": "Memory",
     "memory": "Memory",
     "serving": "Service",
     "speaking": "Speaking",
@@ -47,9 +53,15 @@ SUBJECT_OF: dict[str, Subject] = {
 # Below this load average the machine has nothing else to do.
 QUIET_LOAD = 0.5
 _CPU_FEATURES = {
-    "avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-bf16", "avx512_vnni": "VNNI",
-    "avx_vnni": "VNNI", "amx_bf16": "AMX", "asimd": "NEON", "bf16": "bf16",
-}  # fmt: skip
+    "avx2": "AVX2",
+    "avx512f": "AVX512",
+    "avx512_bf16": "AVX512-bf16",
+    "avx512_vnni": "VNNI",
+    "avx_vnni": "VNNI",
+    "amx_bf16": "AMX",
+    "asimd": "NEON",
+    "bf16": "bf16",
+}
 # Files that change because a result is recorded do not make the code another.
 _GENERATED = (":!benchmarks/results", ":!benchmarks/record.md", ":!docs/benchmarks.md")
 
@@ -205,7 +217,6 @@ def record(
     variant = arguments.record
     path = FOLDER / f"{name}{'-' * bool(variant)}{variant}.json"
     earlier = read(path) if path.exists() else None
-    shape = normalised(figures)
     quiet = began.load_average < QUIET_LOAD
     fields = {
         "subject": earlier.subject if earlier else SUBJECT_OF[name],
@@ -221,7 +232,7 @@ def record(
         "method": earlier.method if earlier else "",
         "anchor": earlier.anchor if earlier else "",
         "labels": earlier.labels if earlier else {},
-        "figures": shape if isinstance(shape, dict) else {"value": shape},
+        "figures": as_mapping(figures),
     }
     try:
         result = Result.model_validate(fields)
@@ -251,6 +262,12 @@ def command(name: str, words: Sequence[str]) -> str:
         del kept[place : place + (2 if is_value else 1)]
     kept = [word for word in kept if word != "--json" and not word.startswith("--record=")]
     return shlex.join([".venv/bin/python", "-m", "benchmarks", name, *kept])
+
+
+def as_mapping(figures: Any) -> dict[str, Any]:
+    """Figures as a result file has them."""
+    shape = normalised(figures)
+    return shape if isinstance(shape, dict) else {"value": shape}
 
 
 def normalised(figures: Any) -> Any:
@@ -284,14 +301,10 @@ def machine() -> str:
         features.append("no AMX")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     processor = f"{cores} cores of {told.get('Model name', 'an unknown processor')}"
+    listed = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    gpus = ", ".join(listed.splitlines())
     with_features = f" ({', '.join(features)})" if features else ""
-    return f"{processor}{with_features}, {memory / 1e9:.0f} GB, {gpus() or 'no GPU'}"
-
-
-def gpus() -> str:
-    """The names of the NVIDIA GPUs."""
-    names = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    return ", ".join(names.splitlines())
+    return f"{processor}{with_features}, {memory / 1e9:.0f} GB, {gpus or 'no GPU'}"
 
 
 def commit() -> str | None:

@@ -7,7 +7,6 @@ file, reads the index of the features and plans an epoch. Each size runs in a pr
 """
 
 import hashlib
-import itertools
 import json
 import os
 import sys
@@ -37,12 +36,9 @@ def measured(count: int) -> dict[str, Any]:
 
 
 def second_start(folder: Path, count: int) -> dict[str, Any]:
-    """Seconds of the parts of a second start, of a batch that is read for the first time, and the
-    memory that they take.
-
-    CPU seconds stand beside the whole: there is no parallel work in it, and they are what a quiet
-    machine takes.
-    """
+    """Seconds and CPU seconds of a second start, CPU time of a batch that is read for the first
+    time, and the memory that they take. There is no parallel work in it, so CPU seconds are what a
+    quiet machine takes."""
     from train.dataset import dataset, features
     from train.dataset.batches import Batches
     from train.settings import TrainSettings
@@ -58,35 +54,34 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
     settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
     dataset.read(settings, tokenizer, config.gpt)  # the first start
     before, began = measuring.memory_bytes("RssAnon"), time.perf_counter()
-    marks = {"": time.process_time()}
+    used = time.process_time()
     data = dataset.read(settings, tokenizer, config.gpt)
-    marks["dataset"] = time.process_time()
     data.report()
-    marks["report"] = time.process_time()
     data.sha256  # noqa: B018
-    marks["fingerprint"] = time.process_time()
     found = features.build(data, base, config, settings.cache_dir)
-    marks["features"] = time.process_time()
     batches = Batches(
-        data.clips, data.train, found, config.gpt, seed=0, batch_seconds=40.0,
-        stop_input=config.stop_input_trained, conditioning="other_clip", sources=data.train,
-    )  # fmt: skip
+        data.clips,
+        data.train,
+        found,
+        config.gpt,
+        seed=0,
+        batch_seconds=40.0,
+        stop_input=config.stop_input_trained,
+        conditioning="other_clip",
+        sources=data.train,
+    )
     planned = batches.plan(1)
-    marks["plan"] = time.process_time()
-    wall = time.perf_counter() - began
+    planned_at, wall = time.process_time(), time.perf_counter() - began
     for group in planned[:5]:
         batches.batch(1, group)
-    batch = time.process_time() - marks["plan"]
-    parts = {
-        f"{name}_cpu_seconds": round(after - before, 3)
-        for (_, before), (name, after) in itertools.pairwise(marks.items())
-    }
+    batch = (time.process_time() - planned_at) / len(planned[:5])
     return {
-        "clips": len(data.clips), "seconds": round(wall, 3),
-        "cpu_seconds": round(sum(parts.values()), 3), **parts,
-        "batch_cpu_ms": round(1e3 * batch / len(planned[:5]), 1),
+        "clips": len(data.clips),
+        "seconds": round(wall, 3),
+        "cpu_seconds": round(planned_at - used, 3),
+        "batch_cpu_ms": round(1e3 * batch, 1),
         "memory_mb": round((measuring.memory_bytes("RssAnon") - before) / 1e6, 1),
-    }  # fmt: skip
+    }
 
 
 def write(folder: Path, base: Path, count: int) -> None:

@@ -50,9 +50,13 @@ def serving(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        sys.executable, "-m", "api", f"--output-dir={folder / 'output'}", f"--backend={backend}",
+        sys.executable,
+        "-m",
+        "api",
+        f"--output-dir={folder / 'output'}",
+        f"--backend={backend}",
         f"--api-port={port}",
-    ]  # fmt: skip
+    ]
     url, log = f"http://127.0.0.1:{port}", folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)

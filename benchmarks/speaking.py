@@ -7,16 +7,11 @@ threads. Sotaque speaks under the guard, which Coqui does not have. `--full` is 
 of work for a second of sound.
 
 `--layers 15` has a model with as many of the layers speak too, as `train distil` makes them.
-`--pocket-tts PYTHON` has a Python with `pocket-tts[quantize]` say as many seconds, in a process of
-its own (`benchmarks.pocket_tts_child`).
 """
 
 import argparse
-import contextlib
-import json
 import statistics
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +20,6 @@ import torch
 
 from benchmarks import measuring, synthetic
 from benchmarks.synthetic import TEXT
-from machine.errors import SotaqueError
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -43,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--small-precisions", default="int8,int4", help="of the smaller model, as --precisions"
     )
-    parser.add_argument(
-        "--pocket-tts", type=Path, metavar="PYTHON", help="a Python with pocket-tts[quantize]"
-    )
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -54,25 +45,22 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         torch.set_num_threads(arguments.threads)
     codes = arguments.codes or (151 if arguments.full else 40)
     audio_seconds = codes * SAMPLES_PER_CODE / CODE_RATE
-    with synthetic.base_model(arguments) as (base, work), contextlib.ExitStack() as others:
+    with synthetic.base_model(arguments) as (base, work):
         contestants = {"coqui": _coqui(base, codes)}
         contestants |= _contestants(base, codes, arguments.precisions.split(","))
         if arguments.layers:
             small = synthetic.smaller_base(base, work / "small", arguments.layers)
             ours = _contestants(small, codes, arguments.small_precisions.split(","))
             contestants |= {f"{name}, {arguments.layers} layers": one for name, one in ours.items()}
-        if arguments.pocket_tts:
-            for kind in ("fp32", "int8"):
-                contestants[f"pocket-tts {kind}"] = others.enter_context(
-                    _pocket_tts(arguments.pocket_tts, kind, audio_seconds)
-                )
         seen = measuring.in_turns(contestants, arguments.rounds)
     peer = statistics.median(seconds for seconds, _ in seen["coqui"])
     return {
-        "codes": codes, "audio_seconds": round(audio_seconds, 2), "rounds": arguments.rounds,
+        "codes": codes,
+        "audio_seconds": round(audio_seconds, 2),
+        "rounds": arguments.rounds,
         "threads": torch.get_num_threads(),
         "rows": [row(name, timed, audio_seconds, peer) for name, timed in seen.items()],
-    }  # fmt: skip
+    }
 
 
 def row(
@@ -126,35 +114,3 @@ def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
 def _timed(voice: synthetic.FixedVoice, request: SynthesisRequest) -> tuple[float, float]:
     whole = measuring.seconds_of(lambda: voice.say(request))
     return whole, measuring.seconds_of(lambda: voice.begin(request))
-
-
-@contextlib.contextmanager
-def _pocket_tts(
-    python: Path, kind: str, audio_seconds: float
-) -> Iterator[Callable[[], tuple[float, float]]]:
-    """What its process says of as many seconds of sound: it cannot say exactly as many, so its
-    seconds are scaled."""
-    child = Path(__file__).with_name("pocket_tts_child.py")
-    words = [str(python), str(child), str(audio_seconds), kind]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        asked, answers = process.stdin, process.stdout
-        if answers.readline() != "ready\n":
-            raise SotaqueError(
-                f"{' '.join(words)} did not start. --pocket-tts names a Python in which "
-                "`pocket-tts[quantize]` is installed."
-            )
-
-        def says() -> tuple[float, float]:
-            asked.write("say\n")
-            asked.flush()
-            seconds, first, sound = json.loads(answers.readline())
-            return seconds * audio_seconds / sound, first
-
-        try:
-            yield says
-        finally:
-            asked.close()

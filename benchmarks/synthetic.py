@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 TEXT = "the old man walked slowly along the river and thought about the long day."
 FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
 LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "ja")
+_CONFIG = Path(__file__).with_name("xtts_config.json")
 CLIPS = 8
 CLIP_TEXTS = (
-    "one two three", "four five six", "seven eight nine", "a short one", "the last of all",
-)  # fmt: skip
+    "one two three",
+    "four five six",
+    "seven eight nine",
+    "a short one",
+    "the last of all",
+)
 # Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
 LEARNING_RATE = 5e-6
 
@@ -60,16 +65,13 @@ def base_model(arguments: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
         yield write_base(base, full=arguments.full), Path(name)
 
 
-def write_base(
-    folder: Path, *, seed: int = 0, full: bool = True, vocabulary: Path | None = None
-) -> Path:
+def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     """A base model in the published layout, with random weights.
 
     The published weights cannot be had without a licence click, and speed and memory do not depend
     on what the weights say. Writes config.json, vocab.json with 6,681 ids, model.pth (441 M
     parameters that learn, Coqui's vocoder and speaker encoder), dvae.pth and mel_stats.pth: 2.1 GB;
-    not full: a GPT of 4 layers of 256, 0.2 GB. vocabulary: a vocab.json to take in the place of
-    made-up words, with as many ids as it has. A folder that is whole already stays.
+    not full: a GPT of 4 layers of 256, 0.2 GB. A folder that is whole already stays.
     """
     if (folder / "mel_stats.pth").is_file():
         return folder
@@ -81,13 +83,8 @@ def write_base(
     from xtts.model.vocoder import new_dvae
 
     shape = FULL_SHAPE if full else replace(FULL_SHAPE, layers=4, width=256, heads=4)
-    words = _vocabulary()
-    if vocabulary is not None:
-        words = json.loads(vocabulary.read_text(encoding="utf-8"))
-        ids: dict[str, int] = words["model"]["vocab"]
-        shape = replace(shape, text_ids=1 + max(ids.values()), text_start=ids["[START]"])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("vocab.json", words), ("config.json", _config(shape))):
+    for name, content in (("vocab.json", _vocabulary()), ("config.json", _config(shape))):
         (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -127,22 +124,18 @@ def smaller_base(base: Path, to: Path, layers: int) -> Path:
     return to
 
 
-def _config(shape: GPTShape) -> dict[str, object]:
+def _config(shape: GPTShape) -> dict[str, Any]:
     """The values of the published config.json that set sizes and speaking."""
-    args = {
-        "gpt_layers": shape.layers, "gpt_n_model_channels": shape.width, "gpt_n_heads": shape.heads,
-        "gpt_max_audio_tokens": 605, "gpt_max_text_tokens": 402, "gpt_max_prompt_tokens": 70,
-        "gpt_number_text_tokens": shape.text_ids, "gpt_num_audio_tokens": 1026,
-        "gpt_start_audio_token": 1024, "gpt_stop_audio_token": 1025,
-        "gpt_code_stride_len": 1024, "gpt_use_perceiver_resampler": True,
-        "decoder_input_dim": shape.width, "d_vector_dim": 512,
-    }  # fmt: skip
-    return {
-        "model": "xtts", "model_args": args, "languages": list(LANGUAGES),
-        "temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0,
-        "gpt_cond_len": 30, "gpt_cond_chunk_len": 4, "max_ref_len": 30,
-        "sotaque": {"weights": "random", "licence": "random weights, free to use"},
-    }  # fmt: skip
+    found: dict[str, Any] = json.loads(_CONFIG.read_text(encoding="utf-8"))
+    found["languages"] = LANGUAGES
+    found["model_args"] |= {
+        "gpt_layers": shape.layers,
+        "gpt_n_model_channels": shape.width,
+        "gpt_n_heads": shape.heads,
+        "gpt_number_text_tokens": shape.text_ids,
+        "decoder_input_dim": shape.width,
+    }
+    return found
 
 
 def _vocabulary() -> dict[str, Any]:
@@ -301,9 +294,16 @@ def batches(
     kept = features.build(clips, base, config, cache)
     everything = tuple(range(len(clips.clips)))
     made = Batches(
-        clips.clips, everything, kept, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
-        conditioning=conditioning, sources=everything,
-    )  # fmt: skip
+        clips.clips,
+        everything,
+        kept,
+        config.gpt,
+        seed=0,
+        batch_seconds=40.0,
+        stop_input=False,
+        conditioning=conditioning,
+        sources=everything,
+    )
     return config, made
 
 
@@ -312,9 +312,13 @@ def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
     from train.learner import OptimizationConfig
 
     usual: dict[str, Any] = {
-        "learning_rate": LEARNING_RATE, "warmup_steps": 1, "weight_decay": 0.01,
-        "gradient_clip": 1.0, "loss_weights": (0.01, 1.0), "seed": 0,
-    }  # fmt: skip
+        "learning_rate": LEARNING_RATE,
+        "warmup_steps": 1,
+        "weight_decay": 0.01,
+        "gradient_clip": 1.0,
+        "loss_weights": (0.01, 1.0),
+        "seed": 0,
+    }
     return OptimizationConfig(**usual, precision=precision, **changes)
 
 
@@ -345,6 +349,8 @@ def noise_batch(shape: GPTShape, sizes: Sequence[tuple[int, int, int]], seconds:
         [torch.randint(2, shape.text_start, (many,), generator=draw) for many in texts],
         [torch.randint(0, shape.audio_start, (many,), generator=draw) for many in codes],
         [torch.randn(80, many, generator=draw) for many in frames],
-        shape, stop_input=False, padded=False,
-    )  # fmt: skip
+        shape,
+        stop_input=False,
+        padded=False,
+    )
     return Batch(rows, tuple(range(len(sizes))), seconds)

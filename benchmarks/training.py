@@ -9,22 +9,32 @@ sides again, one at a time, since both together would need 22 GB (Coqui alone 16
 """
 
 import argparse
+import json
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import synthetic
-from benchmarks.measuring import ChildFailed
-from machine.process import JsonLineProcess, module_command
+from benchmarks import coqui_training, synthetic
+from benchmarks.measuring import ChildFailed, memory_bytes
+from benchmarks.synthetic import LEARNING_RATE, recipe
+from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
+from train.learner import Learner
 from train.metrics import flops
+from train.trainer import train_step
+from xtts.model.loading import load_gpt, read_tensors
 
 SIDES = ("coqui", "ours")
+CLIPS_IN_A_BATCH = 4
 PASS_SECONDS = 3600.0
 Measured = dict[str, float]
+Pass = Callable[[], Measured]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +57,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     for row in rows.values():
         row["times_coqui"] = round(row["audio_seconds_per_second"] / base_speed, 2)
     return {
-        "threads": arguments.threads, "rounds": arguments.rounds, "peak_flops": peak,
+        "threads": arguments.threads,
+        "rounds": arguments.rounds,
+        "peak_flops": peak,
         "variants": rows,
-    }  # fmt: skip
+    }
 
 
 def passes(
@@ -70,10 +82,10 @@ def passes(
 
 
 class Side:
-    """One side (`benchmarks.training_child`), loaded and waiting; every variant taken once."""
+    """One side in a process of its own, loaded and waiting; every variant taken once."""
 
     def __init__(self, *words: object) -> None:
-        command = module_command("benchmarks.training_child", *map(str, words))
+        command = module_command("benchmarks.training", *map(str, words))
         self._process = JsonLineProcess(command, keep_stderr=True)
         self.variants: list[str] = self._answer()["variants"]
         for variant in self.variants:
@@ -97,7 +109,7 @@ class Side:
             ) from error
 
 
-def summary(taken: Sequence[Measured], peak: float) -> dict[str, float]:
+def summary(taken: Sequence[Measured], peak: float) -> Measured:
     """Medians of one variant; figures of the same names as in a run's TensorBoard."""
     middle = {name: statistics.median(one[name] for one in taken) for name in taken[0]}
     seconds = middle["seconds"]
@@ -115,3 +127,101 @@ def summary(taken: Sequence[Measured], peak: float) -> dict[str, float]:
     if "flops" in middle:
         found["mfu"] = middle["flops"] / seconds / peak
     return {name: round(value, 4) for name, value in found.items()}
+
+
+# ---- the child: one side, a pass for each line of JSON that names a variant ----
+
+
+def answer(side: str, base: Path, data: Path, cache: Path, threads: int) -> None:
+    """Answers until its standard input ends."""
+    answers = reserve_stdout()  # Coqui prints as well
+    passes = (ours if side == "ours" else coqui)(base, data, cache)
+    torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
+    write_json_line(answers, {"variants": list(passes)})
+    for line in sys.stdin:
+        write_json_line(answers, measured(passes[json.loads(line)["variant"]], threads))
+
+
+def measured(taken: Pass, threads: int) -> Measured:
+    """One pass: seconds, the share of the cores that was busy, the peak of memory in GB."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts over
+    began, used = time.perf_counter(), time.process_time()
+    found = taken()
+    found["seconds"] = time.perf_counter() - began
+    found["busy_share"] = (time.process_time() - used) / found["seconds"] / threads
+    return found | {"peak_gb": memory_bytes("VmHWM") / 1e9, "load": os.getloadavg()[0]}
+
+
+def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
+    """Passes in Coqui's batches, and with all clips in one."""
+    config, batches = synthetic.batches(base, data, cache, "same_clip")
+    everything = tuple(range(len(batches.clips)))
+    bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    learner = Learner(
+        load_gpt(read_tensors(base / "model.pth"), config, 0.1), recipe("bf16" if bf16 else "fp32")
+    )
+
+    def taken(size: int) -> Measured:
+        waited, counted, losses = 0.0, 0.0, []
+        for group in grouped(everything, size):
+            clock = time.perf_counter()
+            batch = batches.batch(learner.step, group)
+            waited += time.perf_counter() - clock
+            losses.append(train_step(learner, batch).losses["audio_loss"])
+            counted += flops.step_flops(batch.rows, config.gpt)
+        seconds = sum(clip.seconds for clip in batches.clips)
+        return {
+            "audio_seconds": seconds,
+            "clips": len(everything),
+            "data_seconds": waited,
+            "loss": sum(losses) / len(losses),
+            "flops": counted,
+        }
+
+    return {
+        f"ours, {CLIPS_IN_A_BATCH} clips a batch": lambda: taken(CLIPS_IN_A_BATCH),
+        "ours, all clips in a batch": lambda: taken(len(everything)),
+    }
+
+
+def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
+    """Passes as it stands, and under bf16 autocast with the features computed beforehand."""
+    trainer = coqui_training.CoquiTrainingRecipe(base, data, LEARNING_RATE)
+    everything = tuple(range(len(trainer.samples)))
+    groups = grouped(everything, CLIPS_IN_A_BATCH)
+    kept: dict[tuple[int, ...], Any] = {}
+
+    def taken(quickened: bool) -> Measured:
+        waited, losses = 0.0, []
+        for group in groups:
+            clock = time.perf_counter()
+            batch = kept.get(group) if quickened else None
+            if batch is None:
+                batch = trainer.features(trainer.load(group))
+            if quickened:
+                kept[group] = batch
+            waited += time.perf_counter() - clock
+            with torch.autocast("cpu", torch.bfloat16) if quickened else nullcontext():
+                losses.append(trainer.step(dict(batch)))
+        return {
+            "audio_seconds": trainer.audio_seconds,
+            "clips": len(everything),
+            "data_seconds": waited,
+            "loss": sum(losses) / len(losses),
+        }
+
+    return {
+        "coqui as it stands": lambda: taken(False),
+        "coqui, bf16 and kept features": lambda: taken(True),
+    }
+
+
+def grouped(clips: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    """Short and long clips together, as a random draw would have them: every n-th clip."""
+    count = -(-len(clips) // size)
+    return [clips[start::count] for start in range(count)]
+
+
+if __name__ == "__main__":
+    side, base, data, cache, threads = sys.argv[1:]
+    answer(side, Path(base), Path(data), Path(cache), int(threads))

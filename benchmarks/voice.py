@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -46,9 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--speak-as", default="slt,rms,awb", help="voices whose recordings it is given"
     )
     parser.add_argument(
-        "--reference", type=Path,
+        "--reference",
+        type=Path,
         help="recording to speak from, instead of one that no training used",
-    )  # fmt: skip
+    )
     parser.add_argument("--set", choices=texts.FILES, default="twenty", help="set of sentences")
     parser.add_argument("--joined", type=int, help="sentences of the set per text")
     parser.add_argument("--seeds", type=int, default=5)
@@ -80,15 +81,19 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     source = [judges.teacher(voice, text) for text in sentences]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
     spoken_by_seed = spoken(
-        arguments.bundle, voice, sentences, arguments.seeds, arguments.precision,
-        low=arguments.low_memory, recording=arguments.reference, guarded=arguments.guard == "on",
-    )  # fmt: skip
+        arguments.bundle,
+        voice,
+        sentences,
+        arguments.seeds,
+        arguments.precision,
+        low=arguments.low_memory,
+        recording=arguments.reference,
+        guarded=arguments.guard == "on",
+    )
     seeds = [figures(said, source, sentences, judge) for said in spoken_by_seed]
-    shortest, longest = ([seed.pop(name) for seed in seeds] for name in ("shortest", "longest"))
     return {
         "source": own,
         "figures": {name: spread([seed[name] for seed in seeds]) for name in seeds[0]},
-        "lengths": (min(shortest), max(longest)),
     }
 
 
@@ -99,7 +104,7 @@ def figures(
     judge: judges.VoiceJudge,
 ) -> dict[str, float]:
     """One seed's sentences, [samples] at 16 kHz each, against the source's. astray: texts that are
-    cut or babble; shortest, longest: the least and the greatest share of the source's length."""
+    cut or babble."""
     pairs = list(zip(spoken, source, strict=True))
     lengths = [len(one) / len(other) for one, other in pairs]
     named = [judge.name(clip) == judge.wanted for clip in spoken]
@@ -111,8 +116,6 @@ def figures(
         "distortion_db": statistics.fmean(judges.cepstral_distortion(*pair) for pair in pairs),
         "distance": statistics.fmean(judges.distance(*pair) for pair in pairs),
         "astray": float(astray(sentences, lengths)),
-        "shortest": min(lengths),
-        "longest": max(lengths),
     }
 
 
@@ -139,10 +142,8 @@ def spoken(
     low: bool,
     recording: Path | None,
     guarded: bool = True,
-    decoder: Path | Literal["own", "base"] = "own",
 ) -> Iterator[list[Tensor]]:
-    """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once. decoder: the
-    tensors of one, or the bundle's own where it has learned one, or the base's."""
+    """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
@@ -150,7 +151,6 @@ def spoken(
     from xtts.inference.compute_config import ComputeConfig
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
-    from xtts.voices import learned_decoder
     from xtts.voices.base_models import DEMO
     from xtts.voices.loading import load_voice
     from xtts.voices.voice_files import VoiceSpec
@@ -165,10 +165,7 @@ def spoken(
     else:
         reference = read_reference(model.config, recording)
     heard = voice_from_reference(model, reference)
-    if decoder == "own":
-        heard = replace(heard, vocoder=opened.decoder)
-    elif decoder != "base":
-        heard = replace(heard, vocoder=model.another_vocoder(learned_decoder.read_tensors(decoder)))
+    heard = replace(heard, vocoder=opened.decoder)
     speaks: tuple[Any, Any] = (TorchBackend(model), heard)
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)

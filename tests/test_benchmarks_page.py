@@ -176,6 +176,24 @@ def test_figures_are_shown_with_the_decimals_that_count():
     assert page.amount(7.62, "min") == "7.62 min"
 
 
+def test_a_terminal_gets_aligned_columns():
+    found = {"rounds": 3, "rows": {"ours": {"seconds": 1.23456, "mfu": 0.5}, "coqui": {"mfu": 2}}}
+    assert page.for_a_terminal(found).splitlines() == [
+        "figure  value",
+        "rounds  3",
+        "",
+        "*rows*",
+        "",
+        "       seconds       mfu",
+        "ours   1.23          0.5",
+        "coqui  not measured  2",
+    ]
+    assert page.for_a_terminal([{"a": 1, "b": 2.0}, {"a": 2, "b": 3.0}]).splitlines()[1:3] == [
+        "1  2",
+        "2  3",
+    ]
+
+
 def test_rows_inside_a_row_are_one_row():
     figures = {"awb": {"source": 0.1, "figures": {"errors": 0.25, "n": 3}}}
     assert list(page.blocks(figures, {"source": "own"})) == [

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import synthetic, tables
+from benchmarks import synthetic
 from benchmarks.__main__ import main, names
-from benchmarks.low_memory import ROWS
+from benchmarks.loading import GROWING
 
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
 # the test's own.
@@ -26,9 +26,8 @@ SMALLEST = {
     "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
     "gpu": ["--rehearse --out {tmp}/gpu.json"],
     "guard": ["--texts 2 --faults 6 --pairs 1 --json"],
-    "loading": ["--rounds 1 --codes 12 --folder {base} --json"],
-    "low_memory": [
-        "--coqui --codes 12 --threads 1 --folder {base} --json",
+    "loading": [
+        "--rounds 1 --codes 12 --threads 1 --folder {base} --rows coqui,auto,LOW_MEMORY --json",
         "--sentences 4 --threads 1 --json",
     ],
     "memory": ["--json", "--run --json"],
@@ -54,6 +53,7 @@ SHORT_RUN = {
 }  # fmt: skip
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 
+ROWS_HERE = ["coqui", "ours auto", "ours LOW_MEMORY", "onnx LOW_MEMORY"]
 NEED_FLITE = ("guard", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
@@ -70,17 +70,6 @@ def test_every_benchmark_has_a_smallest_mode():
 def test_an_unknown_benchmark_is_refused(capsys):
     assert main(["speed"]) == 2
     assert "voice" in capsys.readouterr().err
-
-
-def test_figures_are_a_table_and_lines():
-    found = tables.text({
-        "rounds": 3,
-        "rows": {"ours": {"seconds": 1.23456, "mfu": 0.5}, "coqui": {"seconds": 2000.0}},
-    })  # fmt: skip
-    assert found.splitlines() == [
-        "rounds: 3", "", "rows:", "       seconds  mfu", "ours   1.235    0.5", "coqui  2000     -",
-    ]  # fmt: skip
-    assert tables.text([{"a": 1, "b": [1.0, 2.0]}]) == "a  b\n1  1, 2"
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +101,14 @@ def test_it_ends_and_every_row_has_figures(name, arguments, base, tmp_path):
         first = next(number for number, line in enumerate(lines) if line.startswith(("[", "{")))
         found = json.loads("\n".join(lines[first:]))  # Coqui prints before
     check_rows(found, name)
-    if name == "low_memory":
-        assert list(found) == [one for one in ROWS if "coqui" in arguments or one != "coqui"]
-        if "--codes" in arguments:
-            least, other = (found[f"{kind} LOW_MEMORY"]["peak_gb"] for kind in ("onnx", "torch"))
-            assert least < 0.5 * other  # without torch
     if name == "loading":
-        for side in ("coqui", "ours auto"):
-            row = found[side]
-            assert row["imported"] < row["loaded"] < row["first_audio"]
+        assert list(found) == (GROWING if "--sentences" in arguments else ROWS_HERE)
+    if name == "loading" and "--codes" in arguments:
+        least, other = (found[f"{kind} LOW_MEMORY"]["peak_gb"] for kind in ("onnx", "ours"))
+        assert least < 0.5 * other  # without torch
+        for row in ROWS_HERE:
+            marks = [found[row][mark] for mark in ("imported", "loaded", "first_audio")]
+            assert marks == sorted(marks)
 
 
 def check_rows(found: Any, place: str) -> bool:

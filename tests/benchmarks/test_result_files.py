@@ -166,7 +166,7 @@ def judged(folder, **fields):
     [
         ({"at_most": 2.0}, 2.0),
         ({"at_least": 2.0}, 2.0),
-        ({"at_most": {"of": "speaking.coqui.seconds", "times": 0.5, "plus": -1.0}}, 2.0),
+        ({"at_most": {"of": "speaking.coqui.seconds", "plus": -4.0}}, 2.0),
         ({"at_most": 0.4, "divided_by": "speaking.coqui.seconds"}, 1 / 3),
         ({"at_most": -4.0, "minus": "speaking.coqui.seconds"}, -4.0),
         ({"at_least": 0.6, "less_than": "speaking.coqui.seconds"}, 2 / 3),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import loading, synthetic, voice
+from benchmarks import synthetic, voice
 from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
@@ -49,10 +49,9 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
     [
         lambda base: synthetic.torch_voice(base, "fp32").say(REQUEST),
         lambda base: synthetic.torch_voice(base, "int8", low=True).begin(REQUEST),
-        lambda base: loading.ours(base, CODES, "fp32"),
         lambda base: synthetic.onnx_voice(base, "fp32", 1).begin(REQUEST),
     ],
-    ids=["torch", "low memory", "loading", "onnx"],
+    ids=["torch", "low memory", "onnx"],
 )
 def test_the_guard_is_on(speaks, base_folder, guards):
     speaks(base_folder)

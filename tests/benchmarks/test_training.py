@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks import coqui_training, synthetic, training
-from benchmarks.training_child import grouped
+from benchmarks.training import grouped
 
 
 def test_groups_mix_short_and_long_clips():

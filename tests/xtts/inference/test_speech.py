@@ -102,7 +102,7 @@ def _resident_bytes() -> int:
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_minutes_of_speech(model, voice):
-    """`python -m benchmarks low_memory --sentences` is the same on the embedded voice."""
+    """`python -m benchmarks loading --sentences` is the same on the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0
     for piece in pieces_of(model, voice, text):

@@ -117,7 +117,7 @@ print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 
 
 def test_an_onnx_voice_speaks_without_torch(onnx_folder, tmp_path):
-    """`python -m benchmarks low_memory --sentences` and its test say that it stays as little."""
+    """`python -m benchmarks loading --sentences` and its test say that it stays as little."""
     done = subprocess.run(
         [sys.executable, "-c", ONNX, str(onnx_folder), str(tmp_path / "voice")],
         capture_output=True, text=True, timeout=280, check=False,
