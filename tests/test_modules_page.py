@@ -19,7 +19,7 @@ DATA = {
     "extras/cut/report.html": "The template of the report on a cut recording.",
     "extras/studio/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
     "api/page/": "The web page that the service serves: HTML, CSS and JavaScript.",
-    "benchmarks/": "Texts that the benchmarks speak and read, also in other languages.",
+    "benchmarks/": "Texts that the benchmarks speak, and values of the published config.json.",
     "benchmarks/results/": "The results of the benchmarks as JSON, from which pages are generated.",
 }
 HEAD = """# Modules
