@@ -47,7 +47,10 @@ def parser_of_all() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for verb, name in modules().items():
         module: Any = importlib.import_module(name)
-        own = verbs.add_parser(verb, help=module.SUMMARY, epilog=getattr(module, "EPILOG", None))
+        own = verbs.add_parser(
+            verb, help=module.SUMMARY, epilog=getattr(module, "EPILOG", None),
+            usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options]",
+        )  # fmt: skip
         module.add_arguments(own)
         own.set_defaults(run=module.run)
     return parser
@@ -59,7 +62,7 @@ def modules() -> dict[str, str]:
 
 
 def _description() -> str:
-    return f"`python -m xtts {' | '.join(modules())}`: the command line."
+    return f"`{commands.program('xtts')} {' | '.join(modules())}`: the command line."
 
 
 if __name__ == "__main__":

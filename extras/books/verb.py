@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from xtts.inference.loaded_voice import LoadedVoice
 
 SUMMARY = "read a book aloud, into files with chapters"
+USAGE = "BOOK --to DIR "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,9 @@
 """`python -m xtts speak`, from the words on the command line to the wav."""
 
+import io
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import av
 import numpy as np
@@ -53,6 +56,88 @@ def test_the_text_needs_no_option(base_folder, recording, tmp_path, capsys):
     with pytest.raises(SystemExit):
         speak(base_folder, "One.", "--text", "Two.", "--out", out)
     assert "not allowed with" in capsys.readouterr().err
+
+
+class Stream(io.TextIOWrapper):
+    """stdin or stdout of a program, as a pipe or a terminal."""
+
+    def __init__(self, content: bytes = b"", *, terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(content), encoding="utf-8")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize("words", [(), ("-",), ("--text", "-")])
+def test_a_text_comes_from_stdin(base_folder, monkeypatch, capsys, words):
+    monkeypatch.setattr(sys, "stdin", Stream("\ufeffOne,\ntwo.\n".encode()))
+    assert speak(base_folder, *words, "--show-text") == 0
+    assert capsys.readouterr().out.split()[-2:] == ["one,", "two."]
+
+
+def test_a_text_behind_the_recordings_is_told(base_folder, recording, capsys):
+    assert speak(base_folder, "--reference", recording, "One.") == 2
+    assert "If 'One.' is the text, write it before --reference" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stdin", "told"),
+    [
+        (Stream(terminal=True), "speak needs a text"),
+        (Stream(b""), "nothing to speak"),
+        (Stream(b"\xff"), "is not UTF-8"),
+        (None, "speak needs a text"),
+    ],
+)
+def test_without_a_text_it_says_so(base_folder, monkeypatch, capsys, stdin, told):
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert speak(base_folder, "--show-text") == 2
+    assert told in capsys.readouterr().err
+
+
+def test_out_minus_is_a_wav_on_stdout_and_words_go_to_stderr(
+    base_folder, recording, tmp_path, monkeypatch, capsys, spoken
+):
+    monkeypatch.chdir(tmp_path)
+    out = Stream()
+    monkeypatch.setattr(sys, "stdout", out)
+    asked = ("One.", "--reference", recording, "--device", "auto", "--show-text", "--out", "-")
+    assert speak(base_folder, *asked) == 0
+    sound, _ = soundfile.read(io.BytesIO(out.buffer.getvalue()), dtype="int16")
+    assert np.array_equal(sound, spoken)
+    told = capsys.readouterr().err
+    assert "stdout: " in told and "Device: " in told and not list(tmp_path.iterdir())
+    monkeypatch.setattr(sys, "stdout", Stream(terminal=True))
+    assert speak(base_folder, *asked) == 2
+    assert "which is a terminal" in capsys.readouterr().err
+    assert speak(base_folder, "--lines", "lines.txt", "--out", "-") == 2
+    assert "--out names a folder" in capsys.readouterr().err
+
+
+def test_without_out_it_writes_a_new_file_and_names_it(
+    base_folder, recording, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("speech.wav", "speech-2.wav", "speech-3.wav"):
+        assert speak(base_folder, "One.", "--reference", recording) == 0
+        assert capsys.readouterr().out.startswith(f"{name}: ") and Path(name).is_file()
+    assert speak(base_folder, "--lines", "lines.txt") == 2
+    assert "--lines needs --out DIR" in capsys.readouterr().err
+
+
+def test_speed_and_temperature_have_the_limits_of_http(base_folder, recording, tmp_path, capsys):
+    asked = ("One.", "--reference", recording, "--guard", "off", "--temperature", "0")
+    for number, speed in enumerate((1, 2)):
+        assert speak(base_folder, *asked, "--speed", speed, "--to", tmp_path / f"{number}.wav") == 0
+    slow, fast = (soundfile.info(tmp_path / f"{number}.wav").duration for number in (0, 1))
+    assert fast == pytest.approx(slow / 2, rel=0.1)
+    for flag, value, told in (
+        ("--speed", "4.1", "speed is 4.1; allowed: a number from 0.25 to 4"),
+        ("--temperature", "nan", "temperature is nan; allowed: a number from 0 to 2"),
+    ):
+        assert speak(base_folder, "One.", "--out", tmp_path / "x.wav", flag, value) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_without_arguments_there_is_help_and_the_version_is_told(capsys):

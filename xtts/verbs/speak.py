@@ -1,23 +1,32 @@
 """`python -m xtts speak`: texts become files."""
 
 import argparse
+import contextlib
+import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from xtts import encoding
+from xtts.arguments import SPEED, TEMPERATURE
 from xtts.text.language_names import tag_of
 from xtts.verbs import voice_arguments
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from xtts.inference.alignment.guarded_piece import SpokenPiece
     from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.text.tokenizer import Piece, Tokenizer
+    from xtts.text.tokenizer import Tokenizer
     from xtts.voices.voice_files import VoiceFiles
 
 SUMMARY = "speak a text, or each line of a file, into files"
+USAGE = "TEXT "
+# A file without a name: WAV on stdout, text on stdin.
+STREAM = "-"
 _MOST_REFUSALS = 10
 
 
@@ -26,14 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     voice_arguments.add_arguments(parser)
     parser.add_argument("--language", default="en", type=tag_of,
                        help="language of the text; en by default")  # fmt: skip
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="the text to speak")
-    what.add_argument("said", nargs="?", metavar="TEXT", help="the same")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("said", nargs="?", metavar="TEXT",
+                      help="the text to speak; - or nothing reads it from stdin")  # fmt: skip
+    what.add_argument("--text", help="the same")
     what.add_argument("--lines", type=Path,
                       help="a file with one sentence per line; --out is then a folder")  # fmt: skip
-    parser.add_argument("--out", type=Path,
-                       help=f"the file to write ({', '.join(encoding.ENDINGS)}), or the folder "
-                            "for --lines")  # fmt: skip
+    parser.add_argument("--out", "--to", type=Path, metavar="FILE",
+                       help=f"the file to write ({', '.join(encoding.ENDINGS)}), - for WAV on "
+                            "stdout, or the folder for --lines; by default a new speech.wav in "
+                            "the working folder")  # fmt: skip
+    parser.add_argument("--speed", type=float, default=1.0, metavar="X",
+                       help=f"{SPEED.least:g} to {SPEED.most:g}; 2 takes half the time, at the "
+                            "same pitch")  # fmt: skip
+    parser.add_argument("--temperature", type=float, metavar="T",
+                       help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: how much takes vary; "
+                            "0 always takes the most likely code, the model's by "
+                            "default")  # fmt: skip
     parser.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
                        help="write the time of each word; with --lines, a folder that gets one "
                             ".json per line")  # fmt: skip
@@ -49,24 +67,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Speaks each text into its file. Raises SotaqueError."""
-    arguments.text = arguments.said if arguments.text is None else arguments.text
-    if arguments.out is None and not arguments.show_text:
+    if arguments.out is None or str(arguments.out) != STREAM:
+        return _run(arguments)
+    if arguments.lines is not None:
+        raise SotaqueError("--lines writes a file for each line, so --out names a folder, not -.")
+    if sys.stdout.isatty():
         raise SotaqueError(
-            "speak needs --out FILE.wav, or --show-text to print how the text is read."
+            "--out - writes WAV to stdout, which is a terminal. Redirect it to a file or a pipe."
         )
+    # Only sound goes to stdout.
+    sound = sys.stdout.buffer
+    with contextlib.redirect_stdout(sys.stderr):
+        return _run(arguments, sound)
+
+
+def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int:
+    """sound: where one WAV is written instead of files."""
+    arguments.text = _text(arguments)
+    if arguments.out is None and not arguments.show_text:
+        arguments.out = _new_file(arguments)
     voice_arguments.take_settings(arguments)
     _check_words(arguments)
     lines = _lines(arguments)
-    if arguments.out is not None:
+    if arguments.out is not None and sound is None:
         for line in lines:
             encoding.form_of(line.out)
     # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    language, seed = arguments.language, arguments.seed
+    given = arguments
     asked = [
-        (line, SynthesisRequest(line.text, language, seed, plain=arguments.plain)) for line in lines
-    ]
+        (line, SynthesisRequest(
+            line.text, given.language, given.seed, given.temperature, given.speed,
+            plain=given.plain,
+        ))
+        for line in lines
+    ]  # fmt: skip
     files = voice_arguments.found_voice(arguments)
     read = None
     if arguments.show_text:
@@ -78,7 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
     voice = voice_arguments.loaded_voice(arguments, files)
     # Errors in a text or recording are reported before anything is computed.
     read = read or _read(asked, voice.model.tokenizer, files)
-    asks = [(ask, line.out) for ask, line in zip(read, lines, strict=True)]
     if voice.own is None:
         raise SotaqueError(
             f"--voice {arguments.voice} has no speaker of its own. Add --reference FILE.wav, 3 to "
@@ -86,15 +121,50 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if voice.message:
         print(voice.message)
-    for ask, out in asks:
+    for ask, line in zip(read, lines, strict=True):
         guard = voice.guard(ask)
         waveform = voice.synthesize_guarded(ask, guard)
-        encoding.write(out, waveform)
+        place = _write_sound(line.out, waveform, sound)
         spoken = guard.pieces if guard else []
-        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(spoken)}")
+        print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{_endings(spoken)}")
         if arguments.words is not None:
-            _write_words(ask.pieces or (), spoken, _words_file(arguments, out))
+            _write_words(ask, spoken, _words_file(arguments, line.out))
     return 0
+
+
+def _text(arguments: argparse.Namespace) -> str | None:
+    """The text that the options or stdin hold; None for --lines."""
+    text: str | None = arguments.said if arguments.text is None else arguments.text
+    if arguments.lines is not None or text not in (None, STREAM):
+        return text
+    if text is None:
+        _check_stdin(arguments.reference)
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SotaqueError(f"The text on stdin is not UTF-8: {error}.") from error
+
+
+def _check_stdin(references: Sequence[Path] | None) -> None:
+    """Raises SotaqueError where nobody has piped a text."""
+    if references and not references[-1].exists():
+        raise SotaqueError(
+            f"speak needs a text. If {str(references[-1])!r} is the text, write it before "
+            "--reference, which reads every word after it as a recording."
+        )
+    if sys.stdin is None or sys.stdin.isatty():
+        raise SotaqueError('speak needs a text, such as "Good morning.", or --lines FILE.')
+
+
+def _new_file(arguments: argparse.Namespace) -> Path:
+    """speech.wav, or the first of speech-2.wav, speech-3.wav, … that does not exist."""
+    if arguments.lines is not None:
+        raise SotaqueError(
+            "--lines needs --out DIR, or --show-text to print how the lines are read."
+        )
+    numbered = (f"speech-{number}.wav" for number in itertools.count(2))
+    names = itertools.chain(["speech.wav"], numbered)
+    return next(path for name in names if not (path := Path(name)).exists())
 
 
 def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
@@ -104,10 +174,20 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
     return Path(arguments.words / f"{out.stem}.json")
 
 
-def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
+def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", stream: "IO[bytes] | None") -> str:
+    """Writes a file, or a WAV into `stream`, and returns the name of its place."""
+    if stream is None:
+        encoding.write(path, waveform)
+        return str(path)
+    stream.write(encoding.whole("wav", encoding.pcm16(waveform)))
+    stream.flush()
+    return "stdout"
+
+
+def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
     from xtts.inference.alignment.words import words_of_speech, written
 
-    words = words_of_speech(read, spoken)
+    words = words_of_speech(ask.pieces or (), spoken, ask.speed)
     if words is None:
         raise SotaqueError(
             "This voice has no word times, because none of its attention heads follows the text. "

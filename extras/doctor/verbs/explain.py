@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 SUMMARY = "show where each node of an ONNX model runs, and why"
+USAGE = "MODEL.onnx "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
