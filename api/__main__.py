@@ -1,13 +1,14 @@
 """`python -m api`: starts the service on API_HOST:API_PORT."""
 
 import gc
+import importlib.util
 import logging
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from api.settings import ApiSettings, load
-from machine import extras
+from machine import commands, extras
 from machine.errors import SotaqueError
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from api.engine.queue import EngineLimits
 
 log = logging.getLogger("api")
+# The optional dependency `api` of pyproject.toml.
+_NEEDED = ("fastapi", "prometheus_client", "python_multipart", "uvicorn")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,8 +42,13 @@ def serve(
     how, limits: replace the defaults in tests.
 
     Raises:
-        SotaqueError: a port is in use.
+        SotaqueError: a port is in use, or a package is missing.
     """
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise SotaqueError(
+            f"The service needs {' and '.join(missing)}, which this installation lacks. Install "
+            f"with: {commands.install_extra('api')}"
+        )
     from api.http.listening_socket import listening
 
     sockets = listening(settings.api_host, settings.api_port)

@@ -1,11 +1,13 @@
 """Commands for messages, written so that a user can copy them into the shell they started from.
 
 `program("train check")` is `.venv/bin/python -m train check` in a clone, `python -m train check`
-where that Python is first on the PATH, and has an absolute path anywhere else. In an image of the
-Dockerfile it is the command of Docker Compose to type on the host.
+where that Python is first on the PATH, and has an absolute path anywhere else. In a process of the
+console script it is `sotaque check`. In an image of the Dockerfile it is the command of Docker
+Compose to type on the host.
 """
 
 import importlib.metadata
+import json
 import os
 import shlex
 import shutil
@@ -13,6 +15,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# The console script of pyproject.toml.
+SCRIPT = "sotaque"
 # Where the Dockerfile installs.
 IMAGE = Path("/app/.venv")
 _TRAINING = "docker compose -f docker-compose-training.yml"
@@ -52,7 +56,7 @@ def make(target: str) -> str:
     """`make TARGET`, or a command that does the same outside of the clone."""
     if in_image():
         return _IN_IMAGE.get(target) or _run(ARGUMENTS[target])
-    if _here() == ROOT:
+    if _here() == ROOT and not _script():
         return f"make {target}"
     if target in ARGUMENTS:
         return _run(ARGUMENTS[target])
@@ -65,7 +69,7 @@ def install_extra(name: str) -> str:
     if in_image():
         return _run_line(f"--editable '{IMAGE.parent}[{name}]'")
     if not (ROOT / "pyproject.toml").is_file():
-        return install(f"sotaque[{name}]")
+        return install(f"sotaque[{name}]{_origin()}")
     return f"{_installer('install')} -e '{in_clone('.')}[{name}]'"
 
 
@@ -99,7 +103,44 @@ def in_image() -> bool:
 def _run(arguments: str) -> str:
     if in_image():
         return f"{_TRAINING} run --rm trainer python {arguments}"
+    script, verb = _script(), _verb(arguments)
+    if script and verb is not None:
+        return f"{script} {verb}".rstrip()
     return f"{python()} {arguments}"
+
+
+def _script() -> str:
+    """The console script, as the user can type it; "" if another program was started."""
+    started, here = Path(sys.argv[0]), _here()
+    if started.name != SCRIPT or here is None:
+        return ""
+    started = here / started
+    first = shutil.which(SCRIPT)
+    if first is not None and here / first == started:
+        return SCRIPT
+    near = started.is_relative_to(here)
+    return shlex.quote(str(started.relative_to(here) if near else started))
+
+
+def _verb(arguments: str) -> str | None:
+    """The command of the console script that does the same as `python ARGUMENTS`; None if there is
+    none. `-m train export` is "export", `-m train` and `-m train run` are "train"."""
+    _, module, *rest = arguments.split(" ")
+    if rest[:1] == ["run"]:
+        rest = rest[1:]
+    elif module == "xtts" or (module == "train" and rest and not rest[0].startswith("-")):
+        return " ".join(rest)
+    if module.startswith("extras."):
+        return " ".join([module.removeprefix("extras."), *rest])
+    first = {"train": "train", "api": "serve"}.get(module)
+    return None if first is None else " ".join([first, *rest])
+
+
+def _origin() -> str:
+    """` @ URL` of the folder or wheel that Sotaque was installed from, which no package index has;
+    "" if it is not known (PEP 610)."""
+    kept = importlib.metadata.distribution("sotaque").read_text("direct_url.json")
+    return f" @ {json.loads(kept)['url']}" if kept else ""
 
 
 def _here() -> Path | None:

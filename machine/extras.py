@@ -4,9 +4,11 @@
 what it offers in constants that hold names of modules, so that nothing is imported before it is
 needed:
 
-VERBS       program -> verb -> module, for `python -m train` and `python -m xtts`. A module of train
-            has SUMMARY, PURPOSE, USAGE, `add_arguments(parser)` and `run(settings, arguments)`; one
-            of xtts has SUMMARY, `add_arguments(parser)` and `run(arguments)`.
+VERBS       program -> verb -> module, for `python -m train`, `python -m xtts` and, beside the verbs
+            of both, `sotaque`. A module of train has SUMMARY, PURPOSE, USAGE,
+            `add_arguments(parser)` and `run(settings, arguments)`; one of xtts has SUMMARY, USAGE,
+            `add_arguments(parser)` and `run(arguments)`; one of sotaque has SUMMARY, USAGE,
+            `main(words)`, and `choices()` for the completion of shells.
 SERVICE     what the HTTP service adds: `api.parts`
 VOICES      a format of voices beside PyTorch's: `xtts.voices.formats`
 CLIPS       a check of clips before a training: `train.clip_checks`

@@ -1,4 +1,7 @@
 """The studio: recordings, datasets and trainings over HTTP, and the queue that trains them."""
 
-VERBS = {"train": {"queue": "extras.studio.verb"}}
+VERBS = {
+    "train": {"queue": "extras.studio.verb"},
+    "sotaque": {"studio": "extras.studio.__main__"},
+}
 SERVICE = "extras.studio.http"

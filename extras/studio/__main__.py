@@ -7,25 +7,32 @@ is killed, and its training with it; the next start goes on.
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
-from api.__main__ import main
+from api.__main__ import main as serve
+from api.settings import ApiSettings
 from machine.process import end_group, module_command
+from machine.settings.types import flag_values
+
+SUMMARY = "the service, and a trainer for the trainings that its page asks for"
+USAGE = "[settings]"
 
 # Room for a checkpoint of full size, as the trainer itself gives its training.
 _STOP_SECONDS = 70.0
 _REAP_SECONDS = 5.0
 
 
-def studio() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs both until the service ends; its exit code."""
-    if {"-h", "--help", "--version"} & set(sys.argv[1:]):
-        return main()
+    words = sys.argv[1:] if argv is None else argv
+    if {"-h", "--help", "--version"} & set(words):
+        return serve(words)
     # Its own group: a Ctrl-C reaches the service alone, which then stops the trainer.
     trainer = subprocess.Popen(module_command("train", "queue"), start_new_session=True)
     # The server hands SIGTERM on when it has stopped; by default that would end this process here.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        return main()
+        return serve(words)
     finally:
         trainer.terminate()
         try:
@@ -34,5 +41,10 @@ def studio() -> int:
             end_group(trainer, _REAP_SECONDS)
 
 
+def choices() -> dict[str, tuple[str, ...]]:
+    """The flags of the service, each with its words."""
+    return flag_values(ApiSettings)
+
+
 if __name__ == "__main__":
-    sys.exit(studio())
+    sys.exit(main())

@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from machine import package_data
 from machine.errors import SotaqueError
 from machine.storage import locks
 from machine.storage.atomic import make_folder, refused, replace_file, write_json
@@ -256,7 +257,7 @@ def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Pa
         )
     path = Path(dataset)
     with contextlib.suppress(RuntimeError):  # "~nobody" stays as it is, and is no folder
-        path = path.expanduser()
+        path = package_data.located(path.expanduser())
     allowed = tuple(Path(root).expanduser() for root in roots)
     if "\0" in dataset or not _is_within(path, allowed):
         raise JobRefused(

@@ -9,7 +9,7 @@ settings from the environment.
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic.dataclasses import dataclass as settings_class
 from pydantic.fields import FieldInfo
 
-from machine import commands
+from machine import commands, package_data
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
@@ -173,8 +173,31 @@ def load(
         (name, value, given[name].source if name in given else "default")
         for name, value in values_of(settings).items()
     )
-    notes = (*file.notes, *_foreign(file, dotenv_path), *locales)
+    settings, moved = _in_package(settings)
+    notes = (*file.notes, *_foreign(file, dotenv_path), *locales, *moved)
     return settings, SettingsReport(rows, notes, values_of(kind()))
+
+
+def _in_package(settings: S) -> tuple[S, list[str]]:
+    """The settings with their folders as `package_data.located` finds them, and a note on those of
+    the package."""
+    changed: dict[str, Any] = {}
+    for name in fields(type(settings)):
+        value = getattr(settings, name)
+        if isinstance(value, Path):
+            found: Any = package_data.located(value)
+        elif name == "dataset_roots":
+            found = tuple(str(package_data.located(Path(root))) for root in value)
+        else:
+            continue
+        if found != value:
+            changed[name] = found
+    if not changed:
+        return settings, []
+    moved = replace(settings, **changed)
+    values = values_of(moved)
+    named = ", ".join(f"{name.upper()}={values[name.upper()]}" for name in changed)
+    return moved, [f"Not in this folder, so the package's data is used: {named}"]
 
 
 def values_of(settings: SharedSettings) -> dict[str, str]:

@@ -90,6 +90,45 @@ def test_make_is_named_only_where_the_makefile_is(in_clone, monkeypatch, tmp_pat
     assert commands.make("install") == f"make -C {commands.ROOT} install"
 
 
+@pytest.mark.parametrize(
+    ("started", "typed"),
+    [
+        ("{bin}/sotaque", "sotaque"),
+        ("{here}/.venv/bin/sotaque", ".venv/bin/sotaque"),
+        (".venv/bin/sotaque", ".venv/bin/sotaque"),
+        ("/opt/my tools/sotaque", "'/opt/my tools/sotaque'"),
+    ],
+)
+def test_the_console_script_names_itself(started, typed, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    on_path = tmp_path / "bin/sotaque"
+    on_path.touch()
+    on_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "argv", [started.format(bin=tmp_path / "bin", here=tmp_path)])
+    for words, verb in {
+        "train": "train", "train run --seed 1": "train --seed 1", "train --seed": "train --seed",
+        "train export --to DIR": "export --to DIR", "xtts doctor": "doctor", "xtts": "",
+        "api": "serve", "extras.studio": "studio",
+    }.items():  # fmt: skip
+        assert commands.program(words) == f"{typed} {verb}".rstrip()
+    assert commands.program("benchmarks gpu").endswith(" -m benchmarks gpu")
+    assert commands.make("serve") == f"{typed} serve"
+    assert commands.make("tensorboard").endswith(" -m train.metrics.tensorboard_server")
+
+
+def test_an_extra_of_a_wheel_is_installed_from_where_the_wheel_came(monkeypatch, tmp_path):
+    class Installed:
+        def read_text(self, name: str) -> str:
+            return '{"url": "file:///home/ana/sotaque", "dir_info": {}}'
+
+    monkeypatch.setattr(commands, "ROOT", tmp_path)
+    monkeypatch.setattr(commands.importlib.metadata, "distribution", lambda _: Installed())
+    typed = shlex.split(commands.install_extra("onnx"))
+    assert typed[-1] == "sotaque[onnx] @ file:///home/ana/sotaque"
+
+
 @pytest.mark.parametrize("target", commands.ARGUMENTS)
 def test_the_makefile_runs_the_same_modules(target):
     (line,) = [

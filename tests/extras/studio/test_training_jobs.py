@@ -17,7 +17,7 @@ from extras.studio.training_jobs import (
     dataset_folder,
 )
 from tests.extras.studio.jobs import FAKE
-from train.settings import TrainSettings
+from train.settings import TrainSettings, load
 
 IDENTITY = "20260101-000000-000-ana"
 GOOD: dict[str, Any] = {
@@ -154,6 +154,15 @@ def test_datasets_are_found_by_id_and_below_a_root(tmp_path):
     assert uploaded == (tmp_path / "datasets/ana/clips").resolve()
     below = dataset_folder(str(tmp_path / "data/ana"), tmp_path / "datasets", roots)
     assert below == (tmp_path / "data/ana").resolve()
+
+
+def test_in_a_folder_without_it_the_demo_dataset_is_the_packages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings, _ = load((), {}, None)
+    found = dataset_folder("train/data/demo", settings.datasets_dir, settings.dataset_roots)
+    assert (found / "metadata.csv").is_file()
+    with pytest.raises(JobRefused):
+        dataset_folder("train/data/../../machine", settings.datasets_dir, settings.dataset_roots)
 
 
 def test_a_job_may_name_the_base_of_the_trainer_and_no_other():

@@ -1,0 +1,3 @@
+"""`sotaque`: one command for the verbs of every program."""
+
+VERBS = {"sotaque": {"completion": "extras.cli.completion"}}

@@ -1,0 +1,84 @@
+"""`sotaque completion`: prints the script that completes its words in bash or zsh."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from extras.cli import verbs
+from machine.errors import SotaqueError
+
+SUMMARY = "print the completion script of bash or zsh"
+USAGE = "bash|zsh"
+_BASH = """\
+# Completion of sotaque for bash, printed by: sotaque completion bash
+_sotaque() {{
+    local current=${{COMP_WORDS[COMP_CWORD]}} found=
+    if [[ $COMP_CWORD -eq 1 ]]; then
+        found={verbs}
+    else
+        local verb=${{COMP_WORDS[1]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+        {table}
+    fi
+    COMPREPLY=($(compgen -W "$found" -- "$current"))
+}}
+complete -o default -F _sotaque sotaque
+"""
+_ZSH = """\
+#compdef sotaque
+# Completion of sotaque for zsh, printed by: sotaque completion zsh
+_sotaque() {{
+    local current=$words[CURRENT] found=
+    if (( CURRENT == 2 )); then
+        local -a verbs=({described})
+        _describe command verbs
+        return
+    fi
+    local verb=$words[2] previous=$words[CURRENT-1]
+    {table}
+    if [[ -n $found ]]; then compadd -- ${{=found}}; else _files; fi
+}}
+if [[ $funcstack[1] == _sotaque ]]; then _sotaque "$@"; else compdef _sotaque sotaque; fi
+"""
+_SHELLS = {"bash": _BASH, "zsh": _ZSH}
+
+
+def main(words: Sequence[str]) -> int:
+    """Prints the script. Raises SotaqueError."""
+    if {"-h", "--help"} & set(words):
+        return 0
+    if len(words) != 1 or words[0] not in _SHELLS:
+        raise SotaqueError(f"completion needs the name of a shell: {' or '.join(_SHELLS)}.")
+    sys.stdout.write(script(words[0]))
+    return 0
+
+
+def choices() -> dict[str, tuple[str, ...]]:
+    """The shells."""
+    return {"completion": tuple(_SHELLS)}
+
+
+def script(shell: str) -> str:
+    """The script for bash or zsh, with every verb and flag that is installed."""
+    known = verbs.find_all()
+    described = " ".join(shlex.quote(f"{name}:{verb.summary}") for name, verb in known.items())
+    return _SHELLS[shell].format(
+        verbs=shlex.quote(" ".join(known)), described=described, table=_table(known)
+    )
+
+
+def _table(known: Mapping[str, verbs.Verb]) -> str:
+    """What follows a flag with fixed words, and the flags of each verb; files elsewhere."""
+    flags: list[str] = []
+    after: dict[str, list[str]] = {}
+    for name, verb in known.items():
+        choices = verb.choices()
+        named = " ".join(flag for flag in choices if flag.startswith("--"))
+        flags.append(f"    {name}) found={shlex.quote(named)} ;;")
+        for flag, words in choices.items():
+            if words:
+                after.setdefault(" ".join(words), []).append(shlex.quote(f"{name} {flag}"))
+    return "\n".join([
+        'case "$verb $previous" in',
+        *(f"{'|'.join(places)}) found={shlex.quote(words)} ;;" for words, places in after.items()),
+        "*) if [[ $current == -* ]]; then case $verb in", *flags, "esac; fi ;;", "esac",
+    ])  # fmt: skip

@@ -1,0 +1,144 @@
+"""The help of `sotaque`: its verbs in groups, and examples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from extras.cli import verbs
+
+
+@dataclass(frozen=True)
+class Group:
+    """Verbs for one purpose. The first three examples stand in `sotaque --help`, and each one in
+    the help of its verb."""
+
+    title: str
+    verbs: tuple[str, ...]
+    examples: tuple[str, ...]
+
+
+GROUPS = (
+    Group(
+        "Speak", ("speak", "read"),
+        (
+            'speak "Good morning."',
+            'speak "Good morning." --voice exported/anna --out morning.mp3',
+            "read book.epub --to book",
+            "speak --reference anna.wav --out - < letter.txt | aplay",
+            "read book.epub --to book --plan",
+            "read book.epub --to book --voice exported/anna --format m4b,flac",
+        ),
+    ),
+    Group(
+        "Prepare clips", ("cut", "check", "prepare"),
+        (
+            "cut tape.mp3 --to clips/anna --text tape.txt",
+            "check --dataset-dir clips/anna",
+            "prepare --dataset-dir clips/anna",
+            "cut tape1.mp3 tape2.mp3 --to clips/anna --recogniser whisper",
+            "check --dataset-dir clips/anna --show-text",
+            "check --dataset-dir clips/anna --json > clips.json",
+        ),
+    ),
+    Group(
+        "Train", ("train", "evaluate", "sample", "learn-decoder", "extend"),
+        (
+            "train",
+            "train --dataset-dir clips/anna --num-epochs 20",
+            "evaluate",
+            "train --base-model xtts_v2 --dataset-dir clips/anna --output-dir runs/anna",
+            "evaluate --json --output-dir runs/anna",
+            'sample --epoch 3 --sample-text "Good morning."',
+            "learn-decoder --decoder-clips 200 --minutes 30",
+            "extend --language uk --dataset clips/uk --to bases/uk",
+        ),
+    ),
+    Group(
+        "Keep the voice", ("export", "distil"),
+        (
+            "export --to exported/anna",
+            "export --to exported/anna-onnx --onnx",
+            "distil --to exported/small",
+            "export --to exported/anna --checkpoint train/output/checkpoints/checkpoint_epoch_4.pt",
+        ),
+    ),
+    Group(
+        "Serve", ("serve", "studio", "queue"),
+        (
+            "serve",
+            "serve --voice exported/anna --api-port 8006",
+            "studio",
+            "queue --once",
+        ),
+    ),
+    Group(
+        "Look at this machine", ("doctor", "monitor", "explain"),
+        (
+            "doctor",
+            "monitor --log machine.csv",
+            "explain model.onnx --run",
+            "doctor --fix-hints",
+        ),
+    ),
+    Group(
+        "The shell", ("completion",),
+        (
+            "completion bash > ~/.local/share/bash-completion/completions/sotaque",
+            "completion zsh > ~/.zfunc/_sotaque",
+            'eval "$(sotaque completion bash)"',
+        ),
+    ),
+)  # fmt: skip
+_MOST_EXAMPLES = 3
+_END = """\
+`sotaque COMMAND --help` describes a command. Settings are flags, lines of .env, or environment
+variables (docs/settings.md). docs/errors.md lists the exit codes."""
+
+
+def overview() -> str:
+    """The page of `sotaque --help`."""
+    known = verbs.find_all()
+    lines = ["usage: sotaque COMMAND [options]", ""]
+    lines += ["Fine-tunes XTTS-v2 on your voice, speaks every epoch, and serves the result."]
+    for group in groups(known):
+        lines += ["", f"{group.title}:"]
+        lines += [f"  {name:15}{known[name].summary}" for name in group.verbs]
+        lines += [""] * bool(group.examples)
+        lines += [f"    {_typed(one)}" for one in group.examples[:_MOST_EXAMPLES]]
+    return "\n".join([*lines, "", _END])
+
+
+def groups(known: Mapping[str, verbs.Verb]) -> list[Group]:
+    """The groups without verbs that are not installed, and the verbs that have no group."""
+    found = [
+        Group(
+            group.title,
+            tuple(name for name in group.verbs if name in known),
+            tuple(one for one in group.examples if verb_of(one) in known),
+        )
+        for group in GROUPS
+    ]
+    named = {name for group in GROUPS for name in group.verbs}
+    found.append(Group("More", tuple(name for name in known if name not in named), ()))
+    return [group for group in found if group.verbs]
+
+
+def beginning(name: str, verb: verbs.Verb) -> str:
+    """What the help of a verb lacks at its beginning: "", or a usage."""
+    if not verb.usage:
+        return ""
+    return f"usage: sotaque {name} {verb.usage}\n\n{verb.summary}\n\n"
+
+
+def examples_of(name: str) -> str:
+    """The end of the help of a verb."""
+    examples = [one for group in GROUPS for one in group.examples if verb_of(one) == name]
+    return "\n".join(["", "examples:", *(f"  {_typed(one)}" for one in examples), ""])
+
+
+def verb_of(example: str) -> str:
+    """The verb of an example, which may be a line with other programs."""
+    return _typed(example).partition("sotaque ")[2].split(" ")[0]
+
+
+def _typed(example: str) -> str:
+    return example if "sotaque " in example else f"sotaque {example}"

@@ -1,0 +1,53 @@
+"""pyproject.toml: a wheel has every module, every file of data, and the console script."""
+
+import importlib
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import setuptools
+
+from tests.test_architecture import MODULES
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def packages(project) -> set[str]:
+    rule = project["tool"]["setuptools"]["packages"]["find"]
+    return set(setuptools.find_namespace_packages(str(ROOT), rule["exclude"], rule["include"]))
+
+
+def test_a_wheel_has_every_module(packages):
+    tracked = {path for path in MODULES if path.parts[:2] != ("train", "data")}
+    assert {".".join(path.parts[:-1]) for path in tracked} - packages == set()
+
+
+def test_a_wheel_has_nothing_that_a_run_writes(packages):
+    written = ("train.output", "train.runs", "train.cache", "train.queue", "train.xtts_v2")
+    assert [one for one in packages if one.startswith(written)] == []
+
+
+def test_a_wheel_has_every_file_of_data(project):
+    """Of what a user runs; the texts and results of benchmarks stay in a clone."""
+    rules = project["tool"]["setuptools"]["package-data"]
+    packed = {path for name, globs in rules.items() for one in globs
+              for path in (ROOT / name).glob(one)}  # fmt: skip
+    listed = subprocess.run(
+        ["git", "ls-files", "machine", "xtts", "train", "api", "extras"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    missing = [one for one in listed if not one.endswith(".py") and ROOT / one not in packed]
+    assert missing == []
+
+
+def test_the_console_script_is_a_function(project):
+    module, _, function = project["project"]["scripts"]["sotaque"].partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
