@@ -26,8 +26,8 @@ from api.errors import APIError, closing, response
 from api.http.connections import OVER_LIMIT
 from api.metrics import ServiceMetrics
 
-# Open without a key: the page asks for the key, and probes have none.
-OPEN = frozenset({"/", "/livez", "/readyz"})
+# Open without a key: the pages ask for the key, and probes have none.
+OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
 # The state of the service: answered whatever the number of connections.
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

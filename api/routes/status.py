@@ -1,4 +1,4 @@
-"""Routes /, /status, /livez, /readyz, /metrics and /events."""
+"""Routes /, /docs, /status, /livez, /readyz, /metrics and /events."""
 
 import time
 
@@ -30,6 +30,13 @@ async def root(request: Request, response: Response, parts: Shared) -> Response 
     return parts.status()
 
 
+@router.get("/docs", include_in_schema=False)
+async def reference() -> FileResponse:
+    """The API reference for a browser, drawn from /openapi.json."""
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+    return FileResponse(PAGE / "reference.html", media_type="text/html", headers=headers)
+
+
 @router.get("/status")
 async def status(parts: Shared) -> Status:
     """What runs where, and why."""
@@ -38,13 +45,13 @@ async def status(parts: Shared) -> Status:
 
 @router.get("/livez")
 async def alive() -> Alive:
-    """The event loop turns."""
+    """Liveness probe."""
     return Alive(alive=True)
 
 
 @router.get("/readyz", responses={503: {"model": Ready}})
 async def ready(response: Response, parts: Shared) -> Ready:
-    """503 until it has really spoken, and when it has not for a minute."""
+    """Readiness probe: 503 until audio was produced, or if none was for a minute."""
     engine, spoken = parts.engine, parts.engine.last_spoken
     response.status_code = 200 if engine.ready else 503
     return Ready(

@@ -17,8 +17,11 @@ from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import write_judged_run
 
 KEY = "correct-horse"
-# Answered without a key, on purpose: the page that asks for it, and probes.
-OPEN = {("GET", "/"), ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/page/style.css")}
+# Answered without a key, on purpose: the page that asks for it, the reference, and probes.
+OPEN = {
+    ("GET", "/"), ("GET", "/docs"), ("GET", "/livez"), ("GET", "/readyz"),
+    ("GET", "/page/style.css"),
+}  # fmt: skip
 # Routes that no router has: the document, and the page's files.
 MORE = {("GET", "/openapi.json"), ("GET", "/page/style.css"), ("GET", "/nothing/here")}
 JSON = b'{"input": "x", "name": "x", "text": "x", "language": "en"}'
@@ -97,8 +100,10 @@ def test_the_routes_are_those_of_the_document(free, tmp_path):
         for method in operations
     }  # fmt: skip
     assert len(told) > 45
-    # Hidden in the document: an address of xtts-api-server's with a slash more.
-    assert routes_of(free) - told == {("GET", "/tts_stream/")} and not told - routes_of(free)
+    # Hidden in the document: the page that shows it, and an address of xtts-api-server's with one
+    # slash more.
+    hidden = {("GET", "/docs"), ("GET", "/tts_stream/")}
+    assert routes_of(free) - told == hidden and not told - routes_of(free)
 
 
 def test_each_asks_for_the_key(locked):

@@ -10,6 +10,7 @@ import { findingsOf } from "./check.js";
 import { rivalsOf, tally } from "./compare.js";
 import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
+import { curlOf, exampleOf, fieldsOf, operationsOf, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
 import { sectionAt } from "./sections.js";
 import { counting } from "./speak.js";
@@ -160,4 +161,55 @@ test("votes are counted for a pair in either order", () => {
   const [base, one] = [{ id: "base", name: "the base" }, { id: "epoch_1", name: "epoch 1" }];
   const notes = [{ a: one, b: base, preferred: "a" }, { a: base, b: one, preferred: "b" }, { a: base, b: one, preferred: "a" }, { a: one, b: base, preferred: null }];
   assert.deepEqual(tally(notes), ["Epoch 1 against the base: better in 2 sentences, worse in 1, no difference in 1."]);
+});
+
+const DOCS = {
+  components: {
+    schemas: {
+      Speech: {
+        properties: {
+          input: { type: "string", maxLength: 9, description: "The text." },
+          speed: { anyOf: [{ type: "number", minimum: 0.25, maximum: 4 }, { type: "null" }], default: 1 },
+          format: { type: "string", enum: ["wav", "mp3"] },
+          parts: { type: "array", items: { $ref: "#/components/schemas/Part" } },
+        },
+        required: ["input"],
+      },
+      Part: { properties: { at: { type: "integer" }, of: { $ref: "#/components/schemas/Part" } } },
+    },
+  },
+  paths: {
+    "/speech": { post: { tags: ["speech"], summary: "Speak", requestBody: { content: { "application/json": { schema: { $ref: "#/components/schemas/Speech" } } } }, responses: { 200: { content: { "audio/wav": {} } }, 400: {} } } },
+    "/voices": { get: { tags: ["voices"], summary: "List", parameters: [{ name: "limit", in: "query", schema: { type: "integer", minimum: 1 } }], responses: { 200: { content: { "application/json": { schema: { $ref: "#/components/schemas/Part" } } } } } },
+      post: { tags: ["voices"], requestBody: { content: { "multipart/form-data": { schema: { properties: { file: { type: "array", items: { type: "string", format: "binary" } }, name: { type: "string" } }, required: ["file", "name"] } } } }, responses: {} } },
+  },
+};
+const SPEECH = { $ref: "#/components/schemas/Speech" };
+
+test("the reference says what a field may be", () => {
+  each((schema) => typeOf(schema, DOCS), [
+    ["number from 0.25 to 4", { anyOf: [{ type: "number", minimum: 0.25, maximum: 4 }, { type: "null" }] }],
+    ['"wav", "mp3"', { type: "string", enum: ["wav", "mp3"] }],
+    ["text, at most 9 characters", { type: "string", maxLength: 9 }],
+    ["list of file", { type: "array", items: { type: "string", format: "binary" } }],
+    ["object", SPEECH],
+    ["any value", {}],
+  ]);
+  assert.deepEqual(fieldsOf(SPEECH, DOCS)[0], { name: "input", type: "text, at most 9 characters", needed: true, text: "The text." });
+});
+
+test("the reference groups the operations and shows requests that work", () => {
+  const [[speech, [speak]], [voices, [list, add]]] = operationsOf(DOCS);
+  assert.deepEqual([speech, voices], ["speech", "voices"]);
+  assert.deepEqual([speak.method, speak.path, speak.title, speak.answer.format], ["POST", "/speech", "Speak", "audio/wav"]);
+  assert.deepEqual(list.fields, [{ name: "limit (query)", type: "whole number from 1", needed: false, text: "" }]);
+  const flat = (one) => curlOf(one, "http://here", DOCS).replace(/ \\\n +/g, " ");
+  assert.equal(flat(speak), `curl -X POST http://here/speech -H 'Content-Type: application/json' -d '{"input":"text"}'`);
+  assert.equal(flat(list), "curl http://here/voices");
+  assert.equal(flat(add), "curl -X POST http://here/voices -F file=@FILE -F name=text");
+});
+
+test("an example ends, even if an object holds itself", () => {
+  assert.deepEqual(exampleOf({ $ref: "#/components/schemas/Part" }, DOCS), { at: 1, of: { at: 1, of: { at: 1, of: {} } } });
+  assert.deepEqual(exampleOf(SPEECH, DOCS).speed, 1);
 });
