@@ -220,4 +220,5 @@ def test_the_newest_version_of_the_changelog_is_the_projects():
     newest = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", changelog, re.M)[0]
     assert f'version = "{newest}"' in text_of("pyproject.toml")
     parts = set(re.findall(r"^### (.+)$", changelog, re.M))
-    assert parts <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert parts <= {"Upgrade notes", *kinds}
