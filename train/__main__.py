@@ -25,10 +25,6 @@ VERBS = {
     "learn-decoder": "train.verbs.learn_decoder",
     "export": "train.verbs.export",
 }
-_SETTINGS = (
-    "Every setting is also a flag, such as --dataset-dir DIR. `train run --help` lists "
-    "the settings; docs/settings.md describes their values."
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,11 +76,19 @@ def opened(verb: str) -> tuple[Any, argparse.ArgumentParser]:
     parser = argparse.ArgumentParser(
         prog=commands.program(f"train {verb}"), add_help=verb != "run", allow_abbrev=False,
         usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options] [settings]",
-        description=module.PURPOSE, epilog=_SETTINGS,
+        description=module.PURPOSE, epilog=_settings_hint(),
     )  # fmt: skip
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser)
     return module, parser
+
+
+def _settings_hint() -> str:
+    return (
+        "Every setting is also a flag, such as --dataset-dir DIR. "
+        f"`{commands.program('train run --help')}` lists the settings; docs/settings.md describes "
+        "their values."
+    )
 
 
 def _help() -> str:
@@ -93,7 +97,7 @@ def _help() -> str:
     for verb, module in modules().items():
         first, *rest = importlib.import_module(module).SUMMARY.splitlines()
         lines += [f"{verb:15}{first}", *(f"{'':15}{line}" for line in rest)]
-    return "\n".join([*lines, "", textwrap.fill(_SETTINGS, 79)])
+    return "\n".join([*lines, "", textwrap.fill(_settings_hint(), 79)])
 
 
 if __name__ == "__main__":

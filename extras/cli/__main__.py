@@ -1,6 +1,7 @@
 """`sotaque VERB …`: runs a verb of training, of the model, of the service or of an extra."""
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,7 +16,16 @@ _OTHER_NAMES = {"run": "train", "finetune": "train", "say": "speak", "tts": "spe
 
 def main() -> None:
     """The entry point of the console script."""
-    exit_after_fault(run(sys.argv[1:]))
+    try:
+        try:
+            code = run(sys.argv[1:])
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # For example `… | head` has closed the pipe; discard what is still in the buffer.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    exit_after_fault(code)
 
 
 def run(words: Sequence[str]) -> int:

@@ -126,7 +126,8 @@ def beginning(name: str, verb: verbs.Verb) -> str:
     """What the help of a verb lacks at its beginning: "", or a usage."""
     if not verb.usage:
         return ""
-    return f"usage: sotaque {name} {verb.usage}\n\n{verb.summary}\n\n"
+    purpose = f"{verb.summary[0].upper()}{verb.summary[1:]}."
+    return f"usage: sotaque {name} {verb.usage}\n\n{purpose}\n\n"
 
 
 def examples_of(name: str) -> str:

@@ -1,6 +1,7 @@
 """`sotaque`: every verb of every program under one name."""
 
 import logging
+import os
 import shlex
 import subprocess
 import sys
@@ -160,6 +161,17 @@ def test_the_script_ends_with_the_code_of_the_verb(script, words, code, told):
         ["sotaque", *words], cwd=script.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == code and told in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", [["speak", "--help"], ["completion", "zsh"]])
+def test_a_closed_pipe_is_no_error(script, words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        ["sotaque", *words], cwd=script.parent, stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 0 and done.stderr == b""
 
 
 def test_help_imports_no_torch():
