@@ -145,8 +145,7 @@ class TrainSettings(SharedSettings):
         "auto"
     )
     """Trains the decoder (vocoder) on the person's own clips when the run ends, for the best
-    weights. auto does so within the time limit of the evaluation. on takes up to ten minutes. off
-    keeps the base's decoder."""
+    weights. auto takes up to five minutes, on up to ten. off keeps the base's decoder."""
     decoder_clips: Count = 64
     """The maximum number of clips that train and judge the decoder. The model speaks each of them
     once first; if that would take more than a quarter of the time, fewer are used."""

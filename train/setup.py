@@ -27,8 +27,8 @@ from train.dataset import features as cached
 from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
-from train.evaluation.budget import JudgingBudget
-from train.evaluation.evaluator import Evaluator, shares_of
+from train.evaluation.blending import seconds_left
+from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.learner import Learner, OptimizationConfig
 from train.losses import LOSS_TERMS
@@ -487,22 +487,11 @@ def build_evaluator(
     logs: Logs,
 ) -> Evaluator:
     """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
-    epochs = logs.num_epochs
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, sampler.reference, base, context.config)
-    budget = JudgingBudget(
-        plan,
-        num_epochs=epochs,
-        saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
-        shares=shares_of(settings.blend),
-        learns_decoder=settings.learn_decoder != "off",
-        decoder_step_seconds=lambda: sampler.decoder_step_seconds,
+    evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, in_run=True)
+    last = logs.num_epochs
+    logs.remaining.judging = lambda epoch: seconds_left(
+        evaluator, settings, sum(checkpoints.due(one, last) for one in range(epoch, last + 1))
     )
-    evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
-    if evaluator.working:
-        # After the last candidate the best speaks a sample; after too many failures nothing does.
-        logs.remaining.judging = lambda: (
-            budget.seconds_left() + budget.sample_seconds() if evaluator.working else 0.0
-        )
-        logs.remaining.epoch_end = budget.sample_seconds
     return evaluator

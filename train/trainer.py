@@ -48,6 +48,8 @@ log = logging.getLogger("train")
 
 # 5.3 GB (a full-size model with its optimizer) at 3 MB/s: a slow disk over a slow network.
 LONGEST_SAVE_SECONDS = 1800.0
+# Some candidates are judged, each as long as a sample at most, and decoders learn.
+LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
 
 
 @overload
@@ -177,9 +179,9 @@ class Trainer:
         if self.first_epoch > self.num_epochs:
             log.info(nothing_left(self.first_epoch - 1, self.first_batch, self.num_epochs))
         else:
-            if self.evaluator:  # the remaining time includes the cost of judging
-                with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "measuring the speed of speech"):
-                    self.evaluator.foresee(self.first_epoch)
+            if self.evaluator:  # the remaining time includes judging
+                with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "judging the base"):
+                    self.evaluator.judge_base()
             log.info("Ready to train after %.1f s.", time.perf_counter() - self.started_at)
         return self.train()
 
@@ -452,8 +454,7 @@ class Trainer:
             self.logs.phase(epoch, self.learner.step, phase)
 
     def _judging_seconds(self) -> float:
-        budget = self.evaluator.budget if self.evaluator else None
-        return budget.spent_seconds if budget else 0.0
+        return self.evaluator.spent_seconds if self.evaluator else 0.0
 
     def _sample_missing(self) -> None:
         """Speaks the newest epoch's sample if the last start ended before it."""
@@ -474,7 +475,7 @@ class Trainer:
         if self.evaluator and not self.stop.requested:
             if self.evaluator.working:
                 self._begin(max(self.checkpoints.run.epochs(), default=0), "concluding")
-            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
+            with self.heartbeat.allow(LONGEST_CONCLUSION_SECONDS, "evaluating"):
                 conclude(self.evaluator, self.settings, self.base)
         if self.world.is_main and not self.stop.requested:
             log.info("%s", next_steps(self.checkpoints.run))

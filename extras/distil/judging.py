@@ -52,7 +52,7 @@ def judged(
     listener = Listener(teacher.tuned, teacher.weights, None if knows else teacher.weights)
     own = _facts(teacher, listener, plan, person)
     others = _facts(student, listener, plan, person)
-    usual = judges.base_evidence(own[0])
+    usual = judges.measures_of_base(own[0])["base_nats_per_token"]
     return _candidate(plan, own, person, usual), _candidate(plan, others, person, usual)
 
 

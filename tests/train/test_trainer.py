@@ -145,7 +145,7 @@ def test_an_epoch_is_steps_validation_log_checkpoint_sample():
 def test_what_a_run_does_between_two_steps_is_recorded(monkeypatch):
     monkeypatch.setattr("train.trainer.conclude", lambda *_: None)
     monkeypatch.setattr("train.trainer.next_steps", lambda _: "")
-    evaluator: Any = SimpleNamespace(working=True, budget=None, judge=lambda *_: None)
+    evaluator: Any = SimpleNamespace(working=True, spent_seconds=0.0, judge=lambda *_: None)
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     whole: Any = SimpleNamespace(epoch=2)
     ran.trainer.checkpoints.run = SimpleNamespace(verified=lambda _: whole, epochs=lambda: [1, 2])
@@ -208,7 +208,9 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     """A share of that time is what it may take."""
     heard: list[tuple[Any, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds, *_: heard.append((saved, seconds)), working=False, budget=None
+        judge=lambda saved, seconds, *_: heard.append((saved, seconds)),
+        working=False,
+        spent_seconds=0.0,
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"
@@ -220,11 +222,12 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
 
 
 def test_judging_that_overlaps_the_steps_leaves_no_negative_time():
-    budget = SimpleNamespace(spent_seconds=0.0)
-    evaluator: Any = SimpleNamespace(working=False, budget=budget, foresee=lambda _: None)
+    evaluator: Any = SimpleNamespace(working=False, spent_seconds=0.0)
     ran = Surroundings(epochs=2, batches=1, evaluator=evaluator)
     ran.trainer.checkpoints.run.verified = lambda epoch: epoch
-    evaluator.judge = lambda *_: setattr(budget, "spent_seconds", budget.spent_seconds + 300.0)
+    evaluator.judge = lambda *_: setattr(
+        evaluator, "spent_seconds", evaluator.spent_seconds + 300.0
+    )
     assert ran.trainer.train() == 0
     assert ran.trainer.logs.remaining.left(2, 1) == 0.0
 
@@ -249,7 +252,7 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
 def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last):
     """The verdict is epoch 1 all the time; the loss is best in epoch 4. Four sentences judge no
     epoch."""
-    evaluator: Any = SimpleNamespace(working=False, budget=None, judge=lambda *_: None)
+    evaluator: Any = SimpleNamespace(working=False, spent_seconds=0.0, judge=lambda *_: None)
     ran = Surroundings(
         epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
         validation_losses=[5.0, 4.0, 3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5],

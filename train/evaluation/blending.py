@@ -5,7 +5,6 @@ evaluate`. Each part first looks at what is on disk, so it can be repeated after
 """
 
 import logging
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,14 +12,15 @@ from machine.devices.cuda_errors import GpuLost
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
-from train.evaluation.person_decoder import keep_best_decoder
-from train.evaluation.speakers import judge_speakers
+from train.evaluation.person_decoder import RUN_SECONDS, keep_best_decoder
+from train.evaluation.speakers import MOST_SPEAKERS, SPEAKER_SECONDS, judge_speakers
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.model.loading import blend, read_tensors
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import read_checkpoint
+from xtts.workers.decoder_learning import STEPS
 
 log = logging.getLogger("train")
 
@@ -34,17 +34,11 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     if not evaluator.working:
         return
     shares = shares_of(settings.blend)
-    # A run reports the remaining time by its budget.
-    count = 0 if evaluator.budget else evaluator.num_left(shares)
-    if (budget := evaluator.budget) and budget.plan:
-        judged = " and ".join(_left(evaluator, shares))
-        left = [f"judging {judged}"] if judged else []
-        left += ["training the decoder"] if settings.learn_decoder != "off" else []
-        if left:
-            log.info(
-                "The epochs are trained. Next, %s: about %.0f s.",
-                " and ".join(left), budget.seconds_left(),
-            )  # fmt: skip
+    count = evaluator.num_left(shares)
+    if evaluator.in_run and count:
+        each = evaluator.candidate_seconds
+        took = f", about {each:.0f} s each" if each else ""
+        log.info("The epochs are trained. Next: judging %d more candidates%s.", count, took)
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
         evaluator.progress = progress
         evaluator.judge_missing()
@@ -69,10 +63,19 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
 
 
-def _left(evaluator: Evaluator, shares: Sequence[float]) -> list[str]:
-    """What is left to judge."""
-    missing = ["the missing epochs"] if evaluator.missing() else []
-    return missing + (["the blends"] if shares else [])
+def seconds_left(evaluator: Evaluator, settings: TrainSettings, epochs: int) -> float:
+    """The estimate of what judging so many more epochs and ending the evaluation will take."""
+    if not evaluator.working:
+        return 0.0
+    each, blends = evaluator.candidate_seconds, len(shares_of(settings.blend))
+    if evaluator.is_slow:
+        epochs, blends = min(epochs, 1), min(blends, 1)
+    decoder = 0.0
+    if settings.learn_decoder != "off":
+        # The sentences are spoken with it and with the base's.
+        decoder = 2 * each + min(RUN_SECONDS, STEPS * evaluator.sampler.decoder_step_seconds)
+    speakers = min(MOST_SPEAKERS, len(evaluator.plan.others))
+    return (epochs + blends) * each + decoder + speakers * min(SPEAKER_SECONDS, 2 * each + decoder)
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:

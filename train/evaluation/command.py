@@ -1,8 +1,8 @@
 """`python -m train evaluate` and `learn-decoder`: judge or complete a finished run.
 
-`evaluate` judges what is not judged yet, without a time limit. The first evaluation of a run speaks
-every sentence of the set; a later one speaks as many as the first. `learn-decoder` trains the
-decoder of the best weights again, with other clips or more time.
+`evaluate` judges what is not judged yet, even if judging is slow. The first evaluation of a run
+speaks every sentence of the set; a later one speaks as many as the first. `learn-decoder` trains
+the decoder of the best weights again, with other clips or more time.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
 
 @contextlib.contextmanager
 def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
-    """A run's evaluator without a budget, and its base. The run is locked against a trainer."""
+    """A run's evaluator for all sentences, and its base. The run is locked against a trainer."""
     folder = RunFolder(settings.output_dir)
     newest = folder.newest_whole()
     if newest is None:

@@ -1,4 +1,8 @@
-"""Judges the base and every saved epoch by what they speak, and keeps evaluation.json.
+"""Judges the base, the epochs of a run and their blends by what they speak; keeps evaluation.json.
+
+One candidate is judged as `_judged` reads: it speaks the sentences (`_spoken`), each sentence is
+measured (`judges.candidate`: a row for each sentence, a column for each judge), and the verdict is
+decided again over all candidates (`_decided`).
 
 It runs where samples are spoken, after them. Like a sample, it never stops a run and changes no bit
 of it. What cannot be measured is logged, and left for the next epoch or the next start.
@@ -6,8 +10,8 @@ of it. What cannot be measured is logged, and left for the next epoch or the nex
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,7 +22,6 @@ from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
-from train.evaluation.budget import TIME_SHARE, JudgingBudget
 from train.evaluation.person import Person, describe
 from train.evaluation.plan import OLD_RATE, SENTENCES_FOLDER, EvaluationPlan
 from train.evaluation.verdict import FEWEST_SPOKEN, decide
@@ -29,67 +32,31 @@ from xtts.voices.evaluation_file import (
     CandidateKind,
     Evaluation,
     MeanInterval,
+    SpokenSentence,
     Verdict,
     write_evaluation,
 )
 from xtts.voices.run_folder import RunFolder, Verified
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
-    SLOTS,
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
     SpeakingRate,
     SpokenFacts,
-    TrialRequest,
 )
 
 log = logging.getLogger("train")
 
-# After a short epoch the base speaks what fits into this time (or its share), or the minimum.
-SHORT_SECONDS = 6.0
-# The minimum if the budget allows it. With eight sentences, three would have audio: too few for a
-# mean of voices.
-FEWEST_SENTENCES = 2 * SLOTS
-# The minimum with a recogniser, where all have audio, after a long epoch: what a verdict needs.
-FEWEST_RECOGNISED = FEWEST_SPOKEN
+# A run skips epochs if a judging takes longer than this share of the training time of an epoch, and
+# longer than these seconds: the embedded base takes 12 s on two cores, half of its epoch.
+TIME_SHARE, SHORT_SECONDS = 0.15, 60.0
+# A run judges the naturalness of every second sound: it costs a sixth of all else.
+NATURAL_EVERY = 2
 OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 # Added to the seeds of the sentences, which are 100 apart, for speech that nothing was chosen by.
 FRESH_SEEDS = 50
-
-
-@dataclass(frozen=True)
-class BaseMeasures:
-    """What candidates are measured with, by what the base said. nats, old_nats: as
-    `judges.base_evidence`, of the sentences and of those in an old language."""
-
-    nats: float
-    old_nats: float = 0.0
-    old_codes_per_token: float = 0.0
-
-    @staticmethod
-    def of(facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts]) -> "BaseMeasures":
-        """By what was spoken; `old` may be empty."""
-        tokens = sum(one.text_tokens for one in old)
-        rate = sum(one.codes for one in old) / tokens if tokens else 0.0
-        return BaseMeasures(judges.base_evidence(facts), judges.base_evidence(old), rate)
-
-    def as_dict(self) -> dict[str, float]:
-        """For `Evaluation.person`."""
-        known = {"base_nats_per_token": round(self.nats, 3)}
-        if not self.old_codes_per_token:
-            return known
-        return known | {
-            "old_nats_per_token": round(self.old_nats, 3),
-            "old_codes_per_token": round(self.old_codes_per_token, 4),
-        }
-
-    @staticmethod
-    def from_dict(person: Mapping[str, Any]) -> "BaseMeasures":
-        """From `as_dict`."""
-        old = (person.get("old_nats_per_token", 0.0), person.get("old_codes_per_token", 0.0))
-        return BaseMeasures(float(person["base_nats_per_token"]), *map(float, old))
 
 
 class Evaluator:
@@ -97,7 +64,11 @@ class Evaluator:
 
     Args:
         on_evaluation: called with every evaluation and the new candidate in it.
-        budget: the time limit; None has no limit and speaks all sentences.
+        in_run: whether epochs are trained meanwhile: judging is then kept short.
+
+    Attributes:
+        candidate_seconds: what the last candidate took; 0 if unknown.
+        spent_seconds: what all of this start took.
     """
 
     def __init__(
@@ -107,15 +78,20 @@ class Evaluator:
         checkpoints: Checkpoints,
         on_evaluation: Callable[[Evaluation, Candidate], None] | None = None,
         *,
-        budget: JudgingBudget | None = None,
+        in_run: bool = False,
     ) -> None:
         self.plan = plan
         self.sampler = sampler
         self.checkpoints = checkpoints
         self.run: RunFolder = checkpoints.run
+        self.in_run = in_run
         self.failures = 0
-        self.budget = budget
+        self.candidate_seconds = 0.0
+        self.spent_seconds = 0.0
         self.progress: Progress | None = None
+        self._epoch_seconds = 0.0
+        self._skipping = False
+        self._base: Evaluation | None = None
         self._on_evaluation = on_evaluation
 
     @property
@@ -124,31 +100,35 @@ class Evaluator:
         speaks = self.sampler.plan.mode != "skipped"
         return speaks and bool(self.plan.sentences) and self.failures < MOST_FAILURES
 
-    def foresee(self, first_epoch: int) -> None:
-        """Measures how fast this machine speaks, and logs the cost of judging from an epoch on."""
-        if self.budget:
-            self._submit(self._foresee, first_epoch)
+    @property
+    def is_slow(self) -> bool:
+        """Whether the last judging took too long for a run to judge every epoch; False while it is
+        not known how long an epoch trains."""
+        most = max(SHORT_SECONDS, TIME_SHARE * self._epoch_seconds)
+        return self.in_run and self._epoch_seconds > 0 and self.candidate_seconds > most
+
+    def judge_base(self) -> None:
+        """Judges the base if it was not judged yet.
+
+        A run does so before its first epoch, and then knows what judging takes.
+        """
+        self._submit(self._with_base)
 
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
-        """Judges a saved epoch, and the base first if it was not judged yet.
+        """Judges a saved epoch, unless judging is slow.
 
-        epoch_seconds: the training time of the epoch, which sets the budget.
+        epoch_seconds: the training time of the epoch.
         """
-        self._submit(self._judge_if_due, epoch, epoch_seconds)
+        self._submit(self._judge_if_quick, epoch, epoch_seconds)
 
     def judge_missing(self) -> None:
-        """Judges epochs that a kill or a fault left out; the newest ones if not all fit."""
-        missing = self.missing()
-        if missing and (budget := self.budget):
-            budget.know(self._known())
-            self._plan_rest(budget, len(missing), 0.0)
-            if budget.plan:
-                missing = missing[len(missing) - budget.plan.epochs :]
-        for epoch in missing:
-            self._submit(self._judge, epoch, 0.0)
+        """Judges the epochs that were not judged yet; where judging is slow, the newest alone."""
+        for epoch in self._epochs_due():
+            self._submit(self._judge_epoch, epoch)
 
     def blends(self, shares: Sequence[float]) -> None:
-        """Judges blends of the base and the epoch that sounds closest to the person."""
+        """Judges blends of the base and the epoch that sounds closest to the person; where judging
+        is slow, the middle one alone."""
         self._submit(self._blends, shares)
 
     def missing(self) -> list[Verified]:
@@ -157,66 +137,31 @@ class Evaluator:
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         return [one for one in whole if not known or _is_new(known, "epoch", one, 1.0)]
 
-    def differences_with(self, verdict: Verdict, decoder: Path) -> dict[str, MeanInterval]:
-        """`judges.changed_by_decoder` for another decoder and the verdict's weights.
+    def num_left(self, shares: Sequence[float]) -> int:
+        """How many candidates are not judged yet, including blends of these shares."""
+        known, epochs = self._known(), self._epochs_due()
+        chosen = self.source_of_blends(known) if known and not epochs else None
+        new = [
+            one for one in self._shares_due(shares)
+            if not (known and chosen) or _is_new(known, "blend", chosen, one)
+        ]  # fmt: skip
+        return len(epochs) + len(new) + (known is None and self._base is None)
 
-        Measured on the judged sentences, or on all of them if there is no budget, with other seeds:
-        by the speech that was judged, these weights were chosen from several, so they usually speak
-        worse than it, and a decoder would be compared with their luck. Empty if the verdict or its
-        weights are not there. Raises WorkerFailed.
-        """
-        known = self._known()
-        own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
-        weights = self.weights_of(verdict)
-        if own is None or weights is None:
-            return {}
-        count = len(own.sentences) if self.budget else len(self.plan.sentences)
-        before = self.spoken(*weights, count, seed_offset=FRESH_SEEDS)
-        learned = self.spoken(*weights, count, decoder, seed_offset=FRESH_SEEDS)
-        return judges.changed_by_decoder(learned, before, self.person, self.reference)
+    def _epochs_due(self) -> list[Verified]:
+        missing = self.missing()
+        newest = max(self.run.epochs(), default=0)
+        return [one for one in missing if not self.is_slow or one.epoch == newest]
 
-    def spoken(
-        self, weights: Path, share: float, count: int, decoder: Path | None = None,
-        *, seed_offset: int = 0,
-    ) -> list[SpokenFacts]:  # fmt: skip
-        """The first `count` sentences by a share of some weights; keeps none of the sound. Raises
-        WorkerFailed, GpuLost.
+    def _shares_due(self, shares: Sequence[float]) -> Sequence[float]:
+        return shares[len(shares) // 2 :][:1] if self.is_slow else shares
 
-        seed_offset: added to the seed of each sentence.
-        """
-        known = self.run.evaluation()
-        natural = _with_naturalness(known.candidates[0]) if known and known.candidates else ()
-        request = self._request(weights, share, count, natural)
-        tasks = tuple(
-            replace(
-                one, out=None, request=replace(one.request, seed=one.request.seed + seed_offset)
-            )
-            for one in request.sentences
-        )
-        return self.sampler.ask(replace(request, sentences=tasks, decoder=decoder)).sentences
+    # Speak, measure, decide
 
-    def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
-        """The checkpoint of a verdict's weights, and the share to take of it.
-
-        It is the epoch's checkpoint, or all of best.pt if only that is left. None if neither is
-        whole.
-        """
-        # The base reads the sentences as the run does, so any checkpoint of the run will do.
-        of_base = verdict.kind == "base"
-        epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
-        if epoch is not None:
-            return epoch.checkpoint, verdict.share
-        blend = self.run.whole_blend()
-        same = blend is not None and blend.manifest.blend == verdict.weights
-        return (blend.checkpoint, 1.0) if blend and same else None
-
-    # One candidate
-
-    def _submit(self, work: Callable[..., None], *arguments: Any) -> None:
+    def _submit(self, work: Callable[..., object], *arguments: Any) -> None:
         if self.working:
             self.sampler.submit(partial(self._forgiving, partial(work, *arguments)))
 
-    def _forgiving(self, work: Callable[[], None]) -> None:
+    def _forgiving(self, work: Callable[[], object]) -> None:
         try:
             work()
             self.failures = 0
@@ -234,173 +179,43 @@ class Evaluator:
                     self.failures,
                 )
 
-    def _judge(self, epoch: Verified, epoch_seconds: float) -> None:
-        known = self._known() or self._judge_base(epoch, epoch_seconds)
-        loss = epoch.manifest.losses.get("validation_audio_loss")
-        self._add(known, "epoch", epoch, 1.0, loss)
+    def _judge_if_quick(self, epoch: Verified, epoch_seconds: float) -> None:
+        """Skips the epoch if the last judging took too long beside the time to train it."""
+        known = self._with_base()
+        self._epoch_seconds = epoch_seconds
+        if not self.is_slow:
+            self._judged(known, "epoch", epoch, 1.0)
+        elif not self._skipping:
+            self._skipping = True
+            log.info(
+                "Judging took %.0f s, more than %.0f %% of the %.0f s that epoch %d took to train. "
+                "From here on, the run judges only its newest epoch, when it ends. `%s` judges all "
+                "epochs.",
+                self.candidate_seconds, 100 * TIME_SHARE, epoch_seconds, epoch.epoch,
+                commands.program("train evaluate"),
+            )  # fmt: skip
 
-    def _judge_if_due(self, epoch: Verified, epoch_seconds: float) -> None:
-        """Judges an epoch if the budget has room for it, now that the training time is known."""
-        if budget := self.budget:
-            budget.know(self._known())
-            budget.epoch_seconds = max(budget.epoch_seconds, epoch_seconds)
-            self._plan_rest(budget, max(1, budget.coming(epoch.epoch)), epoch_seconds)
-            if not budget.judges_epoch(epoch.epoch):
-                log.info(
-                    "Epoch %d is not judged, to save time. `%s` judges it.",
-                    epoch.epoch,
-                    commands.program("train evaluate"),
-                )
-                return
-        self._judge(epoch, epoch_seconds)
+    def _judge_epoch(self, epoch: Verified) -> None:
+        self._judged(self._with_base(), "epoch", epoch, 1.0)
 
-    def _foresee(self, first_epoch: int) -> None:
-        assert self.budget is not None
-        known = self._known()
-        self.budget.know(known)
-        if known is None:
-            first, reference = self.plan.sentences[0].request, self.plan.reference.path
-            # This also starts the worker, which the first sample would wait for otherwise.
-            codes = self.budget.codes(first.text)
-            self.budget.speed = self.sampler.ask(
-                TrialRequest(
-                    first, reference, codes, self.plan.recogniser, self.plan.no_naturalness is None
-                )
-            )
-        self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
-
-    def _plan_rest(self, budget: JudgingBudget, epochs: int, epoch_seconds: float) -> None:
-        """Plans the remaining judging; logs the first plan, and each change of the limits."""
-        before = (budget.plan is None, budget.limits)
-        wanted = min(self._fewest(self._base_budget(epoch_seconds)), len(self.plan.sentences))
-        fixed = self._judged_before()
-        if budget.make_plan(epochs, wanted, fixed) and before != (False, budget.limits):
-            log.info("%s", budget.sentence())
-
-    def _blends(self, shares: Sequence[float]) -> None:
-        known = self._known()
-        chosen = self.source_of_blends(known) if known else None
-        if known is None or chosen is None:
-            self._left_blend(known)
-            return
-        shares = [share for share in shares if _is_new(known, "blend", chosen, share)]
-        if budget := self.budget:
-            budget.know(known)
-            budget.shares = tuple(shares)
-            self._plan_rest(budget, 0, 0.0)
-            shares = budget.plan.shares if budget.plan else shares
-            known = replace(known, left_out=list(budget.limits.values()))
-            write_evaluation(self.run.evaluation_file, known)
-        for share in shares:
-            known = self._add(known, "blend", chosen, share)
-        if not budget and known.left_out and not self.missing():
-            write_evaluation(self.run.evaluation_file, replace(known, left_out=[]))
-
-    def num_left(self, shares: Sequence[float]) -> int:
-        """How many candidates are not judged yet, including blends of these shares."""
-        known, missing = self._known(), self.missing()
-        chosen = self.source_of_blends(known) if known and not missing else None
-        new = [
-            one for one in shares if not (known and chosen) or _is_new(known, "blend", chosen, one)
-        ]
-        return len(missing) + len(new) + (known is None)
-
-    def _left_blend(self, known: Evaluation | None) -> None:
-        """Judges best.pt if it was not judged yet and no epoch is left beside it."""
-        left = self.run.whole_blend()
-        if left is None or self.run.newest_verified() is not None:
-            return
-        known = known or self._judge_base(left, 0.0)
-        share = float(left.manifest.blend["share"])
-        if known.find("blend", left.epoch, share) is None:
-            self._add(known, "blend", left, share)
-
-    def source_of_blends(self, known: Evaluation) -> Verified | None:
-        """The whole epoch that sounds closest to the person: a blend can repair its words."""
-        epochs = [one for one in known.candidates if one.kind == "epoch"]
-        # Without a figure for its voice none is the closest.
-        order = sorted(
-            epochs, key=lambda one: (judges.VOICE not in one.judges, -one.mean(judges.VOICE))
-        )
-        for one in sorted(order, key=lambda one: 2 * one.num_failed > len(one.sentences)):
-            epoch = self.run.verified(one.epoch)
-            if epoch and epoch.sha256 == one.checkpoint_sha256:
-                return epoch
-        return None
-
-    def _judge_base(self, epoch: Verified, epoch_seconds: float) -> Evaluation:
-        """Judges the base, which reads the sentences as the run does.
-
-        An old run may have kept Coqui's normaliser.
-        """
-        judged = self._judged_before()
-        count = judged or len(self.plan.sentences)
-        every = self.plan.sounded_every
-        if self.budget:
-            every *= self.budget.naturalness_every(count if judged else self.budget.aim or count)
-        request = self._request(epoch.checkpoint, 0.0, count, range(0, count, every))
-        if judged is None and self.budget:
-            request = self._within(self.budget, request, epoch_seconds)
-        base, usual = self._candidate("base", 0, 0.0, request)
-        log.info("Evaluation: %d sentences in %.0f s.", len(base.sentences), base.seconds)
-        person = self.person
-        natural = judges.mean_interval(person.naturalness)
-        evaluation = Evaluation(
-            made_at=_now(),
-            language=self.plan.reference.language,
-            base=self.plan.base,
-            sentence_set=self.plan.sentence_set,
-            judges=judges.descriptions(
-                person, self.plan.recogniser, self.plan.no_recogniser, self.plan.no_naturalness
-            ),
-            person={
-                "clips": person.clips,
-                "reference": self.plan.reference.path.name,
-                "codes_per_token": round(person.rate.per_token, 4),
-                "codes_per_sentence": round(person.rate.per_text, 4),
-                "pitch_hz": person.pitch_hz,
-                "naturalness": asdict(natural) if natural else None,
-                **usual.as_dict(),
-            },
-            smallest_difference={},
-            candidates=[base],
-        )
-        if self.budget:
-            self.budget.judged(evaluation)
-            self._plan_rest(self.budget, self.budget.epochs, epoch_seconds)
-        return evaluation
-
-    def _within(
-        self, budget: JudgingBudget, request: EvaluateRequest, epoch_seconds: float
-    ) -> EvaluateRequest:
-        """The request of the base, which ends where the time that its sentences take shows that the
-        other candidates could not speak as many; and above what is aimed at, after the base's own
-        share of the time."""
-        seconds, plan = self._base_budget(epoch_seconds), budget.plan
-        if plan is None:
-            fewest = self._fewest(seconds)
-            return replace(request, budget_seconds=seconds, at_least=fewest)
-        most, sentences = budget.most_base_seconds(), request.sentences
-        if plan.sentences < budget.aim:
-            seconds, sentences = most, sentences[: budget.aim]
-        return replace(
-            request, sentences=sentences, budget_seconds=seconds, most_seconds=most,
-            at_least=plan.sentences,
-        )  # fmt: skip
-
-    def _add(
-        self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
-        loss: float | None = None,
-    ) -> Evaluation:  # fmt: skip
+    def _judged(
+        self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float
+    ) -> Evaluation:
+        """Judges an epoch or a blend beside the known candidates, and writes evaluation.json."""
         blended = epoch.manifest.blend  # of best.pt; an epoch's own file is never blended
         sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
-        request = self._request(
-            epoch.checkpoint, 1.0 if blended else share, len(known.candidates[0].sentences),
-            _with_naturalness(known.candidates[0]),
-            sounds=judges.folder_of(kind, epoch.epoch, share),
+        base = known.candidates[0]
+        facts, old, seconds = self._spoken(
+            epoch.checkpoint, 1.0 if blended else share, len(base.sentences),
+            natural=_with_naturalness(base), sounds=judges.folder_of(kind, epoch.epoch, share),
         )  # fmt: skip
-        usual = BaseMeasures.from_dict(known.person)
-        own, _ = self._candidate(kind, epoch.epoch, share, request, usual, sha256=sha256, loss=loss)
+        own = judges.candidate(
+            kind, epoch.epoch, share, self.plan.sentences, facts, self.person,
+            known.person["base_nats_per_token"], sha256=sha256, seconds=seconds,
+            loss=epoch.manifest.losses.get("validation_audio_loss") if kind == "epoch" else None,
+            device=self.sampler.plan.device,
+        )  # fmt: skip
+        own = replace(own, old_sentences=self._old_sentences(old, known.person))
         others = [
             one
             for one in known.candidates
@@ -408,11 +223,7 @@ class Evaluator:
             and not (kind == "epoch" and one.kind == "blend" and one.epoch == epoch.epoch
                      and one.checkpoint_sha256 != sha256)
         ]  # fmt: skip
-        known = replace(known, candidates=[*others, own])
-        if self.budget:
-            self.budget.judged(known)
-            known = replace(known, left_out=list(self.budget.limits.values()))
-        decided = self._decided(known)
+        decided = self._decided(replace(known, candidates=[*others, own]))
         crash_point("before evaluation")
         write_evaluation(self.run.evaluation_file, decided)
         crash_point("after evaluation")
@@ -438,6 +249,57 @@ class Evaluator:
             smallest_difference=judges.smallest_differences(judged),
         )  # fmt: skip
 
+    # The base
+
+    def _with_base(self) -> Evaluation:
+        """What was judged, or else an evaluation of the base alone."""
+        if (known := self._known() or self._base) is not None:
+            return known
+        # It reads the sentences as the run does, which may be an old one with Coqui's normaliser.
+        any_of_run = self.run.newest_whole()
+        weights = any_of_run.checkpoint if any_of_run else None
+        count = self._judged_before() or self._count
+        every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
+        facts, old, seconds = self._spoken(weights, 0.0, count, natural=range(0, count, every))
+        measures = judges.measures_of_base(facts, old)
+        base = judges.candidate(
+            "base", 0, 0.0, self.plan.sentences, facts, self.person,
+            measures["base_nats_per_token"], seconds=seconds, device=self.sampler.plan.device,
+        )  # fmt: skip
+        base = replace(
+            base, old_sentences=self._old_sentences(old, measures),
+            knows_language=not self.plan.learns_added_language,
+        )  # fmt: skip
+        log.info("Base: judged on %d sentences in %.0f s.", len(base.sentences), base.seconds)
+        person = self.person
+        natural = judges.mean_interval(person.naturalness)
+        self._base = Evaluation(
+            made_at=_now(),
+            language=self.plan.reference.language,
+            base=self.plan.base,
+            sentence_set=self.plan.sentence_set,
+            judges=judges.descriptions(
+                person, self.plan.recogniser, self.plan.no_recogniser, self.plan.no_naturalness
+            ),
+            person={
+                "clips": person.clips,
+                "reference": self.plan.reference.path.name,
+                "codes_per_token": round(person.rate.per_token, 4),
+                "codes_per_sentence": round(person.rate.per_text, 4),
+                "pitch_hz": person.pitch_hz,
+                "naturalness": asdict(natural) if natural else None,
+                **measures,
+            },
+            smallest_difference={},
+            candidates=[base],
+        )
+        return self._base
+
+    @property
+    def _count(self) -> int:
+        """How many sentences the base speaks; every candidate speaks as many."""
+        return self.plan.sentences_in_run if self.in_run else len(self.plan.sentences)
+
     def _known(self) -> Evaluation | None:
         """The content of evaluation.json, if it has the same base and sentences."""
         known = self.run.evaluation()
@@ -453,14 +315,17 @@ class Evaluator:
         if self._too_few(spoken):
             log.info(
                 "The run was judged by %d sentences, too few for a verdict: every candidate is "
-                "judged again, by %d.", spoken, len(self.plan.sentences),
+                "judged again, by %d.", spoken, self._count,
             )  # fmt: skip
             return None
+        last = known.candidates[-1]
+        if not self.candidate_seconds and last.device == self.sampler.plan.device:
+            self.candidate_seconds = last.seconds
         return known
 
     def _too_few(self, spoken: int) -> bool:
-        """Whether a verdict needs more sentences than were spoken, and there is time for more."""
-        return self.budget is None and spoken < min(FEWEST_SPOKEN, len(self.plan.sentences))
+        """Whether a verdict needs more sentences than were spoken, and there are more."""
+        return spoken < min(FEWEST_SPOKEN, self._count)
 
     def _judged_before(self) -> int | None:
         """The number of sentences that the run was judged by, if evaluation.json is lost.
@@ -474,84 +339,159 @@ class Evaluator:
             return None
         return None if spoken is None or self._too_few(spoken) else spoken
 
-    # Speaking and measuring
+    # Blends
+
+    def _blends(self, shares: Sequence[float]) -> None:
+        known = self._known()
+        chosen = self.source_of_blends(known) if known else None
+        if known is None or chosen is None:
+            self._left_blend(known)
+            return
+        new = [share for share in shares if _is_new(known, "blend", chosen, share)]
+        tried = [share for share in new if share in self._shares_due(shares)]
+        for share in tried:
+            known = self._judged(known, "blend", chosen, share)
+        left = [f"epoch {one.epoch}" for one in self.missing()]
+        left += [f"epoch {chosen.epoch} at {one:.0%}" for one in new if one not in tried]
+        if left != known.left_out:
+            write_evaluation(self.run.evaluation_file, replace(known, left_out=left))
+
+    def _left_blend(self, known: Evaluation | None) -> None:
+        """Judges best.pt if it was not judged yet and no epoch is left beside it."""
+        left = self.run.whole_blend()
+        if left is None or self.run.newest_verified() is not None:
+            return
+        known = known or self._with_base()
+        share = float(left.manifest.blend["share"])
+        if known.find("blend", left.epoch, share) is None:
+            self._judged(known, "blend", left, share)
+
+    def source_of_blends(self, known: Evaluation) -> Verified | None:
+        """The whole epoch that sounds closest to the person: a blend can repair its words."""
+        epochs = [one for one in known.candidates if one.kind == "epoch"]
+        # Without a figure for its voice none is the closest.
+        order = sorted(
+            epochs, key=lambda one: (judges.VOICE not in one.judges, -one.mean(judges.VOICE))
+        )
+        for one in sorted(order, key=lambda one: 2 * one.num_failed > len(one.sentences)):
+            epoch = self.run.verified(one.epoch)
+            if epoch and epoch.sha256 == one.checkpoint_sha256:
+                return epoch
+        return None
+
+    # What speaks
+
+    def _spoken(
+        self, weights: Path | None, share: float, count: int, *, natural: Collection[int],
+        sounds: str = "base",
+    ) -> tuple[list[SpokenFacts], list[SpokenFacts], float]:  # fmt: skip
+        """The first `count` sentences and those in an old language, spoken by a share of some
+        weights; and the seconds that it took."""
+        request = self._request(weights, share, count, natural, sounds)
+        began = time.perf_counter()
+        facts, old = self.sampler.ask(request).sentences, list[SpokenFacts]()
+        if self.plan.old:
+            listened = bool(self.plan.old_recogniser)
+            tasks = tuple(SentenceTask(one.request, sounded=listened) for one in self.plan.old)
+            said = replace(
+                request, sentences=tasks, rate=OLD_RATE, recogniser=self.plan.old_recogniser
+            )
+            old = self.sampler.ask(said).sentences
+        self.candidate_seconds = time.perf_counter() - began
+        self.spent_seconds += self.candidate_seconds
+        if self.progress is not None:
+            self.progress.add()
+        return facts, old, self.candidate_seconds
 
     def _request(
-        self, weights: Path, share: float, count: int, natural: Collection[int],
-        sounds: str = "base",
+        self, weights: Path | None, share: float, count: int, natural: Collection[int],
+        sounds: str | None = None,
     ) -> EvaluateRequest:  # fmt: skip
-        """The request for the first `count` sentences, spoken by a share of some weights.
-
-        natural: the numbers of the sentences whose naturalness is judged, unless the plan leaves it
-            out; sounds: the folder that keeps some of the audio.
-        """
+        """natural: the numbers of the sentences whose naturalness is judged, unless the plan leaves
+        it out; sounds: the folder that keeps some of the audio; None keeps none."""
         natural = natural if self.plan.no_naturalness is None else ()
         tasks = tuple(
             SentenceTask(
                 one.request,
                 sounded=number % self.plan.sounded_every == 0,
                 natural=number in natural,
-                out=self.run.folder / wav if (wav := judges.wav_of(sounds, number)) else None,
+                out=self.run.folder / wav
+                if sounds and (wav := judges.wav_of(sounds, number)) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
-        )
+        )  # fmt: skip
         return EvaluateRequest(
             tasks, self.plan.reference.path, weights, share, self.person.rate,
             recogniser=self.plan.recogniser,
         )  # fmt: skip
 
-    def _candidate(
-        self, kind: CandidateKind, epoch: int, share: float, request: EvaluateRequest,
-        usual: BaseMeasures | None = None, **more: Any,
-    ) -> tuple[Candidate, BaseMeasures]:  # fmt: skip
-        """Has a candidate speak and judges it. Returns its entry, and what it is measured with.
-
-        usual: what the base said it with; None takes the candidate's own.
-        """
-        started = time.perf_counter()
-        facts = self.sampler.ask(request).sentences
-        old = self._said_in_old_language(request)
-        if self.progress is not None:
-            self.progress.add()
-        usual = usual or BaseMeasures.of(facts, old)
-        entry = judges.candidate(
-            kind, epoch, share, self.plan.sentences, facts, self.person, usual.nats,
-            seconds=time.perf_counter() - started, device=self.sampler.plan.device, **more,
-        )  # fmt: skip
-        speaker = replace(self.person, rate=SpeakingRate(usual.old_codes_per_token, 0.0))
-        heard = judges.sentences_of(self.plan.old, old, speaker, usual.old_nats)
-        knows = kind != "base" or not self.plan.learns_added_language
-        return replace(entry, old_sentences=heard, knows_language=knows), usual
-
-    def _said_in_old_language(self, request: EvaluateRequest) -> list[SpokenFacts]:
-        """What the weights of a request say in a language of the base; keeps none of the sound."""
-        if not self.plan.old:
+    def _old_sentences(
+        self, old: Sequence[SpokenFacts], measures: dict[str, Any]
+    ) -> list[SpokenSentence]:
+        """What was said in a language of the base. measures: `judges.measures_of_base`."""
+        if not old:
             return []
+        rate = SpeakingRate(measures["old_codes_per_token"], 0.0)
+        speaker = replace(self.person, rate=rate)
+        return judges.sentences_of(self.plan.old, old, speaker, measures["old_nats_per_token"])
+
+    def spoken(
+        self, weights: Path, share: float, count: int, decoder: Path | None = None,
+        *, seed_offset: int = 0,
+    ) -> list[SpokenSentence]:  # fmt: skip
+        """The first `count` sentences by a share of some weights, measured; keeps none of the
+        sound. Raises WorkerFailed, GpuLost.
+
+        Their `VOICE` is the cosine to the speaker embedding of the reference, from which all speak,
+        and not the person's scale: if some clips are of somebody else, the scale's centre is too,
+        and a decoder that learned them would seem closer to the person.
+
+        seed_offset: added to the seed of each sentence.
+        """
+        known = self.run.evaluation()
+        natural = _with_naturalness(known.candidates[0]) if known and known.candidates else ()
+        request = self._request(weights, share, count, natural)
         tasks = tuple(
-            SentenceTask(one.request, sounded=bool(self.plan.old_recogniser))
-            for one in self.plan.old
+            replace(one, request=replace(one.request, seed=one.request.seed + seed_offset))
+            for one in request.sentences
         )
-        return self.sampler.ask(
-            replace(
-                request,
-                sentences=tasks,
-                rate=OLD_RATE,
-                budget_seconds=None,
-                most_seconds=None,
-                recogniser=self.plan.old_recogniser,
-            )
-        ).sentences
+        facts = self.sampler.ask(replace(request, sentences=tasks, decoder=decoder)).sentences
+        beside_reference = self.person.beside(self.reference)
+        return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)
 
-    def _base_budget(self, epoch_seconds: float) -> float | None:
-        """The seconds in which the base may speak more than the minimum; None without a limit."""
-        if self.budget is None:
-            return None
-        return min(max(SHORT_SECONDS, TIME_SHARE * epoch_seconds), self.budget.candidate_share)
+    def differences_with(self, verdict: Verdict, decoder: Path) -> dict[str, MeanInterval]:
+        """What another decoder changes for the verdict's weights, as `judges.differences`.
 
-    def _fewest(self, budget: float | None) -> int:
-        """The minimum number of sentences: fewer after a long epoch, to keep to its share."""
-        long = budget is not None and budget > SHORT_SECONDS
-        return FEWEST_RECOGNISED if long and self.plan.recogniser else FEWEST_SENTENCES
+        Measured on the judged sentences, or on all of them if no run waits, with other seeds: by
+        the speech that was judged, these weights were chosen from several, so they usually speak
+        worse than it, and a decoder would be compared with their luck. Empty if the verdict or its
+        weights are not there. Raises WorkerFailed.
+        """
+        known = self._known()
+        own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
+        weights = self.weights_of(verdict)
+        if own is None or weights is None:
+            return {}
+        count = len(own.sentences) if self.in_run else len(self.plan.sentences)
+        before = self.spoken(*weights, count, seed_offset=FRESH_SEEDS)
+        return judges.differences(
+            self.spoken(*weights, count, decoder, seed_offset=FRESH_SEEDS), before
+        )
+
+    def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
+        """The checkpoint of a verdict's weights, and the share to take of it.
+
+        It is the epoch's checkpoint, or all of best.pt if only that is left. None if neither is
+        whole.
+        """
+        # The base reads the sentences as the run does, so any checkpoint of the run will do.
+        of_base = verdict.kind == "base"
+        epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
+        if epoch is not None:
+            return epoch.checkpoint, verdict.share
+        blend = self.run.whole_blend()
+        same = blend is not None and blend.manifest.blend == verdict.weights
+        return (blend.checkpoint, 1.0) if blend and same else None
 
     @cached_property
     def person(self) -> Person:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.evaluation.person import Person, cosine
+from train.evaluation.person import Person
 from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
@@ -55,6 +55,8 @@ NATURALNESS_MARGIN = 0.1
 
 WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
+# The judges of sound: what another decoder changes.
+HEARD = (WORD_ERRORS, VOICE, NATURALNESS)
 
 
 def descriptions(
@@ -109,10 +111,24 @@ def _own_clips(person: Person) -> str:
     return f" The person's own clips have {own.mean:.2f} ±{(own.high - own.low) / 2:.2f}."
 
 
-def base_evidence(facts: Sequence[SpokenFacts]) -> float:
-    """The median evidence of a word in what the base itself says, in nats a token."""
+def measures_of_base(
+    facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts] = ()
+) -> dict[str, float]:
+    """What candidates are measured with, by what the base said, as `Evaluation.person` keeps it.
+
+    The median evidence of a word in nats a token; the same and the rate of the sentences in an old
+    language, if there are any.
+    """
+    measures = {"base_nats_per_token": _median_evidence(facts)}
+    if tokens := sum(one.text_tokens for one in old):
+        measures["old_nats_per_token"] = _median_evidence(old)
+        measures["old_codes_per_token"] = round(sum(one.codes for one in old) / tokens, 4)
+    return measures
+
+
+def _median_evidence(facts: Sequence[SpokenFacts]) -> float:
     evidence = [nats for one in facts for nats in one.words]
-    return float(np.median(evidence)) if evidence else 0.0
+    return round(float(np.median(evidence)), 3) if evidence else 0.0
 
 
 def candidate(
@@ -122,14 +138,16 @@ def candidate(
 ) -> Candidate:  # fmt: skip
     """The entry of one candidate, from the facts of its first `len(facts)` sentences.
 
-    usual: `base_evidence`.
+    usual: the base's evidence of a word, `measures_of_base`.
     """
     spoken = sentences_of(sentences, facts, person, usual, folder_of(kind, epoch, share))
     outcomes = [one.outcome for one in spoken]
     return Candidate(
         kind=kind, epoch=epoch, share=share, checkpoint_sha256=sha256,
         unfinished=outcomes.count("unfinished"), cut=outcomes.count("cut"),
-        babbling=outcomes.count("babbling"), judges=_means(spoken), validation_audio_loss=loss,
+        babbling=outcomes.count("babbling"),
+        judges={name: JudgeFigure(**asdict(mean)) for name, mean in means(spoken).items()},
+        validation_audio_loss=loss,
         indistinguishable_from_base=False, ruled_out=None, remarks=[], seconds=round(seconds, 2),
         device=device, sentences=spoken,
     )  # fmt: skip
@@ -143,7 +161,7 @@ def sentences_of(
     of the audio; None if none is kept."""
     ratios = _ratios(facts, person)
     own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
-    outcomes = outcomes_of(facts, person)
+    outcomes = [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
     return [
         SpokenSentence(
             sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
@@ -232,49 +250,32 @@ def outcome_of(facts: SpokenFacts, length: float) -> Outcome:
     return "finished"
 
 
-def outcomes_of(facts: Sequence[SpokenFacts], person: Person) -> list[Outcome]:
-    """How each sentence of a candidate ended."""
-    ratios = _ratios(facts, person)
-    own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
-    return [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
-
-
 def _ratios(facts: Sequence[SpokenFacts], person: Person) -> list[float]:
     """Spoken codes, as a share of the codes that the person would need."""
     return [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
 
 
-def changed_by_decoder(
-    learned: Sequence[SpokenFacts], own: Sequence[SpokenFacts], person: Person,
-    reference: Sequence[float],
-) -> dict[str, MeanInterval]:  # fmt: skip
-    """What a learned decoder changes of the same sentences, by judge: paired, with it less without.
-
-    `WORD_ERRORS` and `NATURALNESS` as in an evaluation. `VOICE` is the cosine to the speaker
-    embedding of the reference, from which both speak, and not the person's scale: if some clips are
-    of somebody else, the scale's centre is too, and a decoder that learned them would seem closer
-    to the person. A judge without a figure is left out.
-    """
-    voices = [likeness(learned, reference), likeness(own, reference)]
-    words = [[one.word_errors for one in facts] for facts in (learned, own)]
-    natural = [[one.naturalness for one in facts] for facts in (learned, own)]
-    ended = [how == "finished" for how in outcomes_of(own, person)]
-    gaps = {}
-    judged = ((WORD_ERRORS, words), (VOICE, voices), (NATURALNESS, natural))
-    for name, (with_it, without) in judged:
-        kept = [figure if ends else None for figure, ends in zip(without, ended, strict=True)]
-        if (gap := paired_difference(with_it, kept)) is not None:
-            gaps[name] = gap
-    return gaps
+def differences(
+    own: Sequence[SpokenSentence], others: Sequence[SpokenSentence]
+) -> dict[str, MeanInterval]:
+    """Between two ways to speak the same sentences, by each judge that hears their sound."""
+    gaps = {
+        judge: paired_difference(
+            [one.judges.get(judge) for one in own], [one.judges.get(judge) for one in others]
+        )
+        for judge in HEARD
+    }
+    return {judge: gap for judge, gap in gaps.items() if gap is not None}
 
 
-def likeness(facts: Sequence[SpokenFacts], reference: Sequence[float]) -> list[float | None]:
-    """The cosine of each sentence's speaker embedding to the reference's; None without either."""
-    return [
-        cosine(np.asarray(one.embedding), np.asarray(reference))
-        if one.embedding and len(reference) else None
-        for one in facts
-    ]  # fmt: skip
+def means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:
+    """The mean of each judge over the sentences for which it has a figure."""
+    names = dict.fromkeys(name for one in spoken for name in one.judges)
+    found = {
+        name: mean_interval([x for one in spoken if (x := one.judges.get(name)) is not None])
+        for name in names
+    }
+    return {name: mean for name, mean in found.items() if mean is not None}
 
 
 def words_found(evidence: Sequence[float], usual: float) -> float | None:
@@ -302,16 +303,6 @@ def _figures(
         PITCH_DRIFT: pitch,
     }
     return {name: value if value is None else round(value, 5) for name, value in figures.items()}
-
-
-def _means(spoken: Sequence[SpokenSentence]) -> dict[str, JudgeFigure]:
-    """The mean of each judge over the sentences for which it has a figure."""
-    names = dict.fromkeys(name for one in spoken for name in one.judges)
-    means = {
-        name: mean_interval([x for one in spoken if (x := one.judges.get(name)) is not None])
-        for name in names
-    }
-    return {name: JudgeFigure(**asdict(mean)) for name, mean in means.items() if mean is not None}
 
 
 def mean_interval(values: Sequence[float]) -> MeanInterval | None:

@@ -8,7 +8,7 @@ voices, both by the base's own speaker encoder.
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,11 @@ class Person:
     pitch_hz: float | None
     clips: int
     naturalness: tuple[float, ...] = ()
+
+    def beside(self, reference: Sequence[float]) -> "Person":
+        """The same person with the cosine to one embedding as the voice; none for an empty one."""
+        scale = VoiceScale(np.asarray(reference), one=1.0, zero=0.0) if len(reference) else None
+        return replace(self, voice=scale)
 
 
 def recordings_of(data: Dataset, speaker: str, beside: Clip) -> list[Clip]:

@@ -10,7 +10,6 @@ outcome is recorded, so no later start trains again.
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,6 @@ from pathlib import Path
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
-from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
 from train.progress import Progress
@@ -34,8 +32,8 @@ from xtts.workers.requests import LearnDecoderRequest
 
 log = logging.getLogger("train")
 
-# The time limit without a budget.
-UNBOUNDED_SECONDS = 600.0
+# The time limit of training at the end of a run, and where no run waits or LEARN_DECODER is on.
+RUN_SECONDS, UNBOUNDED_SECONDS = 300.0, 600.0
 
 
 def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSettings) -> None:
@@ -46,17 +44,14 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSet
     """
     run, how = evaluator.run, settings.learn_decoder
     known = learned_decoder.read(run.best_decoder)
-    if how != "off" and known is not None and known.weights == verdict.weights:
-        # `train evaluate` has no limit: it repeats a training that ran out of time.
-        whole = known.steps >= STEPS or evaluator.budget is not None
-        if whole:
-            return
+    # `train evaluate` has more time: it repeats a training that ran out of it.
+    whole = known is not None and (known.steps >= STEPS or evaluator.in_run)
+    if how != "off" and known is not None and known.weights == verdict.weights and whole:
+        return
     try:
         learned_decoder.remove(run.best_decoder)
-        seconds = _seconds(evaluator, how)
-        if how != "off" and not seconds:
-            log.info("No decoder was trained: the time limit of the evaluation is used up.")
-        elif how != "off":
+        if how != "off":
+            seconds = RUN_SECONDS if how == "auto" and evaluator.in_run else UNBOUNDED_SECONDS
             learn_best_decoder(evaluator, verdict, settings.decoder_clips, seconds)
     except GpuLost:
         raise
@@ -89,7 +84,7 @@ def learn_decoder(
 ) -> bool:
     """Trains a decoder, has it judged, and keeps tensors and record, or only why it is not used.
 
-    judge: what the decoder changes, as `judges.changed_by_decoder`. whose: one of several speakers.
+    judge: what the decoder changes, as `judges.differences`. whose: one of several speakers.
     False if there was no time for a step.
 
     Raises:
@@ -102,13 +97,6 @@ def learn_decoder(
             request.out.unlink(missing_ok=True)
 
 
-def _seconds(evaluator: Evaluator, how: str) -> float:
-    """The time limit of training, by LEARN_DECODER."""
-    if how == "auto" and evaluator.budget:
-        return min(MOST_LEARNING_SECONDS, evaluator.budget.learning_room())
-    return UNBOUNDED_SECONDS
-
-
 def _learn(
     evaluator: Evaluator,
     verdict: Verdict,
@@ -117,7 +105,7 @@ def _learn(
     judge: Callable[[Path], Mapping[str, MeanInterval]],
     whose: str,
 ) -> bool:
-    started, of = time.perf_counter(), f" of {whose}" if whose else ""
+    of = f" of {whose}" if whose else ""
     # Of its time, not of its steps: a time limit leaves some out.
     with Progress(f"Training a decoder{of}", 100, "%") as progress:
         result = evaluator.sampler.ask(request, progress.reach)
@@ -133,8 +121,6 @@ def _learn(
     )
     if learned.better:
         learned = judged(learned, judge(request.out))
-    if evaluator.budget:
-        evaluator.budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
     learned_decoder.remove(tensors)
     if learned.better:

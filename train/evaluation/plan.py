@@ -42,6 +42,8 @@ CLIP_EVERY = 4
 OLD_SENTENCES = SLOTS
 # Codes of a text in any language, generously: ids are letters in one and words in another.
 OLD_RATE = SpeakingRate(8.0, 10.0)
+# What a run speaks for each candidate; `train evaluate` speaks all.
+RUN_SENTENCES = 16
 # How many WAV files of each candidate are kept.
 KEPT_SOUNDS = 4
 NATURALNESS_OFF = "EVALUATE_NATURALNESS is off"
@@ -91,6 +93,12 @@ class EvaluationPlan:
         spoken = (*self.sentences, *self.old)
         listener = self.recogniser + self.old_recogniser
         return set_sha256(spoken, sha256_of(self.reference.path), listener)
+
+    @property
+    def sentences_in_run(self) -> int:
+        """How many of the sentences a run speaks: all of EVALUATE_TEXTS."""
+        own = any(one.source == "own" for one in self.sentences)
+        return len(self.sentences) if own else min(RUN_SENTENCES, len(self.sentences))
 
     @property
     def sounded_every(self) -> int:

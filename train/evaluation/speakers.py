@@ -19,11 +19,15 @@ from machine.devices.cuda_errors import GpuLost
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip
 from train.evaluation import judges
-from train.evaluation.budget import LEAST_LEARNING_SHARE, MOST_LEARNING_SECONDS, JudgingBudget
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
+from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, differences, less_natural
 from train.evaluation.person import MOST_RECORDINGS
-from train.evaluation.person_decoder import UNBOUNDED_SECONDS, learn_decoder, request_of
+from train.evaluation.person_decoder import (
+    RUN_SECONDS,
+    UNBOUNDED_SECONDS,
+    learn_decoder,
+    request_of,
+)
 from train.settings import TrainSettings
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (
@@ -31,23 +35,25 @@ from xtts.voices.evaluation_file import (
     MeanInterval,
     SpeakerFigures,
     SpeakerJudgement,
+    SpokenSentence,
     Verdict,
     write_evaluation,
 )
 from xtts.voices.run_folder import RunError
-from xtts.workers.requests import SpokenFacts
 
 log = logging.getLogger("train")
 
 # A decoder learns from at least so many clips, some of which only judge.
 FEWEST_CLIPS = 6
+# In a run: for each speaker, and for so many at most.
+SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
 
 
 def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSettings) -> Evaluation:
     """The evaluation with every further speaker of the run, which is written after each of them.
 
-    Those that were judged with the same weights and recording stay. With a budget, each has an
-    equal part of `JudgingBudget.speakers_seconds`; a fault costs one speaker. Raises GpuLost only.
+    Those that were judged with the same weights and recording stay. In a run, none is begun after
+    its time; a fault costs one speaker. Raises GpuLost only.
     """
     verdict, recordings = known.verdict, speakers.read(evaluator.run.folder)
     if verdict is None:
@@ -55,18 +61,21 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
     others = evaluator.plan.others
     named = {name: others[name] for name in recordings if name in others}
     before, rows, late = {one.name: one for one in known.speakers}, [], []
-    budget = evaluator.budget
-    until = time.perf_counter() + budget.speakers_seconds if budget else math.inf
+    most = SPEAKER_SECONDS * min(MOST_SPEAKERS, len(named)) if evaluator.in_run else math.inf
+    until = time.perf_counter() + most
     for number, (name, clips) in enumerate(named.items()):
         of_speaker = _evaluator_of(evaluator, recordings[name], clips)
         row = before.get(name)
-        if row is None or not _is_current(row, verdict, of_speaker, settings, budget is None):
+        if row is None or not _is_current(row, verdict, of_speaker, settings, evaluator.in_run):
             left = (until - time.perf_counter()) / (len(named) - number)
-            seconds = _learning_seconds(budget, left, _count(known), settings)
-            if seconds is None:
+            if left <= 0:
                 late.append(name)
                 continue
-            judge = partial(_judge, of_speaker, verdict, _count(known), settings.decoder_clips)
+            seconds = min(left, RUN_SECONDS if evaluator.in_run else UNBOUNDED_SECONDS)
+            seconds = seconds if settings.learn_decoder != "off" else 0.0
+            # As many sentences as every candidate.
+            count = len(known.candidates[0].sentences)
+            judge = partial(_judge, of_speaker, verdict, count, settings.decoder_clips)
             row = _judged(partial(judge, name, seconds), name)
         if row is not None:
             rows.append(row)
@@ -98,7 +107,7 @@ def _is_current(
     verdict: Verdict,
     evaluator: Evaluator,
     settings: TrainSettings,
-    unlimited: bool,
+    in_run: bool,
 ) -> bool:
     """Whether a row is of these weights and this recording, and nothing is left to learn."""
     recording, learns = evaluator.plan.reference.path, settings.learn_decoder != "off"
@@ -108,29 +117,8 @@ def _is_current(
     if row.learned is not None:
         return learns and record is not None
     # `train evaluate` has the time that a run had not.
-    wanted = learns and unlimited and row.clips >= FEWEST_CLIPS
+    wanted = learns and not in_run and row.clips >= FEWEST_CLIPS
     return record is not None or not wanted
-
-
-def _learning_seconds(
-    budget: JudgingBudget | None, left: float, count: int, settings: TrainSettings
-) -> float | None:
-    """The time limit for training one speaker's decoder, 0 for none; None where not even the base
-    and the best weights can speak `count` sentences in the seconds that are left."""
-    learns = settings.learn_decoder != "off"
-    if budget is None:
-        return UNBOUNDED_SECONDS if learns else 0.0
-    speaking = budget.candidate_seconds(count)
-    if left <= 2 * speaking:
-        return None
-    seconds = min(MOST_LEARNING_SECONDS, left - 3 * speaking)
-    enough = seconds >= LEAST_LEARNING_SHARE * budget.learning_seconds()
-    return seconds if learns and enough else 0.0
-
-
-def _count(known: Evaluation) -> int:
-    """How many sentences: as many as every candidate."""
-    return len(known.candidates[0].sentences)
 
 
 def _judged(judge: Callable[[], SpeakerJudgement], name: str) -> SpeakerJudgement | None:
@@ -158,16 +146,13 @@ def _judge(
     base = evaluator.spoken(weights[0], 0.0, count)
     best = base if verdict.kind == "base" else evaluator.spoken(*weights, count)
     learned = _learned(evaluator, verdict, weights, most_clips, name, best, seconds)
-    than_base = judges.changed_by_decoder(
-        best if learned is None else learned, base, evaluator.person, evaluator.reference
-    )
+    than_base = differences(best if learned is None else learned, base)
     outcome = _sentence(than_base, learned is not None)
     log.info("%s: %s", name, outcome)
     reference = evaluator.plan.reference.path
     return SpeakerJudgement(
         name, len(evaluator.plan.clips), sha256_of(reference), count,
-        _figures(evaluator, base), _figures(evaluator, best),
-        None if learned is None else _figures(evaluator, learned),
+        _figures(base), _figures(best), None if learned is None else _figures(learned),
         than_base, outcome, verdict.weights,
     )  # fmt: skip
 
@@ -178,38 +163,28 @@ def _learned(
     weights: tuple[Path, float],
     most_clips: int,
     name: str,
-    best: Sequence[SpokenFacts],
+    best: Sequence[SpokenSentence],
     seconds: float,
-) -> list[SpokenFacts] | None:
+) -> list[SpokenSentence] | None:
     """The sentences with a decoder learned for the speaker; None where the base's decoder speaks:
     for few clips, without time, or where the learned one is not better."""
-    tensors, spoken = speakers.decoder_of(evaluator.plan.reference.path), list[SpokenFacts]()
+    tensors, spoken = speakers.decoder_of(evaluator.plan.reference.path), list[SpokenSentence]()
     learned_decoder.remove(tensors)
     if not seconds or len(evaluator.plan.clips) < FEWEST_CLIPS:
         return None
 
     def judge(decoder: Path) -> Mapping[str, MeanInterval]:
         spoken[:] = evaluator.spoken(*weights, len(best), decoder)
-        return judges.changed_by_decoder(spoken, best, evaluator.person, evaluator.reference)
+        return differences(spoken, best)
 
     request = request_of(evaluator, verdict, tensors, most_clips, seconds)
     learn_decoder(evaluator, verdict, tensors, request, judge, name)
     return spoken if tensors.is_file() else None
 
 
-def _figures(evaluator: Evaluator, facts: Sequence[SpokenFacts]) -> SpeakerFigures:
-    finished = [how == "finished" for how in judges.outcomes_of(facts, evaluator.person)]
-
-    def mean(values: Sequence[float | None]) -> MeanInterval | None:
-        return judges.mean_interval(
-            [one for one, ended in zip(values, finished, strict=True) if ended and one is not None]
-        )
-
-    return SpeakerFigures(
-        mean([one.word_errors for one in facts]),
-        mean(judges.likeness(facts, evaluator.reference)),
-        mean([one.naturalness for one in facts]),
-    )
+def _figures(spoken: Sequence[SpokenSentence]) -> SpeakerFigures:
+    means = judges.means(spoken)
+    return SpeakerFigures(means.get(WORD_ERRORS), means.get(VOICE), means.get(NATURALNESS))
 
 
 def _sentence(than_base: Mapping[str, MeanInterval], learned: bool) -> str:

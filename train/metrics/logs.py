@@ -163,8 +163,7 @@ class Logs:
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
         """Logs a judged candidate: its line, its points on the curves over the epochs, and the
         table of all candidates as text and as a picture. Blends are on no curve."""
-        left = f"  left {clock(self.remaining.judging())}" if candidate.kind == "blend" else ""
-        log.info("%s%s", report.line(evaluation, candidate), left)
+        log.info("%s", report.line(evaluation, candidate))
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
             if len(evaluation.candidates) == 2:  # the base and the first other candidate

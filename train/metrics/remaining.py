@@ -12,15 +12,12 @@ class RemainingTime:
     """Measures each kind of work on its own, so that a slow kind does not distort the others.
 
     Attributes:
-        judging: The seconds that judging will still take (`train.evaluation.budget`).
-        epoch_end: The seconds after an epoch's last step, without judging: validation, checkpoint
-            and sample. An estimate until the first epoch has ended.
+        judging: The seconds that judging will still take from an epoch on.
     """
 
     num_epochs: int
     steps_per_epoch: int
-    judging: Callable[[], float] = field(default=lambda: 0.0)
-    epoch_end: Callable[[], float] = field(default=lambda: 0.0)
+    judging: Callable[[int], float] = field(default=lambda _: 0.0)
     _step_seconds: float = 0.0
     _steps: int = 0
     _end_seconds: float = 0.0
@@ -32,7 +29,8 @@ class RemainingTime:
         self._steps += 1
 
     def ended(self, seconds: float) -> None:
-        """Counts `seconds` after the last step of an epoch."""
+        """Counts `seconds` after the last step of an epoch, without judging: validation, checkpoint
+        and sample."""
         self._end_seconds += seconds
         self._ends += 1
 
@@ -40,5 +38,5 @@ class RemainingTime:
         """The remaining seconds after batch `number` of an epoch that has not ended."""
         steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
         each = self._step_seconds / max(1, self._steps)
-        end = self._end_seconds / self._ends if self._ends else self.epoch_end()
-        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.judging()
+        end = self._end_seconds / max(1, self._ends)
+        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.judging(epoch)

@@ -4,13 +4,10 @@ The worker that speaks files runs these functions; `train.evaluation.judges` jud
 Importing this module does not import torch.
 """
 
-import itertools
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,10 +22,8 @@ from xtts.workers.requests import (
     ReportProgress,
     SentenceTask,
     SpeakingRate,
-    SpeakingSpeed,
     SpokenFacts,
     SpokenSet,
-    TrialRequest,
     no_progress,
 )
 from xtts.workers.tuned_model import TunedModel
@@ -46,12 +41,6 @@ if TYPE_CHECKING:
 # A sentence that is still being said after so many times its expected length does not end.
 RUNAWAY = 2.5
 RUNAWAY_CODES = 20
-# Where a trial of a few codes takes less than so many seconds, another one speaks whole sentences:
-# what a sentence costs beside its codes would be counted several times in a few codes, and so
-# short a time is measured badly.
-SHORT_TRIAL = 3.0
-# Sentences that a trial listens to: a recogniser may hear two at once (`recogniser.MOST_DECODERS`).
-TRIAL_HEARD = 2
 
 
 @dataclass(frozen=True)
@@ -111,11 +100,6 @@ class BackgroundHearing:
         heard = self._pool.submit(self._recogniser.hear, list(sounds_by_number.values()))
         self._groups.append((list(sounds_by_number), heard))
 
-    def catch_up(self) -> None:
-        """Waits until at most the last group is still being heard: time counts that is behind."""
-        for _, heard in self._groups[:-1]:
-            heard.result()
-
     def with_heard(self, facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
         """The measurements of all groups, with what was heard."""
         from xtts.evaluation.recogniser import heard_words, num_errors, words_of
@@ -137,8 +121,8 @@ def evaluate(
     progress: ReportProgress = no_progress,
     words_by: "Listener | None" = None,
 ) -> SpokenSet:
-    """Speaks the sentences with some weights, a group at once, as far as the budget goes, and
-    measures them; the words by the base's own, and a recogniser where one is asked for.
+    """Speaks the sentences with some weights, a group at once, and measures them; the words by the
+    base's own, and a recogniser where one is asked for.
 
     words_by: what measures the words instead of this base's own weights.
     """
@@ -146,7 +130,6 @@ def evaluate(
 
     from xtts.inference import voice
 
-    started = time.perf_counter()
     reading = tuned.reading(request.weights)
     reference = voice.read_reference(reading.config, request.reference)
     language = request.sentences[0].request.language if request.sentences else ""
@@ -156,9 +139,7 @@ def evaluate(
         weights = None if request.of_base else request.weights
         model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
         of_base = request.of_base and words_by is None
-        facts, spoken = _speak_all(
-            model, whose, request, started, hearing, natural, progress, of_base
-        )
+        facts, spoken = _speak_all(model, whose, request, hearing, natural, progress, of_base)
         if not of_base:
             listener = words_by or Listener(tuned, request.weights, None)
             base, heard = listener.tuned.speaking(
@@ -189,95 +170,24 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     return HeardRecordings(recordings, voices)
 
 
-def trial(tuned: TunedModel, request: TrialRequest) -> SpeakingSpeed:
-    """Measures how fast the base speaks and is judged here."""
-    import torch
-
-    from xtts.inference import voice
-
-    recogniser = tuned.recogniser(request.recogniser, request.request.language)
-    natural = tuned.naturalness(request.natural)
-    started = time.perf_counter()
-    reference = voice.read_reference(tuned.model.config, request.reference)
-    with torch.inference_mode():
-        tuned.unload()
-        model, whose = tuned.speaking(tuned.model, reference, None)
-        loading = time.perf_counter() - started
-        tried = partial(_tried, model, whose, request, loading, recogniser, natural)
-        tried(0.0)  # what is computed for the first time takes longer
-        started = time.perf_counter()
-        speed = tried(0.0)
-        if time.perf_counter() - started < SHORT_TRIAL:
-            speed = tried(request.codes)
-    return speed
-
-
-def _tried(
-    model: "Model", whose: "Voice", request: TrialRequest, loading: float,
-    recogniser: "Recogniser | None", natural: "NaturalnessJudge | None", expected: float,
-) -> SpeakingSpeed:  # fmt: skip
-    """Speaks a text in every row and judges the longest of them.
-
-    expected: about how many codes a row has; with 0 it ends after the first `RUNAWAY_CODES`.
-    """
-    from xtts.evaluation.word_evidence import word_evidence
-    from xtts.inference.torch_backend import vocode
-
-    clock = [time.perf_counter()]
-    synthesis = request.request
-    tasks = [SentenceTask(replace(synthesis, seed=seed)) for seed in range(SLOTS)]
-    sentences = _decoded(model, whose, SpeakingRate(0.0, expected), tasks)
-    clock.append(time.perf_counter())
-    sentences.sort(key=lambda one: len(one.utterances[0].codes), reverse=True)
-    longest, heard = sentences[0], [one.utterances[0] for one in sentences[:TRIAL_HEARD]]
-    said = heard[0]
-    codes, heard_codes = (max(1, sum(len(one.codes) for one in some)) for some in ([said], heard))
-    sounds = [vocode(model, whose, [one]) for one in heard]
-    clock.append(time.perf_counter())
-    for sound in sounds:
-        _heard(model, sound)
-    if recogniser is not None:
-        recogniser.hear([_for_recogniser(sound) for sound in sounds])
-    clock.append(time.perf_counter())
-    words = word_evidence(
-        model.gpt, model.tokenizer, whose.latents, longest.pieces[0], synthesis.language,
-        whose.latents.new_tensor(said.codes).long(), stopped=True,
-    )  # fmt: skip
-    clock.append(time.perf_counter())
-    for sound in sounds:
-        _natural(natural, sound)
-    clock.append(time.perf_counter())
-    step, made, hearing, word, judging = (
-        after - before for before, after in itertools.pairwise(clock)
-    )
-    return SpeakingSpeed(
-        loading, step / codes, made / heard_codes, hearing / heard_codes,
-        word / codes / max(1, len(words)), judging / len(sounds) if natural else 0.0,
-    )  # fmt: skip
-
-
 def _speak_all(
     model: "Model",
     whose: "Voice",
     request: EvaluateRequest,
-    started: float,
     hearing: BackgroundHearing,
     natural: "NaturalnessJudge | None",
     progress: ReportProgress,
     of_base: bool,
 ) -> tuple[list[SpokenFacts], list[DecodedSentence]]:
-    """Measurements of what fits into the budget, and what was decoded. `words` are measured where
-    the base itself speaks, and are to be measured by it elsewhere (`evidence`)."""
+    """The measurements, and what was decoded. `words` are measured where the base itself speaks,
+    and are to be measured by it elsewhere (`evidence`)."""
     from xtts.inference.torch_backend import vocode
 
     facts: list[SpokenFacts] = []
     spoken: list[DecodedSentence] = []
 
-    def elapsed() -> float:
-        hearing.catch_up()
-        return time.perf_counter() - started
-
-    for group in groups(request, elapsed):
+    for first in range(0, len(request.sentences), SLOTS):
+        group = request.sentences[first : first + SLOTS]
         said = _decoded(model, whose, request.rate, group)
         sounds = [
             vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
@@ -295,26 +205,6 @@ def _speak_all(
         spoken += said
         progress(len(facts) / len(request.sentences))
     return facts, spoken
-
-
-def groups(
-    request: EvaluateRequest, elapsed: Callable[[], float]
-) -> Iterator[tuple[SentenceTask, ...]]:
-    """The sentences that are spoken, in groups of as many as are spoken at once, for as long as the
-    seconds of those before say that the next one fits.
-
-    Where fewer than a group are enough, the first ends there: its time tells whether the rest fits.
-    """
-    first, done = min(SLOTS, request.at_least) or SLOTS, 0
-    for end in sorted({first, *range(SLOTS, len(request.sentences) + SLOTS, SLOTS)}):
-        group = request.sentences[done:end]
-        budget = request.budget_seconds if done >= request.at_least else None
-        limits = [one for one in (budget, request.most_seconds) if one is not None]
-        most = min(limits, default=math.inf)
-        if not group or (done and elapsed() * (1 + len(group) / done) > most):
-            return
-        yield group
-        done += len(group)
 
 
 def _measured(

@@ -19,7 +19,6 @@ from xtts.workers.requests import (
     Request,
     SpeakRequest,
     SpokenFile,
-    TrialRequest,
     no_progress,
 )
 from xtts.workers.tuned_model import TunedModel
@@ -43,7 +42,6 @@ class FileSpeaker(TunedModel):
             SpeakRequest: speak,
             EvaluateRequest: partial(file_evaluation.evaluate, progress=progress),
             ListenRequest: file_evaluation.listen,
-            TrialRequest: file_evaluation.trial,
             LearnDecoderRequest: partial(decoder_learning.learn, progress=progress),
         }
         answer: Answer = doing[type(request)](self, request)

@@ -88,6 +88,8 @@ class Worker:
     ) -> Answer:
         """Has the child do what a request asks. A dead child is started again first.
 
+        timeout_seconds: without an answer or progress.
+
         Raises WorkerFailed; a child that took too long, died or was `interrupted` is gone then, and
         the next call starts another.
         """
@@ -141,6 +143,7 @@ class Worker:
                 if "done" not in message:
                     return message
                 progress(message["done"])
+                end = time.monotonic() + timeout_seconds
             if interrupted():
                 self.close()
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")

@@ -136,7 +136,7 @@ class SpokenFacts:
 
 @dataclass(frozen=True)
 class SpokenSet:
-    """The first so many of the sentences asked for."""
+    """The measurements of every sentence asked for, in that order."""
 
     sentences: list[SpokenFacts]
 
@@ -152,9 +152,6 @@ class EvaluateRequest(Request[SpokenSet]):
         share: Of the checkpoint's weights; the rest is the base's. 0 is the base, which then reads
             the texts as the checkpoint's run does.
         rate: What ends a sentence that does not end.
-        at_least: So many are spoken if `most_seconds` allows it, and more within `budget_seconds`.
-        budget_seconds: No group after `at_least` is begun that would end later; None speaks all.
-        most_seconds: No group but the first is begun that would end later; None has no limit.
         recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
         decoder: As of `SpeakRequest`.
     """
@@ -165,9 +162,6 @@ class EvaluateRequest(Request[SpokenSet]):
     weights: Path | None
     share: float
     rate: SpeakingRate
-    budget_seconds: float | None = None
-    most_seconds: float | None = None
-    at_least: int = SLOTS
     recogniser: str = ""
     decoder: Path | None = None
 
@@ -204,43 +198,6 @@ class ListenRequest(Request[HeardRecordings]):
     doing = "listening"
     recordings: tuple[Path, ...]
     natural: int = 0
-
-
-@dataclass(frozen=True)
-class SpeakingSpeed:
-    """What speaking and judging cost on one machine, in seconds.
-
-    Attributes:
-        loading: Weights are read and the reference is heard.
-        step: One step of `SLOTS` rows, a code of each.
-        sound: A code by the vocoder.
-        hearing: A code that is listened to: speaker, pitch, recogniser.
-        word: A code of a sentence in which one word is asked about.
-        naturalness: A sentence whose naturalness is judged; 0 where none is.
-    """
-
-    loading: float
-    step: float
-    sound: float
-    hearing: float
-    word: float
-    naturalness: float = 0.0
-
-
-@dataclass(frozen=True)
-class TrialRequest(Request[SpeakingSpeed]):
-    """A text to speak, to know how long more of them will take: a few codes of it, and on a fast
-    machine as many as a person needs.
-
-    codes: About as many as a person needs; natural: whether naturalness is judged, too.
-    """
-
-    doing = "trying its speed"
-    request: SynthesisRequest
-    reference: Path
-    codes: float
-    recogniser: str = ""
-    natural: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ import torch
 from benchmarks import judges as heard
 from benchmarks import texts
 from train.dataset.metadata import read_entries
-from train.evaluation.judges import changed_by_decoder, mean_interval
+from train.evaluation.judges import differences, mean_interval, sentences_of
 from train.evaluation.person import Person
 from train.evaluation.person_decoder import judged
+from train.evaluation.plan import EvaluationSentence
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -152,7 +153,12 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
     # Only what is far from the usual length failed.
     rate = statistics.median(one.codes / one.text_tokens for one in before.facts)
     person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
-    gaps = changed_by_decoder(after.facts, before.facts, person, ground.embedding)
+    asked = [EvaluationSentence(SynthesisRequest(text, "en"), "own") for text in _sentences()]
+    without, with_it = (
+        sentences_of(asked, one.facts, person.beside(ground.embedding), 0.0)
+        for one in (before, after)
+    )
+    gaps = differences(with_it, without)
     assert min(gap.count for gap in gaps.values()) >= SENTENCES // 2
     learned = judged(learned, gaps)
     further = mean_interval([b - a for a, b in zip(before.distances, after.distances, strict=True)])

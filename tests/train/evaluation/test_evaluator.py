@@ -14,12 +14,9 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.dataset import Clip
-from train.evaluation.blending import conclude
-from train.evaluation.budget import JudgingBudget
+from train.evaluation.blending import conclude, seconds_left
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
-from train.evaluation.judges import FEWEST
-from train.evaluation.plan import NATURALNESS_OFF, EvaluationSentence
-from train.evaluation.verdict import FEWEST_SPOKEN
+from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationSentence
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from xtts.inference.compute_config import ComputeConfig
@@ -29,7 +26,6 @@ from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import write_evaluation
 from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.workers.failures import WorkerFailed
-from xtts.workers.file_evaluation import groups
 from xtts.workers.requests import (
     SLOTS,
     DecoderLearned,
@@ -39,9 +35,7 @@ from xtts.workers.requests import (
     ListenRequest,
     RecordingFacts,
     ReportProgress,
-    SpeakingSpeed,
     SpokenSet,
-    TrialRequest,
     no_progress,
 )
 
@@ -66,15 +60,13 @@ class Speaking:
         self.distance_after, self.steps = 1.5, 250
         self.errors_with_learned: float | None = None
         self.voice_with_learned: float | None = None
-        self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
         self.now, self.seconds_a_sentence = 0.0, 0.0
+        self.decoder_step_seconds = 0.1
         # Of an epoch, in a language of the base that is not the run's.
         self.old_sounds: dict[int, dict[str, float]] = {}
 
     def ask(self, request: Any, progress: ReportProgress = no_progress) -> Any:
         progress(1.0)
-        if isinstance(request, TrialRequest):
-            return self.speed
         if isinstance(request, ListenRequest):
             return HeardRecordings([RecordingFacts(2.0, CENTRE.tolist(), 120.0)], [])
         if self.fault is not None:
@@ -94,7 +86,6 @@ class Speaking:
 
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
         self.learned.append(request)
-        self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
         request.out.write_bytes(b"tensors")
         return DecoderLearned(2.0, self.distance_after, 40, self.steps, 1.0)
 
@@ -112,15 +103,13 @@ class Speaking:
             sound = {**sound, "errors": self.errors_with_learned}
             if self.voice_with_learned is not None:
                 sound["voice"] = self.voice_with_learned
-        began, count = self.now, 0
-        for group in groups(request, lambda: self.now - began):
-            count += len(group)
-            self.now += self.seconds_a_sentence * len(group)
+        count = len(request.sentences)
+        self.now += self.seconds_a_sentence * count
         said = facts(epoch + int(100 * request.share), count=count, **sound)
         return SpokenSet(
             [
                 one if task.natural else replace(one, naturalness=None)
-                for one, task in zip(said, request.sentences, strict=False)
+                for one, task in zip(said, request.sentences, strict=True)
             ]
         )
 
@@ -151,12 +140,12 @@ class Ground:
         }
         self.restart()
 
-    def restart(self, count: int = 24) -> None:
+    def restart(self, count: int = 24, *, in_run: bool = False, source: str = "built_in") -> None:
         """The evaluator of the next start."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
         sentences = [
             EvaluationSentence(
-                SynthesisRequest(f"{i:2} is a text of thirty letters", "en", i), "built_in"
+                SynthesisRequest(f"{i:2} is a text of thirty letters", "en", i), source
             )
             for i in range(count)
         ]
@@ -165,7 +154,7 @@ class Ground:
             {"name": "tiny", "sha256": "b"}, *self.recogniser,
             no_naturalness=self.no_naturalness,
         )  # fmt: skip
-        self.evaluator = Evaluator(plan, self.speaking, self.checkpoints)
+        self.evaluator = Evaluator(plan, self.speaking, self.checkpoints, in_run=in_run)
         self.evaluator.person = PERSON
 
     def save(self, epoch: int, loss: float = 2.0) -> Verified:
@@ -217,172 +206,134 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
     assert ground.run.epochs() == [1, 3]
 
 
-def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
-    """Of a run of the ground, which speaks 24 sentences."""
-    found = JudgingBudget(
-        ground.evaluator.plan, num_epochs, range(1, num_epochs + 1), (0.7, 0.5, 0.3),
-        learns_decoder=True,
-    )  # fmt: skip
-    ground.evaluator.budget = found
-    return found
-
-
-def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground):
-    a_budget(ground)
-    ground.evaluator.foresee(1)
-    ground.judge(1, seconds=0.1)
-    asked = ground.speaking.requests[0]
-    assert asked.budget_seconds == pytest.approx(SHORT_SECONDS) and asked.at_least == 2 * SLOTS
-    assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
-
-
-def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(ground):
-    ground.recogniser = ("pocketsphinx", None)
-    for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, FEWEST_SPOKEN)):
-        for path in (ground.run.evaluation_file, ground.run.best_file):
-            path.unlink(missing_ok=True)
-        ground.restart()
-        a_budget(ground)
-        ground.evaluator.foresee(1)
-        ground.evaluator.judge(ground.save(1), seconds)
-        asked = ground.speaking.requests[-2]
-        assert asked.recogniser == "pocketsphinx" and asked.at_least == fewest
-        assert all(task.sounded for task in asked.sentences)
-        assert sum(task.out is not None for task in asked.sentences) == 4
-
-
 def takes(monkeypatch: pytest.MonkeyPatch, speaking: Speaking, seconds: float) -> None:
-    """Each sentence takes so many seconds."""
-    speaking.seconds_a_sentence = seconds
+    """A candidate of a run takes so many seconds."""
+    speaking.seconds_a_sentence = seconds / RUN_SENTENCES
     clock = SimpleNamespace(perf_counter=lambda: speaking.now)
-    for module in ("evaluator", "person_decoder"):
-        monkeypatch.setattr(f"train.evaluation.{module}.time", clock)
+    monkeypatch.setattr("train.evaluation.evaluator.time", clock)
 
 
-def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplog, monkeypatch):
-    """On a machine on which a candidate of 16 sentences would take a minute and more."""
-    budget, speaking = a_budget(ground), ground.speaking
-    speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
-    takes(monkeypatch, speaking, 9.0)
-    ground.evaluator.foresee(1)
-    (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
-    assert "of 16 sentences" in told and "180 s" in told
+@pytest.mark.parametrize(("source", "spoken"), [("built_in", RUN_SENTENCES), ("own", 24)])
+def test_a_run_speaks_sixteen_sentences_or_all_of_the_users_own(ground, source, spoken):
+    ground.restart(in_run=True, source=source)
+    ground.evaluator.judge_base()
     ground.judge(1, seconds=47.0)
-    ground.conclude()
     found = ground.run.evaluation()
-    spoken = {len(one.sentences) for one in found.candidates}
-    assert len(spoken) == 1 and FEWEST <= spoken.pop() < 2 * SLOTS
-    assert found.verdict and len(found.candidates) < 5
-    assert any("of 3 blends" in one for one in found.left_out)
-    assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
+    assert {len(one.sentences) for one in found.candidates} == {spoken}
+    assert ground.speaking.asked == [(0, 0.0), (1, 1.0)] and found.left_out == []
 
 
-def test_a_run_too_short_for_a_verdict_keeps_the_base_and_evaluate_judges_it_by_all(
+def test_where_a_recogniser_listens_all_is_heard_and_some_is_kept(ground):
+    ground.recogniser = ("pocketsphinx", None)
+    ground.restart()
+    ground.judge(1)
+    asked = ground.speaking.requests[-1]
+    assert asked.recogniser == "pocketsphinx" and all(task.sounded for task in asked.sentences)
+    assert sum(task.out is not None for task in asked.sentences) == 4
+
+
+@pytest.mark.parametrize(
+    ("judging", "epoch", "judged"),
+    [(SHORT_SECONDS, 25.0, True), (61.0, 25.0, False), (61.0, 407.0, True), (61.0, 406.0, False)],
+)
+def test_epochs_are_skipped_once_judging_takes_more_than_a_share_of_them(
+    ground, caplog, monkeypatch, judging, epoch, judged
+):
+    """What takes a minute is never too long: a short run judges all of its epochs."""
+    ground.checkpoints.keep = 3
+    ground.restart(in_run=True)
+    takes(monkeypatch, ground.speaking, judging)
+    ground.evaluator.judge_base()
+    for number in (1, 2, 3):
+        ground.judge(number, seconds=epoch)
+    wanted = [(number, 1.0) for number in (1, 2, 3)] if judged else []
+    assert ground.speaking.asked == [(0, 0.0), *wanted]
+    told = [line for line in caplog.messages if line.startswith("Judging took")]
+    if judged:
+        assert not told
+    else:
+        (line,) = told
+        assert f"{judging:.0f} s, more than 15 % of the {epoch:.0f} s that epoch 1" in line
+        assert "judges only its newest epoch" in line and "train evaluate` judges all" in line
+
+
+def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_it(
     ground, caplog, monkeypatch
 ):
-    """On a machine so slow that four sentences fit; `train evaluate` has no budget."""
-    a_budget(ground)
-    ground.speaking.speed = SpeakingSpeed(4.0, 0.15, 0.05, 0.01, 0.0)
-    takes(monkeypatch, ground.speaking, 20.0)
-    ground.evaluator.foresee(1)
-    ground.judge(1, loss=0.1)
+    ground.checkpoints.keep = 3
+    ground.restart(in_run=True)
+    takes(monkeypatch, ground.speaking, 70.0)
+    ground.evaluator.judge_base()
+    for number in (1, 2):
+        ground.judge(number, seconds=100.0)
+    ground.conclude()
+    assert ground.speaking.asked == [(0, 0.0), (2, 1.0), (2, 0.5)]
+    assert "judging 2 more candidates, about 70 s each" in caplog.text
     found = ground.run.evaluation()
-    assert {len(one.sentences) for one in found.candidates} == {4}
-    assert found.verdict.kind == "base" and "too short to be judged" in found.verdict.reason
-    assert "train evaluate" in found.verdict.advice
+    assert found.verdict.kind == "blend"
+    assert found.left_out == ["epoch 1", "epoch 2 at 70%", "epoch 2 at 30%"]
+    # `train evaluate` judges them, and as many sentences as before.
     ground.restart()
+    ground.conclude()
+    assert set(ground.speaking.asked[3:]) == {(1, 1.0), (2, 0.7), (2, 0.3)}
+    found = ground.run.evaluation()
+    assert found.left_out == [] and {len(one.sentences) for one in found.candidates} == {16}
+
+
+def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(ground, monkeypatch):
+    ground.restart(in_run=True)
+    takes(monkeypatch, ground.speaking, 70.0)
     ground.evaluator.judge_missing()
+    ground.judge(1, seconds=1000.0)
+    ground.restart(in_run=True)
+    ground.judge(2, seconds=100.0)
+    assert ground.speaking.asked == [(0, 0.0), (1, 1.0)] and ground.evaluator.is_slow
+    known = ground.run.evaluation()
+    moved = [replace(one, device="cuda") for one in known.candidates]
+    write_evaluation(ground.run.evaluation_file, replace(known, candidates=moved))
+    ground.restart(in_run=True)
+    ground.judge(3, seconds=100.0)
+    assert ground.speaking.asked[2:] == [(3, 1.0)]
+
+
+def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground):
+    ground.restart(in_run=True)
+    ground.evaluator.judge_base()
+    (asked,) = ground.speaking.requests
+    assert asked.of_base and asked.weights is None and ground.run.evaluation() is None
+    ground.judge(1, seconds=47.0)
+    ground.restart(in_run=True)
+    ground.evaluator.judge_base()
+    assert ground.speaking.asked == [(0, 0.0), (1, 1.0)]
+
+
+def test_a_run_that_was_judged_by_too_few_sentences_is_judged_again(ground, caplog):
+    """As an earlier version did on a slow machine."""
+    ground.judge(1)
+    known = ground.run.evaluation()
+    few = [replace(one, sentences=one.sentences[:4]) for one in known.candidates]
+    write_evaluation(ground.run.evaluation_file, replace(known, candidates=few))
+    ground.restart(in_run=True)
+    ground.evaluator.judge_missing()
+    assert "judged by 4 sentences, too few for a verdict" in caplog.text
     again = ground.run.evaluation()
-    assert {len(one.sentences) for one in again.candidates} == {24}
+    assert {len(one.sentences) for one in again.candidates} == {16}
     assert (again.verdict.kind, again.verdict.epoch) == ("epoch", 1)
 
 
-def test_the_base_speaks_as_many_sentences_as_its_own_time_allows(ground, caplog, monkeypatch):
-    """Where a trial has said that only few would fit."""
-    budget, speaking = a_budget(ground), ground.speaking
-    takes(monkeypatch, speaking, 0.2)
-    speaking.speed = SpeakingSpeed(1.0, 0.03, 0.0005, 0.02, 0.0)
-    ground.evaluator.foresee(1)
-    assert budget.limits["sentences"] == "10 of 16 sentences"
-    most = budget.most_base_seconds()
-    ground.judge(1, seconds=47.0)
-    asked = speaking.requests[0]
-    assert (len(asked.sentences), asked.at_least) == (16, 10)
-    assert asked.most_seconds == asked.budget_seconds == most
-    assert "sentences" not in budget.limits
-    told = [line for line in caplog.messages if line.startswith("Judging will take about")]
-    assert "10 of 16 sentences" in told[0] and "sentences" not in told[-1]
-    ground.conclude()
-    found = ground.run.evaluation()
-    assert {len(one.sentences) for one in found.candidates} == {16} and found.left_out == []
-
-
-def test_where_the_base_takes_longer_than_foreseen_it_speaks_fewer_sentences(
-    ground, caplog, monkeypatch
-):
-    budget, speaking = a_budget(ground), ground.speaking
-    takes(monkeypatch, speaking, 2.0)
-    budget.decoder_step_seconds = lambda: 0.1
-    ground.evaluator.foresee(1)
-    assert budget.limits == {}
-    ground.judge(1, seconds=47.0)
-    asked = speaking.requests[0]
-    assert len(asked.sentences) == 24 and asked.at_least == 16
-    assert SHORT_SECONDS < asked.most_seconds < budget.allowed_seconds / 6
-    assert budget.limits == {"sentences": "8 of 16 sentences"}
-    assert "To stay within the limit: 8 of 16 sentences" in caplog.text
-    ground.conclude()
-    assert ground.run.evaluation().left_out == ["8 of 16 sentences"]
-
-
-@pytest.mark.parametrize(("step", "limited"), [(0.001, True), (0.0001, False)])
-def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
-    ground, step, limited
-):
-    """What it spoke, each of the 60 epochs speaks."""
-    budget, speaking = a_budget(ground, num_epochs=60), ground.speaking
-    speaking.speed = SpeakingSpeed(0.1, step, step, step, 0.0)
-    ground.evaluator.foresee(1)
-    assert ("sentences" in budget.limits) is limited
-    foreseen = budget.plan.sentences
-    ground.judge(1, seconds=5.0)
-    asked = speaking.requests[0]
-    assert asked.at_least == foreseen
-    assert asked.budget_seconds < SHORT_SECONDS
-    if not limited:
-        assert asked.budget_seconds == budget.candidate_share
-    assert budget.plan.epochs == 60
-
-
-def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(ground, caplog):
-    a_budget(ground)
-    ground.speaking.speed = SpeakingSpeed(60.0, 2.0, 1.0, 0.1, 0.1)
-    ground.evaluator.foresee(1)
-    ground.judge(1, seconds=47.0)
-    ground.conclude()
-    assert ground.run.evaluation() is None and ground.speaking.asked == []
-    assert "nothing is judged" in caplog.text and "train evaluate" in caplog.text
-    # It has no limit.
-    ground.restart()
-    ground.conclude()
-    assert (1, 1.0) in ground.speaking.asked
-
-
-def test_what_was_left_out_is_empty_when_all_is_judged(ground, monkeypatch):
-    budget = a_budget(ground)
-    ground.evaluator.foresee(1)
-    ground.speaking.speed = budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)
-    takes(monkeypatch, ground.speaking, 5.0)
-    ground.judge(1, seconds=47.0)
-    ground.conclude()
-    assert ground.run.evaluation().left_out
-    for _ in range(2):
-        ground.restart()
-        ground.conclude()
-        found = ground.run.evaluation()
-        assert found.left_out == [] and len(found.candidates) == 5
-        # Nothing is left to judge at the second time: no empty progress bar.
-        monkeypatch.delattr("train.evaluation.blending.Progress", raising=False)
+def test_what_is_left_counts_epochs_blends_and_the_decoder(ground, monkeypatch):
+    settings: Any = SimpleNamespace(blend="auto", learn_decoder="auto")
+    ground.restart(in_run=True)
+    assert seconds_left(ground.evaluator, settings, 4) == 250 * 0.1  # nothing was judged yet
+    takes(monkeypatch, ground.speaking, 10.0)
+    ground.evaluator.judge_base()
+    assert seconds_left(ground.evaluator, settings, 4) == (4 + 3 + 2) * 10.0 + 250 * 0.1
+    takes(monkeypatch, ground.speaking, 70.0)
+    ground.judge(1, seconds=100.0)
+    assert ground.evaluator.is_slow
+    assert seconds_left(ground.evaluator, settings, 3) == (1 + 1 + 2) * 70.0 + 250 * 0.1
+    settings.learn_decoder, settings.blend = "off", "off"
+    assert seconds_left(ground.evaluator, settings, 3) == 70.0
 
 
 def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):
@@ -577,8 +528,7 @@ def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
 def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(ground, damage):
-    a_budget(ground)
-    ground.speaking.seconds_a_sentence = 0.3  # of which 16 fit into six seconds
+    ground.restart(in_run=True)
     for epoch in (1, 2):
         ground.judge(epoch, seconds=1.0)
     before, best = ground.run.verdict(), ground.run.best_weights()
@@ -589,31 +539,26 @@ def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(ground, damag
     ground.checkpoints.publish_best()
     ground.save(3)
     assert ground.run.epochs() == [1, 3] and ground.best()["epoch"] == 1
-    ground.restart()
+    ground.restart()  # `train evaluate`, which would speak all of a run that was never judged
     ground.conclude("off")
     found = ground.run.evaluation()
     assert {len(one.sentences) for one in found.candidates} == {16} and found.verdict == before
 
 
-def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground):
+def test_a_lost_evaluation_is_made_again_by_a_run_with_as_many_sentences_as_it_had(ground):
     ground.judge(1)
     ground.run.evaluation_file.unlink()
-    ground.restart()
-    budget = a_budget(ground)
-    ground.evaluator.foresee(1)
-    assert budget.plan.sentences == 24 and budget.limits == {}
+    ground.restart(in_run=True)
+    ground.evaluator.judge_missing()
+    assert {len(one.sentences) for one in ground.run.evaluation().candidates} == {24}
 
 
 def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(ground):
     ground.checkpoints.keep = 3
     ground.judge(1)
-    known = ground.run.evaluation()
-    slow = [replace(one, seconds=100.0) for one in known.candidates]
-    write_evaluation(ground.run.evaluation_file, replace(known, candidates=slow))
     ground.save(2)
     ground.speaking.asked.clear()
-    ground.restart()
-    a_budget(ground, num_epochs=2)
+    ground.restart(in_run=True)
     ground.conclude("off")
     assert ground.speaking.asked == [(2, 1.0)]
 
@@ -666,6 +611,16 @@ def test_naturalness_is_judged_of_base_and_epochs_and_rules_out(ground):
     assert found.judges["naturalness"].absent is None
 
 
+@pytest.mark.parametrize("heard", [True, False], ids=["recogniser", "no recogniser"])
+def test_a_run_judges_the_naturalness_of_every_second_sentence_if_all_have_sound(ground, heard):
+    with_naturalness(ground)
+    ground.recogniser = ("pocketsphinx", None) if heard else ("", "off")
+    ground.restart(in_run=True)
+    ground.judge(1)
+    for request in ground.speaking.requests:
+        assert natural_of(request) == list(range(0, 16, 2 if heard else 1))
+
+
 def test_without_naturalness_none_is_asked_for_and_the_reason_is_kept(ground):
     with_naturalness(ground, asked=False)
     ground.judge(1)
@@ -692,27 +647,11 @@ def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(gr
     ]
 
 
-@pytest.mark.parametrize(("seconds", "every"), [(0.0001, 1), (0.15, 2), (60.0, 3)])
-def test_naturalness_takes_a_tenth_of_judging_but_of_eight_sentences_at_least(
-    ground, seconds, every
-):
-    with_naturalness(ground)
-    budget = a_budget(ground)
-    budget.speed = SpeakingSpeed(0.0, 0.002, 0.001, 0.002, 0.0, seconds)
-    assert budget.naturalness_every(24) == every
-    spoken = budget._speaking_seconds(24)
-    judged = budget._base_seconds(24) - spoken
-    assert judged == pytest.approx(24 / every * seconds)
-    assert judged <= 0.1 * spoken or every == 24 // 8
-
-
 def test_every_candidate_is_judged_by_the_sentences_that_the_base_was_judged_by(ground):
     with_naturalness(ground)
-    ground.speaking.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0, 1.0)
-    a_budget(ground)
-    ground.evaluator.foresee(1)
-    ground.judge(1, seconds=0.1)
+    ground.speaking.sounds[0, 0.0] |= {"unfinished": 0.3}
+    ground.judge(1)
     of_base, of_epoch = (natural_of(one) for one in ground.speaking.requests)
-    assert len(of_base) < 24 and of_epoch == [one for one in of_base if one in of_epoch]
+    assert of_base == list(range(24)) and 4 < len(of_epoch) < 24
     kept = ground.run.evaluation().candidates[0].sentences
-    assert of_epoch == [n for n in of_base if n < len(kept) and kept[n].outcome == "finished"]
+    assert of_epoch == [n for n in of_base if kept[n].outcome == "finished"]

@@ -1,5 +1,6 @@
 """What is measured of a sentence: its end, its words, its rate; and whose voice it is."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.judges import mean_interval, paired_difference
 from train.evaluation.person import LEAST_SCALE, describe, speaking_rate, voice_scale
-from xtts.voices.evaluation_file import MeanInterval
+from train.evaluation.plan import EvaluationSentence
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.evaluation_file import MeanInterval, SpokenSentence
 from xtts.workers.requests import HeardRecordings, RecordingFacts, SpokenFacts
 
 
@@ -106,17 +109,25 @@ def test_a_difference_is_taken_sentence_by_sentence():
     assert paired_difference([None, *hard[:2]], [1.0, *hard[:2]]) is None
 
 
+def rows(measured: Sequence[SpokenFacts], reference: Sequence[float]) -> list[SpokenSentence]:
+    """Of the person beside the embedding of one recording."""
+    asked = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * len(measured)
+    return judges.sentences_of(asked, measured, PERSON.beside(reference), 0.0)
+
+
+REFERENCE = PERSON.voice.centre.tolist()
+
+
 def test_a_decoder_is_judged_by_words_and_by_the_voice_of_the_reference():
-    reference = PERSON.voice.centre.tolist()
     own, closer = facts(3, voice=0.5, errors=0.1), facts(3, voice=0.6, errors=0.1)
-    gaps = judges.changed_by_decoder(closer, own, PERSON, reference)
+    before, after = rows(own, REFERENCE), rows(closer, REFERENCE)
+    gaps = judges.differences(after, before)
     assert gaps["voice"].mean == pytest.approx(0.06, abs=1e-3) and gaps["voice"].low > 0
     assert gaps["word_errors"].mean == 0
-    further = judges.changed_by_decoder(own, closer, PERSON, reference)
-    assert further["voice"].high < 0
+    assert judges.differences(before, after)["voice"].high < 0
     rough = [replace(one, naturalness=2.0) for one in own]
     smooth = [replace(one, naturalness=2.0 + 0.01 * number) for number, one in enumerate(own)]
-    gap = judges.changed_by_decoder(rough, smooth, PERSON, reference)["naturalness"]
+    gap = judges.differences(rows(rough, REFERENCE), rows(smooth, REFERENCE))["naturalness"]
     assert gap.mean == pytest.approx(-0.115) and judges.less_natural(gap)
 
 
@@ -142,8 +153,9 @@ def test_the_persons_own_clips_are_the_reference_of_naturalness():
 
 def test_what_no_judge_of_a_decoder_can_compare_is_left_out():
     own = facts(3)  # no recogniser listened
-    reference = PERSON.voice.centre.tolist()
-    assert judges.changed_by_decoder(own, own, PERSON, reference).keys() == {"voice"}
-    assert judges.changed_by_decoder(own, own, PERSON, []) == {}  # too little of a recording
-    failed = [replace(one, finished=False) for one in own]
-    assert judges.changed_by_decoder(failed, failed, PERSON, reference) == {}
+    heard = rows(own, REFERENCE)
+    assert judges.differences(heard, heard).keys() == {"voice"}
+    deaf = rows(own, [])  # too little of a recording
+    assert judges.differences(deaf, deaf) == {}
+    failed = rows([replace(one, finished=False) for one in own], REFERENCE)
+    assert judges.differences(failed, heard) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import in_child
-from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground, a_budget
+from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.person_decoder import judged, learn_best_decoder
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.evaluation_file import MeanInterval, write_evaluation
@@ -198,12 +198,23 @@ def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(groun
     ground.speaking.steps = 60
     ground.conclude()
     assert len(ground.speaking.learned) == 1
-    a_budget(ground)  # the next start of the run keeps it
+    ground.restart(in_run=True)  # the next start of the run keeps it
     ground.conclude()
     assert len(ground.speaking.learned) == 1
-    ground.evaluator.budget = None  # `train evaluate`
+    ground.restart()  # `train evaluate`
     ground.conclude()
     assert len(ground.speaking.learned) == 2
+
+
+@pytest.mark.parametrize(
+    ("in_run", "how", "seconds"), [(True, "auto", 300), (True, "on", 600), (False, "auto", 600)]
+)
+def test_a_run_learns_for_five_minutes_at_most_and_for_ten_where_it_is_wanted(
+    ground, in_run, how, seconds
+):
+    ground.restart(in_run=in_run)
+    ground.conclude(learn_decoder=how)
+    assert [one.budget_seconds for one in ground.speaking.learned] == [seconds]
 
 
 def test_decoder_clips_bounds_what_it_learns_from(ground):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.forked import in_child
 from tests.train.evaluation.spoken import facts
-from tests.train.evaluation.test_evaluator import GOOD, Ground, a_budget
+from tests.train.evaluation.test_evaluator import GOOD, Ground
 from train.dataset.dataset import Clip
 from train.evaluation import report
 from train.evaluation import speakers as judging
-from train.evaluation.budget import SPEAKER_SECONDS, JudgingBudget
+from train.evaluation.judges import sentences_of
+from train.evaluation.speakers import SPEAKER_SECONDS
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
 from xtts.workers.failures import WorkerFailed
@@ -25,8 +27,8 @@ ALIKE, FAR = {"voice": 0.4, "errors": 0.1}, {"voice": 0.4, "errors": 0.6}
 class Several(Ground):
     """A run of anna, ben and cleo."""
 
-    def restart(self, count: int = 24) -> None:
-        super().restart(count)
+    def restart(self, count: int = 24, **more: Any) -> None:
+        super().restart(count, **more)
         others = {name: self.clips(name) for name in ("ben", "cleo")}
         self.evaluator.plan = replace(self.evaluator.plan, others=others)
 
@@ -134,38 +136,47 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     assert ben.verdict in report.table(ground.run.evaluation())
 
 
-def test_without_time_they_are_named_and_a_later_start_judges_them(ground, monkeypatch, caplog):
-    budget = a_budget(ground)
-    assert budget.speakers_seconds == 2 * SPEAKER_SECONDS
-    assert budget.seconds_left() == budget.room_seconds + 2 * SPEAKER_SECONDS
-    monkeypatch.setattr(JudgingBudget, "candidate_seconds", lambda *_: SPEAKER_SECONDS)
+def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) -> None:
+    """A clock on which each sentence takes so many seconds, and learning all that it may."""
+    ground.speaking.seconds_a_sentence = sentence
+    clock = SimpleNamespace(perf_counter=lambda: ground.speaking.now)
+    monkeypatch.setattr("train.evaluation.speakers.time", clock)
+    learn = ground.speaking.learn_decoder
+
+    def for_all_its_time(request: Any) -> Any:
+        ground.speaking.now += request.budget_seconds
+        return learn(request)
+
+    monkeypatch.setattr(ground.speaking, "learn_decoder", for_all_its_time)
+
+
+def test_without_time_they_are_named_and_train_evaluate_judges_them(ground, monkeypatch, caplog):
+    """Ben's turn takes all of the time of both."""
+    ground.restart(in_run=True)
+    clock_of(ground, monkeypatch, SPEAKER_SECONDS / 24)
     ground.conclude("off")
-    assert ground.run.evaluation().speakers == []
-    assert "these speakers are not judged: ben, cleo." in caplog.text
-    # Time to judge each; what the first one does not use is enough for the second one's decoder.
-    monkeypatch.setattr(JudgingBudget, "candidate_seconds", lambda *_: SPEAKER_SECONDS / 2.5)
+    assert [one.name for one in ground.run.evaluation().speakers] == ["ben"]
+    assert "these speakers are not judged: cleo." in caplog.text
+    ground.restart()
     ground.conclude("off")
-    assert [bool(one.learned) for one in ground.run.evaluation().speakers] == [False, True]
-    ground.evaluator.budget = None  # `train evaluate`
-    ground.conclude("off")
-    assert None not in [one.learned for one in ground.run.evaluation().speakers]
+    assert [bool(one.learned) for one in ground.run.evaluation().speakers] == [True, True]
 
 
 def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(ground, monkeypatch):
     ground.conclude("off")
     ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
-    a_budget(ground)
-    monkeypatch.setattr(JudgingBudget, "speakers_seconds", 0.0)
+    ground.restart(in_run=True)
+    monkeypatch.setattr(judging, "SPEAKER_SECONDS", 0.0)
     ground.conclude("auto")
     assert ground.best()["kind"] == "blend" and ground.run.evaluation().speakers == []
 
 
-def test_the_time_of_a_speaker_bounds_their_decoder(ground):
-    a_budget(ground)
+def test_the_time_of_a_speaker_bounds_their_decoder(ground, monkeypatch):
+    ground.restart(in_run=True)
+    clock_of(ground, monkeypatch, 0.0)
     ground.conclude("off")
     limits = [one.budget_seconds for one in ground.speaking.learned[1:]]
-    # Nobody needs their time here: all of it is left for the second one.
-    assert limits == pytest.approx([SPEAKER_SECONDS, 2 * SPEAKER_SECONDS], abs=5)
+    assert limits == [SPEAKER_SECONDS, SPEAKER_SECONDS]
 
 
 def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monkeypatch, caplog):
@@ -215,6 +226,12 @@ def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
         first, codes=codes, finished=fault != "unfinished", word_errors=1.0,
         embedding=[-x for x in first.embedding],
     )  # fmt: skip
-    alone = judging._figures(ground.evaluator, said[1:])
-    assert judging._figures(ground.evaluator, [failed, *said[1:]]) == alone
+    evaluator = ground.evaluator
+    person = evaluator.person.beside(evaluator.reference)
+
+    def figures(facts: Any) -> Any:
+        return judging._figures(sentences_of(evaluator.plan.sentences, facts, person, 0.0))
+
+    alone = figures(said[1:])
+    assert figures([failed, *said[1:]]) == alone
     assert alone.voice.count == alone.word_errors.count == len(said) - 1

@@ -128,9 +128,8 @@ def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
 
 def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
     with logs(tmp_path) as found:
-        found.remaining.judging = lambda: 100.0
-        found.remaining.epoch_end = lambda: 3.0
-        train(found, 1, 4)  # of 2 s each; 7 more are to come, two ends of epochs and the judging
+        found.remaining.judging = lambda epoch: 107.0 - epoch
+        train(found, 1, 4)  # of 2 s each; 7 more are to come, and the judging
     lines = [message for message in caplog.messages if message.startswith("epoch")]
     assert len(lines) == 2  # not every step: LOG_EVERY=10
     assert lines[0].startswith("epoch 1/2  step 1/4  audio loss 2.000  text loss 3.000")

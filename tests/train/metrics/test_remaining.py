@@ -4,11 +4,10 @@ from train.metrics.remaining import RemainingTime
 
 
 def test_steps_ends_of_epochs_and_judging_are_left():
-    found = RemainingTime(2, 4, judging=lambda: 50.0, epoch_end=lambda: 10.0)
+    found = RemainingTime(2, 4, judging=lambda epoch: 50.0 * (3 - epoch))
     found.step(2.0)
-    assert found.left(1, 1) == 7 * 2 + 2 * 10 + 50
-    for _ in range(3):
-        found.step(2.0)
+    assert found.left(1, 1) == 7 * 2 + 100
+    found.ended(10.0)
     # Behind the last step of an epoch its validation, checkpoint and sample are still to come.
     assert found.left(2, 4) == 10 + 50
 

@@ -132,6 +132,13 @@ def test_a_child_that_hangs_is_killed(monkeypatch, worker, tmp_path, fault):
 
 
 @pytest.mark.slow
+def test_a_child_that_says_how_far_it_is_does_not_hang(worker, tmp_path):
+    """The limit is for silence: a long set of sentences takes longer."""
+    began = time.monotonic()
+    assert worker.ask(request(tmp_path, "steps 120"), 1.0).audio_seconds
+    assert time.monotonic() - began > 1.0
+
+
 def test_what_a_hanging_child_started_ends_with_it(worker, tmp_path):
     left = tmp_path / "pid"
     failure(worker, request(tmp_path, f"grandchild {left}"), timeout_seconds=2.0)
