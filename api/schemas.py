@@ -343,7 +343,7 @@ class Queue(BaseModel):
 
 
 class Status(BaseModel):
-    """What runs where, and why."""
+    """What runs where, and why. extras: the optional parts of Sotaque that this copy has."""
 
     device: str
     execution_provider: str
@@ -362,6 +362,7 @@ class Status(BaseModel):
     precision: str
     restarts: int
     uptime_seconds: float
+    extras: list[str]
 
 
 class Alive(BaseModel):

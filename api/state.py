@@ -27,7 +27,7 @@ from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
-from machine import commands
+from machine import commands, extras
 from xtts import encoding
 from xtts.voices.base_models import licence_in_brief
 from xtts.voices.speakers import plain
@@ -124,6 +124,7 @@ class AppState:
             precision=engine.standing.precision if engine.standing else "",
             restarts=engine.happened.restarts,
             uptime_seconds=round(time.monotonic() - self.started, 1),
+            extras=list(extras.names()),
         )
 
     def check_rate(self, request: Request | str) -> str:

@@ -37,6 +37,11 @@ def entries() -> tuple[ModuleType, ...]:
     )
 
 
+def names() -> tuple[str, ...]:
+    """The extras that are installed."""
+    return tuple(entry.__name__.removeprefix("extras.") for entry in entries())
+
+
 def offered(port: str) -> list[Any]:
     """The value that each extra declares under the name of a port."""
     return [getattr(entry, port) for entry in entries() if hasattr(entry, port)]

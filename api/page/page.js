@@ -14,7 +14,7 @@ import { Recordings } from "./recordings.js";
 import { RunList } from "./runs.js";
 import { joined } from "./scales.js";
 import { epochPath, read, runPath, send } from "./server.js";
-import { followSections } from "./sections.js";
+import { followSections, offer } from "./sections.js";
 import { SpeakBox } from "./speak.js";
 import { Start } from "./start.js";
 import { showConnection, showStatus } from "./status.js";
@@ -25,7 +25,7 @@ import { candidateName, capital, recordedLanguages } from "./wording.js";
 // The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
 
-const known = { languages: [], runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
+const known = { extras: null, languages: [], runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
 // run null: the current one, or the first with something to see; epoch null: the newest one with a
 // sample; candidate null: the best.
 const chosen = { run: null, epoch: null, candidate: null, busy: null };
@@ -127,6 +127,8 @@ function showJudged(now) {
 async function refreshStatus() {
   const status = await read("/status");
   showStatus(status);
+  known.extras = status.extras;
+  offer(document.querySelectorAll("[data-extra]"), known.extras);
   // There are none while the voice is opened again; what is chosen stays.
   if (status.languages.length) known.languages = status.languages;
   speakBox.offer({ ...status, languages: known.languages });
@@ -142,7 +144,8 @@ async function refreshRuns() {
   const { runs, served, promoted, follows } = await read("/v1/runs");
   Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted, follows });
   const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
-  start.show(known.runs);
+  // Its steps are sections of the studio.
+  if (has("studio")) start.show(known.runs);
   if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} is ready to play.`);
   show();
   await refreshDetails();
@@ -226,10 +229,18 @@ function everything() {
   runsSoon();
   metricsSoon();
   datasetsSoon();
-  books.soon();
+  booksSoon();
+}
+
+/** Whether the service has an extra; while its status is unknown, all are asked for. */
+const has = (extra) => known.extras?.includes(extra) ?? true;
+
+function booksSoon() {
+  if (has("books")) books.soon();
 }
 
 function datasetsSoon() {
+  if (!has("studio")) return;
   recordings.soon();
   reading.soon();
   trainings.soon();
@@ -239,7 +250,7 @@ function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
   if (event === "dataset" || event === "training") datasetsSoon();
-  if (event === "book") books.soon();
+  if (event === "book") booksSoon();
   if (event === "epoch" || event === "metrics") metricsSoon();
 }
 

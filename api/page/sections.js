@@ -1,4 +1,4 @@
-// The index of the sections: it marks the one on the screen.
+// The sections: those that this service has, and an index that marks the one on the screen.
 
 import { find } from "./elements.js";
 
@@ -10,12 +10,17 @@ export function sectionAt(sections, line) {
   return (sections.findLast(({ top }) => top <= line) ?? sections[0])?.id ?? null;
 }
 
+/** Hides what belongs to an extra that this service does not have. elements: those with data-extra. Pure. */
+export function offer(elements, extras) {
+  for (const element of elements) element.hidden = !extras.includes(element.dataset.extra);
+}
+
 export function followSections() {
   const links = [...find("index").querySelectorAll("a")];
   // The one that was gone to, which at the end of the page is not at its top, until the person scrolls.
   let chosen = null;
   const show = () => {
-    const shown = links.filter((link) => !link.hidden);
+    const shown = links.filter((link) => !link.hidden && !link.parentElement.hidden);
     const tops = shown.map((link) => ({ id: link.hash.slice(1), top: find(link.hash.slice(1)).getBoundingClientRect().top }));
     // The last sections of a page may not reach the line.
     const atEnd = scrollY > 0 && innerHeight + scrollY >= document.documentElement.scrollHeight - 2;

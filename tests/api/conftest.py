@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,10 @@ from api.http.server import Server, server_of
 from api.settings import ApiSettings
 from api.state import AppState
 from machine.devices.selection import Environment
+from tests.installed import tables
 
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
 FAKE_TRAIN = "tests.api.runs.fake_train"
-FAKE_CUT = "tests.extras.studio.datasets.fake_cut"
-FAKE_READER = "tests.extras.books.uploads.fake_reader"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
 
@@ -95,24 +94,24 @@ def running(
     limits: EngineLimits = QUICK,
     connections: ConnectionLimits | None = None,
     beside: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
-    cut_module: str = FAKE_CUT,
-    book_module: str = FAKE_READER,
-    train_module: str = FAKE_TRAIN,
+    children: Mapping[str, str] | None = None,
     ready: bool = True,
     threads: int | None = None,
 ) -> Iterator[Running]:
     """Ready to speak, unless that is not waited for. The child dies with the thread that starts it:
-    the server's, which ends here. threads: the real child, on so many of the CPU."""
+    the server's, which ends here. children: queues of the extras, each with the module of its
+    children, if it is not their double; threads: the real child, on so many of the CPU."""
     how = how or fake_child(settings)
     if threads is not None:
         real = how_of(settings)
         how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
     app = build(settings, how, limits)
-    app.state.parts.exports.module = train_module
-    children = {"cuts": cut_module, "readings": book_module, "trainings": train_module}
+    app.state.parts.exports.module = FAKE_TRAIN
+    doubles = {name: module for table in tables("doubles") for name, module in table.QUEUES.items()}
+    doubles |= children or {}
     for part in app.state.parts.added:
-        for name in children.keys() & vars(part).keys():
-            getattr(part, name).module = children[name]
+        for name in doubles.keys() & vars(part).keys():
+            getattr(part, name).module = doubles[name]
             # Behind everybody, it would take minutes where many tests run.
             getattr(part, name).niceness = 0
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.

@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,7 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
-from extras.dialects.xtts_streaming_server import handle_of
 from tests.api.sounds import file_of, made, speech
-from tests.extras.books.uploads.fake_reader import KEY
 from xtts.encoding import MEDIA_TYPES
 
 # Where calls are noted: lines of operation, status and media type.
@@ -38,7 +37,6 @@ SPOKEN: dict[str, list[Any]] = {
     "text_input": ["Hello there."], "response_format": list(MEDIA_TYPES),
 }  # fmt: skip
 FILES_OF_THE_SERVER = ("speaker_wav", "style_wav")
-HANDLE = handle_of("default").model_dump()
 RANGES = ("bytes=0-9", "bytes=-5", "bytes=100-", "bytes=0-1,4-5", "bytes=999999999-", "bytes=x")
 RECORDINGS = {
     "audio/wav": file_of(speech(1.2)),
@@ -102,11 +100,11 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         _speak(case.operation.base_url)
     _name_what_exists(case, label, turn, drawn)
     if not case.meta.is_negative_at(ParameterLocation.QUERY) and case.query:
-        case.query = _spoken(case.query, label, drawn)
+        case.query = _spoken(case.query, label, drawn, case.operation.base_url)
     is_form = case.media_type == "multipart/form-data"
     is_valid = not case.meta.is_negative_at(ParameterLocation.BODY)
     if is_valid and isinstance(case.body, dict) and not is_form:
-        case.body = _spoken(case.body, label, drawn)
+        case.body = _spoken(case.body, label, drawn, case.operation.base_url)
         if label == "POST /v1/datasets/{dataset}/recordings" and turn % 4 == 0:
             case.body = {"name": f"take-{turn}.wav", "bytes": NUM_BYTES}
         if label.startswith("POST /v1/trainings"):
@@ -177,10 +175,16 @@ def _meet_a_book(case: Any, label: str, turn: int) -> None:
         _books.append(_read_a_book(case.operation.base_url))
     if case.meta.is_negative_at(ParameterLocation.PATH):
         return
-    known = {"book": _books[-1], "file": "01 One.mp3", "take": KEY}
+    known = {"book": _books[-1], "file": "01 One.mp3", "take": _take(case.operation.base_url)}
     case.path_parameters = {
         **case.path_parameters, **{name: known[name] for name in known if f"{{{name}}}" in label}
     }  # fmt: skip
+
+
+def _take(address: str) -> str:
+    """The key of the newest book's first sentence."""
+    told = httpx.get(f"{address.rstrip('/')}/v1/books/{_books[-1]}").raise_for_status().json()
+    return str(told["plan"]["samples"][0]["key"])
 
 
 def _read_a_book(address: str) -> str:
@@ -274,7 +278,9 @@ def _existing(name: str, value: Any, drawn: random.Random) -> Any:
     return drawn.choice(known) if known else value
 
 
-def _spoken(fields: dict[str, Any], label: str, drawn: random.Random) -> dict[str, Any]:
+def _spoken(
+    fields: dict[str, Any], label: str, drawn: random.Random, address: str
+) -> dict[str, Any]:
     """The fields with words that the voice knows; its files are left as they were drawn."""
     found = {
         name: drawn.choice(SPOKEN[name]) if name in SPOKEN and value is not None else value
@@ -284,10 +290,17 @@ def _spoken(fields: dict[str, Any], label: str, drawn: random.Random) -> dict[st
         found = {name: value for name, value in found.items() if name not in FILES_OF_THE_SERVER}
         found["text"] = "Hello there."
     if "speaker_embedding" in fields:
-        found.update(HANDLE)
+        found.update(_handle(address))
     if label.endswith("/speech"):  # each sound once in so many calls, however it is left out
         found["response_format"] = drawn.choice(SPOKEN["response_format"])
     return found
+
+
+@cache
+def _handle(address: str) -> dict[str, Any]:
+    """The served voice as Coqui's streaming server gives it to its clients."""
+    told = httpx.get(f"{address.rstrip('/')}/studio_speakers").raise_for_status().json()
+    return dict(told["default"])
 
 
 @schemathesis.hook

@@ -7,14 +7,13 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from extras.studio.training_jobs import TrainingQueue
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refusal
+from tests.api.paths import served
 from tests.api.sounds import file_of, speech, upload
 
 # Larger than what a form keeps in memory (1 MB).
@@ -38,7 +37,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         (errno.EIO, (500, "no_temporary_file")),
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/voices", "/clone_speaker"])
+@pytest.mark.parametrize("path", served("/v1/voices", "/clone_speaker"))
 def test_a_temporary_folder_that_fails_is_not_the_body_s_fault(
     service, monkeypatch, caplog, path, number, told
 ):
@@ -58,7 +57,7 @@ def test_a_temporary_folder_that_fails_is_not_the_body_s_fault(
         assert service.client.post(path, **form).is_success
 
 
-@pytest.mark.parametrize("path", ["/v1/audio/speech", "/tts_to_audio/", "/v1/datasets"])
+@pytest.mark.parametrize("path", served("/v1/audio/speech", "/tts_to_audio/", "/v1/datasets"))
 def test_json_in_another_encoding_is_told(service, path):
     body = json.dumps({"input": "Olá, José", "text": "Olá"}, ensure_ascii=False).encode("cp1252")
     answer = service.client.post(path, content=body, headers={"content-type": "application/json"})
@@ -115,19 +114,3 @@ def test_an_upgrade_is_answered_as_http_and_gives_no_advice(service, caplog):
     }  # fmt: skip
     assert service.client.get("/livez", headers=headers).status_code == 200
     assert not [one for one in caplog.messages if "websocket" in one.lower() or "pip" in one]
-
-
-def test_a_job_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
-    queue = TrainingQueue(tmp_path)
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for name in ("replace", "rename"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, full)
-            patch.setattr(Path, name, full)
-            with pytest.raises(Exception, match="No space left"):
-                queue.ask("my-run", "some", {})
-        assert not [one for one in tmp_path.iterdir() if one.name.startswith(".new-")]
-    assert queue.ask("my-run", "some", {}).run == "my-run"

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.api.conftest import QUICK
+from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.decoding import correlation, decoded
-from tests.extras.wyoming.conftest import BothPorts, both
 
 pytestmark = pytest.mark.system
 PROGRAMS = Path(__file__).parent / "client_programs"
 TEXT = "Good morning, how did you sleep?"
 # A frame and the encoder's delay in front; FFmpeg, libsndfile and livekit pad the end.
 MOST_PADDING = 4_000
+LIMITS = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,8 @@ LIBRARIES = (
     ClientLibrary("livekit_agents.py", ("livekit-plugins-openai==1.8.9",),
                   "frames.padded decoded_by_it.lossy",
                   "`openai.TTS` of LiveKit Agents, as samples and as its decoded MP3"),
-    ClientLibrary("pipecat_services.py", ("pipecat-ai==1.14.0",), "openai.pcm xtts.pcm",
-                  "`OpenAITTSService` and `XTTSService`, in a pipeline"),
     ClientLibrary("openai_agents.py", ("openai-agents[voice]==0.24.0",), "chunks.pcm",
                   "the speech model of the Agents SDK's voice pipeline"),
-    ClientLibrary("wyoming_client.py", ("wyoming==1.10.2",), "whole_0.wav streamed_0.wav",
-                  "`describe`, `synthesize`, and streamed text, as Home Assistant asks"),
     ClientLibrary("openai_node.mjs", ("openai@6.49.0",),
                   "whole.wav whole.mp3 whole.pcm streamed.pcm",
                   "npm: `audio.speech.create`, whole and streamed"),
@@ -62,10 +58,9 @@ LIBRARIES = (
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
-    folder = tmp_path_factory.mktemp("libraries")
-    limits = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
-    with both(folder, limits=limits, threads=1) as found:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    settings = settings_in(tmp_path_factory.mktemp("libraries"))
+    with running(settings, limits=LIMITS, threads=1) as found:
         yield found
 
 
@@ -96,19 +91,23 @@ def installed(library: ClientLibrary, folder: Path) -> list[str | Path]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: one.program)
-def test_a_library_hears_all_of_it(library, ports, tmp_path):
-    """Sample for sample where its format is lossless, streamed or not."""
-    sounds = tmp_path / "sounds"
+def test_a_library_hears_all_of_it(library, service, tmp_path):
+    hears_all_of_it(library, service, 0, tmp_path)
+
+
+def hears_all_of_it(library: ClientLibrary, service: Running, port: int, folder: Path) -> None:
+    """Sample for sample where its format is lossless, streamed or not. port: of Wyoming."""
+    sounds = folder / "sounds"
     sounds.mkdir()
     try:
-        command = installed(library, tmp_path)
-        run(*command, ports.http.address, str(ports.port), TEXT, sounds, cwd=tmp_path)
+        command = installed(library, folder)
+        run(*command, service.address, str(port), TEXT, sounds, cwd=folder)
     finally:  # pytest keeps its folders, and some of these have 400 MB
         for name in ("venv", "node_modules"):
-            shutil.rmtree(tmp_path / name, ignore_errors=True)
+            shutil.rmtree(folder / name, ignore_errors=True)
     assert {path.name for path in sounds.iterdir()} == set(library.sounds.split())
     body = {"input": TEXT, "response_format": "pcm"}
-    whole = ports.http.client.post("/v1/audio/speech", json=body).raise_for_status().content
+    whole = service.client.post("/v1/audio/speech", json=body).raise_for_status().content
     wanted = np.frombuffer(whole, "<i2") / 32768
     assert len(wanted) > 24_000 and abs(wanted).max() > 0.05
     for path in sounds.iterdir():

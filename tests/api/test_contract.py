@@ -18,6 +18,7 @@ import pytest
 
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.judged_run import write_judged_run
+from tests.installed import has
 
 # A text without a letter, a language of another model, a recording that is none: no schema can say
 # so, and the answer is a 4xx all the same. 503: it is full. 413: no schema has a size in bytes.
@@ -26,9 +27,9 @@ NOTES = "notes.jsonl"
 FEW = 2
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "100"))
 # Regular expressions of paths. Each part has a service of its own, without what other parts made.
+OF_EXTRAS = {"books": ("books", "^/v1/books"), "studio": ("datasets", "^/v1/(datasets|trainings)")}
 PARTS = {
-    "books": "^/v1/books",
-    "datasets": "^/v1/(datasets|trainings)",
+    **dict(part for extra, part in OF_EXTRAS.items() if has(extra)),
     "voices": "^/v1/voices",
     "runs": "^/v1/runs",
     "speech": "^/(?!v1/(books|datasets|voices|runs|trainings))",

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from api.errors import PROBLEM, APIError, response, sentence, without_paths
 from api.routes.speech import SpeechRequest
+from tests.api.paths import served
 from xtts.arguments import SEED, SPEED, TEMPERATURE
 
 
@@ -76,7 +77,7 @@ def test_an_address_without_v1_is_told_the_right_one(service, method, path, ther
     assert answer.status_code == 404 or not there
 
 
-@pytest.mark.parametrize("path", ["/api/tts-generate", "/api/previewvoice/", "/v1/voices"])
+@pytest.mark.parametrize("path", served("/api/tts-generate", "/api/previewvoice/", "/v1/voices"))
 def test_json_where_a_form_is_taken_is_told_so(service, path):
     answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
     assert answer.status_code == 415 and "a form and no JSON" in answer.json()["detail"]

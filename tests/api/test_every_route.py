@@ -15,6 +15,7 @@ from api.app import build
 from api.gate import body_kind
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import write_judged_run
+from tests.installed import has, missing
 
 KEY = "correct-horse"
 # Answered without a key, on purpose: the page that asks for it, the reference, and probes.
@@ -99,10 +100,10 @@ def test_the_routes_are_those_of_the_document(free, tmp_path):
         (method.upper(), path) for path, operations in document["paths"].items()
         for method in operations
     }  # fmt: skip
-    assert len(told) > 45
+    assert len(told) > (20 if missing() else 45)
     # Hidden in the document: the page that shows it, and an address of xtts-api-server's with one
     # slash more.
-    hidden = {("GET", "/docs"), ("GET", "/tts_stream/")}
+    hidden = {("GET", "/docs")} | ({("GET", "/tts_stream/")} if has("dialects") else set())
     assert routes_of(free) - told == hidden and not told - routes_of(free)
 
 
@@ -135,8 +136,11 @@ def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
     gets = {path for method, path in routes_of(free) if method == "GET"}
     posted = {path for method, path in routes_of(free) if method == "POST"}
     only_read = gets - posted
-    assert limited & only_read == speaking & only_read and len(speaking & gets) == 4
-    assert speaking - only_read <= limited | {"/api/tts"} and len(costly) >= 20
+    assert limited & only_read == speaking & only_read and len(speaking & gets) == (
+        4 if has("dialects") else 0
+    )
+    assert speaking - only_read <= limited | {"/api/tts"}
+    assert len(costly) >= (10 if missing() else 20)
     for origin in ("https://evil.example", "null"):
         found = {one: ask(free, one[0], filled(one[1]), origin=origin)[:2] for one in costly}
         assert set(found.values()) == {(403, "foreign_origin")}, found

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.api.heard import refused
+from tests.api.paths import served
 
 RATE = 24_000
 
@@ -19,7 +20,7 @@ def test_a_pause_is_as_long_as_it_says(real, tag, stream):
     assert abs(longest_silence_seconds - 0.7) <= 0.010
 
 
-@pytest.mark.parametrize("path", ["/v1/audio/speech", "/dev/captioned_speech"])
+@pytest.mark.parametrize("path", served("/v1/audio/speech", "/dev/captioned_speech"))
 def test_unknown_markup_is_refused_by_its_name(real, path):
     answer = real.client.post(path, json={"input": "Go <prosody rate='slow'>on</prosody>."})
     assert refused(answer) == (422, "refused") and "<prosody>" in answer.json()["detail"]

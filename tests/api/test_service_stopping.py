@@ -6,10 +6,8 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 
 from tests.api.heard import refused
@@ -17,7 +15,6 @@ from tests.api.raw import connected, process, request
 from tests.ports import free_port
 
 TEN_SECONDS = 10.0
-DEMO_DATASET = Path("train/data/demo").resolve()
 OK = b"HTTP/1.1 200"
 PAGE = request("GET /events")
 
@@ -81,36 +78,3 @@ def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path, monkeypatch, embe
         assert seconds_to_end(service) < (TEN_SECONDS if embedded else 5)
         assert service.returncode in (0, -signal.SIGTERM)
     assert not os.path.exists(f"/proc/{service.pid}")
-
-
-@pytest.mark.slow
-def test_a_check_of_a_dataset_does_not_hold_the_end(tmp_path, monkeypatch):
-    """Of the studio, which ends as Ctrl-C ends the service: threads are waited for."""
-    port = free_port()
-    for name in ("OUTPUT_DIR", "VOICES_DIR", "QUEUE_DIR", "DATASETS_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("API_PORT", str(port))
-    url = f"http://127.0.0.1:{port}/v1/trainings/check"
-
-    def check():
-        with contextlib.suppress(httpx.TransportError):
-            httpx.post(url, json={"dataset": str(DEMO_DATASET)}, timeout=60, trust_env=False)
-
-    with process("extras.studio", port=port, folder=tmp_path) as service:
-        asking = threading.Thread(target=check)
-        asking.start()
-        for one in programs(service.pid, "--no-likelihood"):
-            one.suspend()  # as long as it likes
-        assert seconds_to_end(service) < TEN_SECONDS
-        asking.join()
-
-
-def programs(pid: int, word: str) -> list[psutil.Process]:
-    """The children of a process that have a word in their command lines, once there are some."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        children = psutil.Process(pid).children(recursive=True)
-        if found := [child for child in children if word in child.cmdline()]:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"no program with {word}")

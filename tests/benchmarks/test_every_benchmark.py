@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from benchmarks import synthetic
 from benchmarks.__main__ import main, names
 from benchmarks.loading import GROWING
+from tests.installed import ROOT, has, missing
 
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
 # the test's own.
@@ -75,15 +77,25 @@ def test_an_unknown_benchmark_is_refused(capsys):
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = synthetic.write_base(tmp_path_factory.mktemp("base") / "base", full=False)
-    synthetic.export_onnx(folder)
+    if has("onnx"):
+        synthetic.export_onnx(folder)
     return folder
+
+
+def skip_without_what_it_needs(name: str, arguments: str) -> None:
+    """Also an extra that its source or its arguments name: onnx-int8 is a precision."""
+    source = (ROOT / "benchmarks" / name).with_suffix(".py")
+    told = {*re.findall("[a-z]+", source.read_text("utf-8") + arguments)}
+    if deleted := told & set(missing()):
+        pytest.skip(f"not installed: {', '.join(sorted(deleted))} of extras/")
+    if name in NEED_FLITE and shutil.which("flite") is None:
+        pytest.skip("apt-get install flite")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments"), MODES)
 def test_it_ends_and_every_row_has_figures(name, arguments, base, tmp_path):
-    if name in NEED_FLITE and shutil.which("flite") is None:
-        pytest.skip("apt-get install flite")
+    skip_without_what_it_needs(name, arguments)
     evaluated = tmp_path / "evaluated.txt"
     evaluated.write_text(EVALUATED, encoding="utf-8")
     words = arguments.format(base=base, tmp=tmp_path).split()

@@ -1,6 +1,11 @@
-"""What tests of the core share, for those of the extras too: a service, and checks of a dataset."""
+"""What tests of the core share, for those of the extras too: a service, the page, and checks of a
+dataset."""
 
 from tests.api.conftest import real, service
+from tests.api.page.conftest import address, open_page, opened, page, world
 from tests.train.conftest import _everything_is_heard, check
 
-__all__ = ["_everything_is_heard", "check", "real", "service"]
+__all__ = [
+    "_everything_is_heard", "address", "check", "open_page", "opened", "page", "real", "service",
+    "world",
+]  # fmt: skip

@@ -3,7 +3,10 @@
 import pytest
 
 from machine.remedies import branch_of, fitting_backend, get_driver, has_code_for
-from tests.extras.doctor.simulated import CU126, CU130
+
+# What torch's builds have code for.
+CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
+CU126 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 
 
 @pytest.mark.parametrize(

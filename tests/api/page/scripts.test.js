@@ -12,7 +12,7 @@ import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
 import { curlOf, exampleOf, fieldsOf, operationsOf, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
-import { sectionAt } from "./sections.js";
+import { offer, sectionAt } from "./sections.js";
 import { counting } from "./speak.js";
 import { nextStep } from "./start.js";
 import { trainingInfo } from "./trainings.js";
@@ -112,6 +112,15 @@ test("the section on the screen", () => {
   const sections = [{ id: "a", top: -500 }, { id: "b", top: 200 }, { id: "c", top: 900 }];
   each((line) => sectionAt(sections, line), [["a", 199], ["b", 200], ["c", 1000], ["a", -900]]);
   assert.equal(sectionAt([], 0), null);
+});
+
+test("parts of extras that the service does not have", () => {
+  const part = (extra) => ({ dataset: { extra }, hidden: false });
+  const parts = [part("books"), part("studio"), part("books")];
+  offer(parts, ["books", "cut"]);
+  assert.deepEqual(parts.map((one) => one.hidden), [false, true, false]);
+  offer(parts, ["studio"]);
+  assert.deepEqual(parts.map((one) => one.hidden), [true, false, true]);
 });
 
 test("times, sizes, counts and names", () => {

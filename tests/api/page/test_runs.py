@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from extras.studio.training_jobs import TrainingQueue
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import PATIENT
 from tests.api.page import desk
@@ -88,7 +87,7 @@ def test_a_run_that_is_being_deleted_is_not_measured_again(service, open_page, m
     assert "GET /v1/runs/ben" not in asked
 
 
-def test_what_is_served_or_waits_for_a_training_cannot_be_deleted(service, open_page):
+def test_what_is_served_cannot_be_deleted(service, open_page):
     page = opened(service, open_page)
     pressed(page, "Listen to epoch 1")
     page.click("tr[data-candidate='epoch_1'] button:has-text('Serve')")
@@ -96,12 +95,6 @@ def test_what_is_served_or_waits_for_a_training_cannot_be_deleted(service, open_
     assert "frees" not in page.text_content("[data-run='ana']")
     assert "frees" in page.text_content("[data-run='ben']")
     assert page.is_hidden("[data-run='ana'] button:has-text('Delete')")
-    TrainingQueue(service.parts.settings.queue_dir).ask("ben", "ana", {})
-    page.provoked.append("409")
-    pressed(page, "Delete ben")
-    page.keyboard.press("Enter")
-    until(page, f"{LIST}.includes('A training of it waits or runs.')")
-    assert "Cancel that first." in page.text_content("#runs-fault")
 
 
 def test_a_run_is_exported_as_a_zip_file(service, open_page, monkeypatch):
@@ -144,13 +137,8 @@ def test_two_runs_are_compared_blind(service, open_page):
 
 @LOOKS
 def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
-    queue = TrainingQueue(service.parts.settings.queue_dir)
-    queue.ask("a-name-that-is-as-long-as-a-name-may-be", "ana", {})
     page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
                   viewport={"width": width, "height": 844})  # fmt: skip
-    # Without a dataset, too.
-    page.wait_for_selector("#trainings li")
     assert faults(page, width, 60) == []
     if width < 400:
-        parts = ":is(#trains, #runs) :is(button, input, select, summary)"
-        assert too_small(page, parts) == []
+        assert too_small(page, "#runs :is(button, input, select, summary)") == []

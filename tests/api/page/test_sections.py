@@ -1,6 +1,7 @@
 """The index of the sections, the first steps of an empty studio, and tables as cards."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.api.page.filled import filled
 from tests.api.page.world import World, epoch, evaluation
 
 pytestmark = pytest.mark.system
+OF_EXTRAS = ("/v1/datasets", "/v1/trainings", "/v1/books")
 DESKTOP = {"width": 1280, "height": 800}
 CURRENT = "document.querySelector('#index [aria-current]')?.textContent"
 INDEX = "document.getElementById('index').getBoundingClientRect().top"
@@ -74,6 +76,28 @@ def test_an_empty_studio_begins_with_its_next_step(world, opened):
     world.add(epoch(1))
     page.wait_for_selector("#start", state="hidden")
     assert page.is_hidden("#index-start") and page.evaluate(CURRENT) != "Start"
+
+
+def test_without_an_extra_its_sections_are_hidden_and_its_routes_not_asked_for(world, opened):
+    nothing(world)
+    world.extras = ()
+    page = opened(ready="#epochs-empty:not([hidden])")
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(urlsplit(one.url).path))
+    page.reload()
+    page.wait_for_selector("#epochs-empty:not([hidden])")
+    for event in ("dataset", "training", "book", "epoch"):
+        world.tell(event)
+    page.wait_for_timeout(1500)
+    names = page.locator("#index a:visible").all_inner_texts()
+    assert names == ["Speak", "Epochs", "Listen", "Curves", "Voices", "Runs"]
+    assert all(page.is_hidden(f"#{name}") for name in ("start", "datasets", "trains", "books"))
+    assert "/v1/runs" in asked and not [one for one in asked if one.startswith(OF_EXTRAS)]
+    # A service that has them starts in its place.
+    world.extras = ("studio", "books")
+    world.tell("status")
+    page.wait_for_selector("#books:not([hidden])")
+    assert page.is_visible("#datasets")
 
 
 def test_where_the_service_takes_no_trainings_the_step_says_how_to_train(world, opened):

@@ -147,6 +147,7 @@ class World:
     uploads: list[bytes] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     languages: tuple[str, ...] = ("en", "pt")
+    extras: tuple[str, ...] = ("studio", "books")
     voices: list[dict[str, Any]] = field(default_factory=list)
     said: list[dict[str, Any]] = field(default_factory=list)
     news: list[tuple[str, str]] = field(default_factory=list)
@@ -206,7 +207,7 @@ class World:
             "voice": f"epoch {self.served['epoch']}" if self.served else "demo",
             "queue": {"waiting": 0, "slots": 4, "speaking": self.speaking}, "licence": "MIT",
             "version": "0.2.0", "languages": self.languages,
-            "formats": self.formats,
+            "formats": self.formats, "extras": self.extras,
         }  # fmt: skip
 
     def details(self) -> dict[str, Any]:

@@ -1,71 +1,27 @@
-"""What every store of the service has in common, in one table: voices, datasets, books, jobs of
-training. A new one is a row of `STORES`."""
+"""What every store of the service has in common, in one table: voices, and what the extras keep. A
+new one is a row of `STORES` in `tests/extras/EXTRA/stores.py`."""
 
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from extras.studio.part import Studio
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refusal
-from tests.api.sounds import file_of, speech, upload
-from tests.extras.studio.datasets.calls import with_tape
+from tests.api.stores import VOICES, Store
+from tests.installed import tables
 
 APART, COMPOSED = "E\u0301lodie", "\u00c9lodie"
 FULL = OSError(errno.ENOSPC, "No space left on device")
+STORES = [VOICES, *(store for table in tables("stores") for store in table.STORES)]
 
 
-@dataclass(frozen=True)
-class Store:
-    """path: of its list; word: in codes; add: makes one of a name; folder: where it is kept; body:
-    the path below which one takes a body, and how large that may be."""
-
-    path: str
-    word: str
-    add: Callable[[Running, str], httpx.Response]
-    folder: str
-
-
-def add_voice(service: Running, name: str) -> httpx.Response:
-    return upload(service, file_of(speech()), name=name)
-
-
-def add_dataset(service: Running, name: str) -> httpx.Response:
-    return service.client.post("/v1/datasets", json={"name": name, "language": "en"})
-
-
-def add_book(service: Running, name: str) -> httpx.Response:
-    return service.client.post(
-        "/v1/books", params={"name": f"{name}.txt"}, content=b"One two three."
-    )
-
-
-def add_job(service: Running, name: str) -> httpx.Response:
-    dataset = service.parts.part(Studio).datasets.all() or [None]
-    if dataset[0] is None:
-        add_dataset(service, "spoken")
-        dataset = service.parts.part(Studio).datasets.all()
-        clips = dataset[0].clips
-        (clips / "wavs").mkdir(parents=True)
-        (clips / "wavs" / "a.wav").write_bytes(file_of(speech()))
-        (clips / "metadata.csv").write_text("a|one two three\n")
-    body = {"run": "my-run", "dataset": dataset[0].id, "settings": {}}
-    return service.client.post("/v1/trainings", json=body)
-
-
-VOICES = Store("/v1/voices", "voice", add_voice, "voices")
-DATASETS = Store("/v1/datasets", "dataset", add_dataset, "datasets")
-BOOKS = Store("/v1/books", "book", add_book, "books")
-JOBS = Store("/v1/trainings", "training", add_job, "queue")
-STORES = [VOICES, DATASETS, BOOKS, JOBS]
-every_store = pytest.mark.parametrize("store", STORES, ids=lambda one: one.word)
+def each(stores: list[Store]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("store", stores, ids=lambda one: one.word)
 
 
 @pytest.fixture(scope="module")
@@ -82,20 +38,18 @@ def left_in(folder: Path) -> set[str]:
     return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.name != ".lock"}
 
 
-@every_store
+@each(STORES)
 def test_what_is_not_there_is_404_for_every_method(common, store):
     gone = f"{store.path}/0123456789ab"
     assert refusal(common.client.get(gone))[:2] == (404, f"no_{store.word}")
-    if store is not JOBS:  # a job is cancelled and stays
+    if store.deletes:
         assert refusal(common.client.delete(gone))[:2] == (404, f"no_{store.word}")
 
 
-@every_store
+@each(STORES)
 def test_a_full_disk_is_507_and_leaves_nothing_behind(service, tmp_path, monkeypatch, store):
     """While the record is written, the last thing of all; then it is accepted as before."""
-    if store is JOBS:
-        add_job(service, "x")
-        shutil.rmtree(tmp_path / "queue")
+    store.prepare(service)
     folder = tmp_path / store.folder
     before = left_in(folder)
 
@@ -112,11 +66,9 @@ def test_a_full_disk_is_507_and_leaves_nothing_behind(service, tmp_path, monkeyp
     assert store.add(service, "one").status_code in (201, 202), "afterwards it is kept"
 
 
-@every_store
+@each(STORES)
 def test_a_folder_that_cannot_be_written_is_507(service, tmp_path, store):
-    if store is JOBS:
-        add_job(service, "x")
-        shutil.rmtree(tmp_path / "queue")
+    store.prepare(service)
     folder = tmp_path / store.folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.write_bytes(b"a file stands in its place")
@@ -124,33 +76,30 @@ def test_a_folder_that_cannot_be_written_is_507(service, tmp_path, store):
     assert refusal(answer)[0] == 507 and str(tmp_path) not in answer.text
 
 
-@pytest.mark.parametrize("store", [DATASETS, BOOKS], ids=lambda one: one.word)
+@each([store for store in STORES if store.grow])
 def test_the_last_gigabyte_stays_free(service, monkeypatch, store):
-    """Books and datasets grow; voices and jobs are small."""
-    made = store.add(service, "one").json()
+    assert store.add(service, "one").is_success
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=(1 << 30) - 1))
-    if store is BOOKS:
-        answer = store.add(service, "two")
-    else:
-        path = f"/v1/datasets/{made['id']}/recordings"
-        answer = service.client.post(path, json={"name": "tape.wav", "bytes": 1000})
-    assert refusal(answer)[:2] == (507, "no_space")
+    assert refusal(store.grow(service))[:2] == (507, "no_space")
 
 
-@pytest.mark.parametrize("store", [VOICES, DATASETS, BOOKS], ids=lambda one: one.word)
+@each([store for store in STORES if store.named])
 def test_a_name_is_kept_with_its_letters_composed(common, store):
     made = store.add(common, APART).json()
     assert made["name"].removesuffix(".txt") == COMPOSED
-    if store is VOICES:
-        named = common.client.patch(f"/v1/voices/{made['id']}", json={"name": f"{APART} 2"})
-        assert named.json()["name"] == f"{COMPOSED} 2"
 
 
-@every_store
+def test_a_new_name_of_a_voice_is_kept_so_too(common):
+    made = VOICES.add(common, "Anna").json()
+    named = common.client.patch(f"/v1/voices/{made['id']}", json={"name": f"{APART} 2"})
+    assert named.json()["name"] == f"{COMPOSED} 2"
+
+
+@each(STORES)
 def test_a_body_above_the_limit_is_413_and_keeps_nothing(common, store):
     before = count_of(common, store)
-    content = bytes((128 << 20) + 1) if store is BOOKS else bytes(21 << 20)
+    content = bytes(store.most_bytes)
     answer = common.client.post(store.path, content=content, params={"name": "a.txt"})
     assert refusal(answer)[:2] == (413, "too_large")
     assert count_of(common, store) == before
@@ -161,20 +110,10 @@ def count_of(service: Running, store: Store) -> int:
     return len(rows)
 
 
-def test_what_may_be_another_thing_next_time_is_not_stored(common):
-    """A clip, a dataset's table, a book's file and sentence, a voice's recording: their addresses
-    stay, their content not."""
-    voice, book = add_voice(common, "Anna").json(), add_book(common, "read").json()
-    cut = with_tape(common, "cut")
-    cut.cut()
-    clip, address = cut.clips()[0], f"/v1/books/{book['id']}"
-    common.wait_until(lambda: bool(common.client.get(address).json()["plan"]))
-    sample = common.client.get(address).json()["plan"]["samples"][0]
-    paths = [
-        voice["preview"], clip["sound"],
-        f"/v1/datasets/{cut.id}/account.csv", sample["sound"],
-    ]  # fmt: skip
-    for path in paths:
+@each([store for store in STORES if store.changing])
+def test_what_may_be_another_thing_next_time_is_not_stored(common, store):
+    """The address of a sound or a table stays, its content not."""
+    for path in store.changing(common):
         answer = common.client.get(path)
         assert answer.status_code == 200, path
         assert answer.headers["cache-control"] == "no-store", path

@@ -195,19 +195,6 @@ def test_a_name_that_always_means_the_served_voice_is_refused(service, name):
     assert [one.name for one in service.parts.voices.all()] == ["Anna"]
 
 
-def test_a_program_that_clones_from_one_recording_sends_one(service):
-    files = [("wav_file", (f"{n}.wav", file_of(speech()))) for n in range(3)]
-    answer = service.client.post("/clone_speaker", files=files)
-    assert refusal(answer) == (422, "several_files", "wav_file")
-    assert service.parts.voices.all() == []
-
-
-def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service):
-    data = {"wav_file": ("Default.wav", file_of(speech()))}
-    assert service.client.post("/clone_speaker", files=data).status_code == 200
-    assert [one.name for one in service.parts.voices.all()] == ["cloned"]
-
-
 def test_a_voice_tells_the_quality_of_its_recording(service):
     quality = upload(service, file_of(speech())).json()["quality"]
     assert quality["word"] == "usable" and "s of speech" in quality["remarks"][0]

@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from extras.studio.training_jobs import TrainingQueue, run_folder_of
 from machine.storage import locks
 from tests.api.conftest import Running
 from tests.api.run_folders import write_epoch
@@ -19,7 +18,7 @@ from tests.api.run_folders import write_epoch
 @pytest.fixture
 def run(service: Running, output: Path) -> Path:
     """A run of the training queue."""
-    folder = run_folder_of(output, "ana")
+    folder = output / "runs" / "ana"
     write_epoch(folder, 7)
 
     def whole() -> bool:
@@ -80,18 +79,10 @@ def test_what_is_served_or_promoted_is_never_deleted(service, run):
     assert answer.status_code == 204, answer.text
 
 
-def test_what_is_trained_or_waits_for_it_is_never_deleted(service, run):
+def test_what_is_trained_is_never_deleted(service, run):
     with locks.exclusive(run / ".lock"):
         answer = delete(service)
         assert answer.status_code == 409 and "trained" in answer.json()["detail"]
-    queue = TrainingQueue(service.parts.settings.queue_dir)
-    job = queue.get(queue.ask("ana", "ana", {}).id)
-    assert job is not None
-    answer = delete(service)
-    assert answer.status_code == 409 and "training of it waits" in answer.json()["detail"]
-    job.cancel()
-    answer = delete(service)
-    assert answer.status_code == 204, answer.text
 
 
 def test_an_export_is_a_zip_with_the_bundle_its_licence_and_a_card(service, run):

@@ -12,6 +12,7 @@ from api.voices import adapters
 from api.voices.adapters import Adapters
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal
+from tests.api.paths import served
 from tests.xtts.voices.adapters import exported_adapter
 from xtts.voices.base_models import DEMO
 
@@ -71,9 +72,9 @@ def test_they_are_listed_and_asked_for_in_every_way(service, folder):
     ]
     heard = service.client.get("/v1/voices/Ben/preview.wav")
     assert heard.content == (folder / "Ben" / "reference.wav").read_bytes()
-    for answer in (service.client.get("/v1/audio/voices?legacy=true"),
-                   service.client.get("/speakers_list")):  # fmt: skip
-        assert {"anna", "anna:whisper", "Ben"} <= set(str(answer.json()).replace("'", " ").split())
+    for path in served("/v1/audio/voices", "/speakers_list"):
+        told = str(service.client.get(path, params={"legacy": "true"}).json())
+        assert {"anna", "anna:whisper", "Ben"} <= set(told.replace("'", " ").split())
     code = refusal(service.client.delete("/v1/voices/anna"))
     assert code[:2] == (409, "served_voice")
 

@@ -3,12 +3,10 @@
 import pytest
 
 from api.voices.decoding import mono_of
-from extras.studio.datasets import uploads
 from tests import pipe_audio
 from tests.api.sounds import speech
 from tests.pipe_audio import FILES, RATE, SECONDS
 from xtts import encoding
-from xtts.sound_endings import SOUND_ENDINGS
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -34,18 +32,3 @@ def test_what_this_service_streams_can_be_a_voice():
         # FFmpeg estimates the length of ADTS from its first frames: no refusal rests on it.
         mono, rate = mono_of(data, 21.0, container)  # type: ignore[arg-type]
         assert len(mono) / rate == pytest.approx(20.0, abs=0.2), form
-
-
-def test_the_recordings_of_a_dataset_have_the_one_list_of_endings(page_text):
-    assert uploads.SOUND_ENDINGS is SOUND_ENDINGS
-    accepted = page_text.partition('id="recording-files" multiple accept="')[2].partition('"')[0]
-    assert accepted.split(",") == list(SOUND_ENDINGS)
-
-
-@pytest.fixture
-def page_text() -> str:
-    from pathlib import Path
-
-    import api
-
-    return (Path(api.__file__).parent / "page" / "index.html").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from extras.cut.base_alignment import (
     best_matches,
 )
 from extras.cut.recordings import SourceRecording, open_recording
-from tests.extras.cut.recordings import demo_texts, join_demo, spoken_by
+from tests.tapes import demo_texts, join_demo, spoken_by
 from train.dataset.features import features_of
 from xtts.audio import CODE_RATE, read
 from xtts.evaluation.word_evidence import log_likelihoods

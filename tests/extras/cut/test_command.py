@@ -21,15 +21,8 @@ import soundfile
 from extras.cut.command import little_kept, summed, without_pause
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from machine.storage.atomic import DiskFull
-from tests.extras.cut.recordings import (
-    account_of,
-    cut,
-    demo_texts,
-    hashes,
-    join_demo,
-    spoken_by,
-    without,
-)
+from tests.extras.cut.recordings import account_of, cut, hashes, without
+from tests.tapes import demo_texts, join_demo, spoken_by
 from train.__main__ import main
 from train.dataset.metadata import read_entries
 

@@ -11,7 +11,8 @@ import soundfile
 from extras.cut import cutter
 from extras.cut.cutter import clipping, transcript
 from extras.cut.profile import SoundProfile
-from tests.extras.cut.recordings import account_of, cut, join_demo
+from tests.extras.cut.recordings import account_of, cut
+from tests.tapes import join_demo
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7, 8]

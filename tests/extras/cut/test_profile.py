@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from extras.cut.profile import LevelDetector, find_detector, speech_spans
-from tests.extras.cut.recordings import join_demo
+from tests.tapes import join_demo
 
 NUMBERS = [1, 2, 3]
 

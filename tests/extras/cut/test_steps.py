@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.extras.cut.recordings import cut, demo_texts, hashes, join_demo, without
+from tests.extras.cut.recordings import cut, hashes, without
+from tests.tapes import demo_texts, join_demo
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40

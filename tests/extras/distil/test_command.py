@@ -9,11 +9,11 @@ import soundfile
 import torch
 
 from extras.distil import command, learning, lessons
-from extras.onnx import folder as onnx_folder
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
+from tests.installed import needs
 from tests.models import ending_base
 from tests.train.test_run import Workshop
 from train.__main__ import main
@@ -21,7 +21,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
-from xtts.voices import bundle, speakers
+from xtts.voices import bundle, formats, speakers
 from xtts.voices.evaluation_file import Candidate, write_evaluation
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
@@ -111,12 +111,13 @@ def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, m
     assert (to / "mine.txt").read_text() == "mine"
 
 
+@needs("onnx")
 def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "may_replace", lambda small, large: None)
     small, to = tmp_path / "small", tmp_path / "onnx"
     assert distil(workshop, small) == 0
     assert main(["export", "--checkpoint", str(small), "--to", str(to), "--onnx", "fp32"]) == 0
-    assert onnx_folder.read(to).kinds == ("fp32",)
+    assert formats.format_of(to) is not None
     loaded = load_voice(VoiceSpec(str(to)), ComputeConfig(precision="fp32", backend="onnx"))
     assert len(loaded.synthesize(SynthesisRequest("one two.", "en", max_codes=12))) > 1_000
     assert main(["export", "--checkpoint", str(small), "--to", str(tmp_path / "copy")]) == 2

@@ -39,12 +39,11 @@ from machine.readings.snapshot import (
     Storage,
     TorchBuild,
 )
+from tests.machine.test_remedies import CU126, CU130
 
 GOLDEN = Path(__file__).parent / "golden"
 SITE = "/home/ana/sotaque/.venv/lib/python3.11/site-packages"
 OWN = f"{SITE}/nvidia/cu13/lib"
-CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
-CU126 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 ALL_NODES = Nodes(("nvidia-modeset", "nvidia-uvm", "nvidia0", "nvidiactl"))
 DEMO_BYTES = 18_131_247
 

@@ -1,6 +1,8 @@
 """All readings of a machine that is a folder: garbage for files, programs that hang, no PATH."""
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +10,16 @@ import pytest
 from extras.doctor import collection
 from extras.doctor.diagnosis import exit_code, judge
 from extras.doctor.finding import Severity
-from machine.readings.snapshot import AMD, NVIDIA
-from tests.machine.readings.places import laptop, program, seen, write
+from machine.readings.snapshot import AMD, NVIDIA, Machine
+from tests.extras.doctor.simulated import computer
+from tests.machine.readings.places import laptop, program, write
 from tests.processes import gone
+
+
+def seen(root: Path, environ: Mapping[str, str] | None = None, **more: Any) -> Machine:
+    known = {"HOME": str(root), "PATH": ""} | dict(environ or {})
+    place = collection.ReadingPlace(root, root / ".env", known, gpus=lambda **_: computer(), **more)
+    return collection.look(place)
 
 
 def test_a_laptop_with_two_cards_is_read(tmp_path):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from extras.doctor import diagnosis
+from extras.doctor import diagnosis, report
 from extras.doctor.diagnosis import judge
-from extras.doctor.finding import Finding, Severity
+from extras.doctor.finding import Finding, Severity, fail, ok
 from tests.extras.doctor.simulated import HEALTHY
 
 
@@ -20,3 +20,8 @@ def test_a_check_that_fails_itself_ends_nothing(monkeypatch):
 def test_the_time_of_a_finding_is_that_of_its_readings():
     found = {one.id: one for one in judge(HEALTHY)}
     assert found["torch"].seconds == 2.6 and found["disk"].seconds == 0.0
+
+
+def test_whoever_has_a_fault_is_sent_to_the_page_of_errors():
+    assert "docs/errors.md" in report.as_text((fail("a", "b", "c", "d"),))
+    assert "docs/errors.md" not in report.as_text((ok("a"),))

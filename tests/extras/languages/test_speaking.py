@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from api.app import how_of
-from extras.onnx.export import exporter
 from tests.api.conftest import NO_GPU, QUICK, running, settings_in
 from tests.extras.languages.languages import GREEK, greek_voice
+from tests.models import as_onnx
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
@@ -28,8 +28,7 @@ def greek(tmp_path_factory) -> Path:
 def test_a_loaded_voice_lists_the_language_and_speaks_it(greek, tmp_path, backend):
     voice = greek
     if backend == "onnx":
-        voice = tmp_path / "onnx"
-        exporter.export(exporter.source_of_folder(greek), voice, ["fp32"])
+        voice = as_onnx(greek, tmp_path / "onnx", "fp32")
     where = ComputeConfig(precision="fp32", backend=backend)
     spec = VoiceSpec(str(voice), reference=greek / "reference.wav" if backend == "torch" else None)
     loaded = load_voice(spec, where)

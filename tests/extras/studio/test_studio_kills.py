@@ -1,8 +1,8 @@
 """kill -9 of the trainer, of its training and of the service, five times each in a drawn order and
 at random moments: what was asked for is trained, and the result is served. KILLS_SEED tries others.
 
-The page is closed in the middle of a take in `tests.api.page.test_reading`; a service that keeps
-takes is killed in `tests.extras.studio.datasets.test_takes_killed`.
+The page is closed in the middle of a take in `tests.extras.studio.page.test_reading`; a service
+that keeps takes is killed in `tests.extras.studio.datasets.test_takes_killed`.
 """
 
 import contextlib

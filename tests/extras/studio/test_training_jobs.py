@@ -1,5 +1,6 @@
 """Jobs of the training queue are read strictly: nonsense is refused by name, and nothing runs."""
 
+import errno
 import json
 import os
 import re
@@ -186,3 +187,19 @@ def test_ids_keep_the_order_and_a_full_queue_is_refused(settings, monkeypatch):
     with pytest.raises(JobRefused, match="the limit"):
         queue.ask("one-more", "ana", {})
     assert queue.get("../queue") is None and queue.get(asked[0]) is not None
+
+
+def test_a_job_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
+    queue = TrainingQueue(tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("replace", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            patch.setattr(Path, name, full)
+            with pytest.raises(Exception, match="No space left"):
+                queue.ask("my-run", "some", {})
+        assert not [one for one in tmp_path.iterdir() if one.name.startswith(".new-")]
+    assert queue.ask("my-run", "some", {}).run == "my-run"

@@ -3,11 +3,6 @@
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from extras.doctor.collection import ReadingPlace, look
-from machine.readings.snapshot import Machine
-from tests.extras.doctor.simulated import computer
 
 OPEN_DRIVER = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n"
@@ -27,12 +22,6 @@ def program(folder: Path, name: str, script: str) -> Path:
     path = write(folder, {name: f"#!/bin/sh\n{script}\n"}) / name
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
-
-
-def seen(root: Path, environ: Mapping[str, str] | None = None, **more: Any) -> Machine:
-    known = {"HOME": str(root), "PATH": ""} | dict(environ or {})
-    place = ReadingPlace(root, root / ".env", known, gpus=lambda **_: computer(), **more)
-    return look(place)
 
 
 def laptop(root: Path) -> Path:

@@ -10,17 +10,10 @@ from typing import Any
 
 import pytest
 
-import api.__main__
-import api.preflight
-import train.__main__
-import train.preflight
-import xtts.__main__
-from extras.doctor.checks import surroundings
 from machine import process
 from machine.memory import mapped_libraries
 from machine.readings import libraries_child, programs
 from machine.readings.programs import distance
-from machine.readings.snapshot import MachineSettings
 from machine.storage.file_cache import FileCache
 from tests.machine.readings.places import program, write
 
@@ -30,18 +23,6 @@ SMI = (
     "0, NVIDIA GeForce RTX 3090, 7, 410, 24576, 560.35.03, Default, 8.6, GPU-5ac1\n"
     "1, NVIDIA A100 MIG 1g.5gb, [N/A], [N/A], [N/A], 560.35.03, [Not Supported], 8.0"
 )
-
-
-def test_each_program_is_asked_in_its_own_process(tmp_path):
-    dotenv = write(tmp_path, {".env": "NUM_EPOCHS=abc\nAPI_PORT=high\n"}) / ".env"
-    environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
-    refused = REAL_REFUSED(xtts.__main__.preflights(), environ, dotenv)
-    assert list(refused) == [
-        ("a run", train.preflight.refusals(dotenv)[0]),
-        ("the service", api.preflight.refusals(dotenv)[0]),
-    ]
-    finding = surroundings.settings(MachineSettings(), refused)
-    assert finding.observed == "the settings are invalid: a run and the service would not start"
 
 
 def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path):

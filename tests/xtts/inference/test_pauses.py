@@ -1,4 +1,4 @@
-"""Pauses are samples: of the same length with torch, in a stream, among others and with ONNX."""
+"""Pauses are samples: of the same length whole, in a stream and among others."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from extras.onnx.speech.backend import OnnxBackend
-from extras.onnx.speech.loading import load_onnx_model
 from tests.models import drawn_voice
 from tests.xtts.inference.crowds import sounds_of
 from xtts.inference import speech
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import FADE_SECONDS
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
@@ -52,9 +49,7 @@ def joined(chunks: Iterable[Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([np.asarray(chunk) for chunk in chunks])
 
 
-def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice, onnx_folder):
-    onnx = load_onnx_model(onnx_folder, ComputeConfig(precision="fp32"))
-    whose = Voice(voice.latents.numpy(), voice.speaker.numpy())
+def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice):
     backend, ask = TorchBackend(model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
     batcher = ContinuousBatcher(TorchBackend(model, 2))
     other = SynthesisRequest("hello there", "en", seed=1, max_codes=CODES)
@@ -65,8 +60,6 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice, o
         "twice as fast": lambda: speech.synthesize(backend, voice, replace(ask, speed=2.0)).numpy(),
         "streamed": lambda: joined(speech.stream(backend, voice, ask)),
         "among others": lambda: among_others["paused"],
-        "onnx": lambda: speech.synthesize(OnnxBackend(onnx), whose, ask),
-        "onnx streamed": lambda: joined(speech.stream(OnnxBackend(onnx), whose, ask)),
     }
     for name, speak in ways.items():
         found = zeros(speak())

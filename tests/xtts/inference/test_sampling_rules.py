@@ -1,5 +1,5 @@
 """Drawing a code from logits: the same rules with torch (`xtts.inference.torch_backend`) and with
-numpy (`extras.onnx.speech.sampling`), in one set of tests for both."""
+every extra that draws codes (`sampling_rules.WAYS` of its tests), in one set of tests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from extras.onnx.speech import sampling
-from machine.devices.cuda_errors import NotFinite
+from tests.installed import tables
 from xtts.inference import torch_backend
 from xtts.inference.defaults import SamplingParams
 
@@ -45,24 +44,10 @@ class Torch:
         return [int(torch_backend.sample(given, said, [params], [generator])) for _ in range(count)]
 
 
-class Numpy:
-    def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
-        given = np.array(logits, np.float32)
-        return list(sampling.repetition_penalty(given, np.array(seen), penalty).tolist())
-
-    def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
-        found = sampling.top_k_top_p(np.array(logits, np.float32), params)
-        return list(np.isfinite(found).tolist())
-
-    def drawn(
-        self, logits: Logits, seen: Sequence[bool], params: SamplingParams, seed: int, count: int
-    ) -> list[int]:
-        random = np.random.default_rng(seed)
-        given, said = np.array(logits, np.float32), np.array(seen)
-        return [sampling.sample(given, said, params, random) for _ in range(count)]
+WAYS = [Torch, *(way for table in tables("sampling_rules") for way in table.WAYS)]
 
 
-@pytest.fixture(params=[Torch, Numpy], ids=["torch", "numpy"])
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__.lower())
 def rules(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
@@ -113,30 +98,12 @@ def test_a_seed_draws_the_same_again(rules):
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong):
-    """With torch a row has no code and costs no other: a GPU is not waited for."""
+    """A row has no code and costs no other: a GPU is not waited for."""
     logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
     logits[1, 5] = wrong
     generators = [torch.Generator().manual_seed(0) for _ in range(3)]
     first, bad, last = torch_backend.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
     assert bad == torch_backend.NO_CODE and min(first, last) >= 0
-    with pytest.raises(NotFinite, match="not finite"):
-        sampling.sample(logits[1].numpy(), seen[1].numpy(), RULES[0], np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("params", RULES, ids=str)
-def test_both_may_draw_the_same_codes_with_the_same_chances(params):
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        logits = (3 * random.standard_normal(120)).astype(np.float32)
-        seen = random.random(120) < 0.2
-        ours = sampling.repetition_penalty(logits, seen, params.repetition_penalty)
-        theirs, chances = torch_backend.drawn_from(
-            torch.from_numpy(logits)[None], torch.from_numpy(seen)[None], [params]
-        )
-        assert np.array_equal(ours, theirs[0].numpy())
-        ours = sampling.softmax(sampling.top_k_top_p(ours, params))
-        assert np.array_equal(ours > 0, chances[0].numpy() > 0)
-        assert np.abs(ours - chances[0].numpy()).max() < 1e-6
 
 
 def test_rows_together_draw_what_each_draws_alone():

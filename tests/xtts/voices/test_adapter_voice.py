@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from extras.onnx.folder import OnnxError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.models import tiny_voice
@@ -16,7 +15,6 @@ from tests.xtts.inference.crowds import sounds_of
 from tests.xtts.voices.adapters import exported_adapter
 from tests.xtts.voices.decoders import shifted_decoder
 from xtts.__main__ import main
-from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices import adapter_file, bundle, learned_decoder
 from xtts.voices.base_models import BundleError
@@ -129,15 +127,6 @@ def test_a_file_that_is_no_adapter_of_ours_is_a_sentence(base, tmp_path):
     path.write_bytes(b"no")
     with pytest.raises(BundleError, match="cannot be read"):
         adapter_file.read(path)
-
-
-def test_onnx_runtime_has_no_adapters_and_says_what_to_do(anna, onnx_folder):
-    where = ComputeConfig(backend="onnx", latents_folder=anna.parent)
-    with pytest.raises(OnnxError, match="anna is an adapter, which only PyTorch adds"):
-        load_voice(VoiceSpec(str(anna)), where)
-    standing = load_voice(VoiceSpec(str(onnx_folder)), where)
-    with pytest.raises(OnnxError, match=r"BACKEND=torch, or export the whole voice"):
-        standing.voice_of(anna, None)
 
 
 def test_the_command_line_speaks_with_it(anna, tmp_path, capfd):

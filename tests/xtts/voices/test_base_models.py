@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from extras.onnx import folder as onnx_folder
-from extras.onnx.folder import OnnxVoice
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.models import tiny_voice
@@ -49,7 +47,7 @@ def coqui(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "made_from", ["published weights", "no licence", "an export's licence", "a base's name",
-                  "a base's hash", "an ONNX licence"],
+                  "a base's hash"],
 )  # fmt: skip
 def test_what_is_or_was_made_from_xtts_v2_asks_for_consent(tmp_path, monkeypatch, made_from):
     """By its weights, its licence or its base; whatever it is called."""
@@ -59,8 +57,6 @@ def test_what_is_or_was_made_from_xtts_v2_asks_for_consent(tmp_path, monkeypatch
         publish_folder(monkeypatch, folder)
     elif made_from == "no licence":
         coqui(folder)
-    elif made_from == "an ONNX licence":
-        onnx_folder.write(folder, OnnxVoice({}, ("fp32",), 17, "a" * 64, CPML, ""))
     else:
         licence = CPML if made_from == "an export's licence" else licence
         if made_from == "a base's name":

@@ -1,5 +1,6 @@
 """What is said of the disk, the memory and the sentence spoken for trial."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import train.preflight
 from extras.doctor.checks import surroundings
 from extras.doctor.checks.surroundings import disk, memory, speech
 from extras.doctor.finding import Severity
+from extras.doctor.verbs.doctor import preflights
+from machine.readings import programs
 from machine.readings.snapshot import MachineSettings, Storage, TrialSpeech
 from tests.extras.doctor.simulated import DEMO_BYTES, computer, gpu
 from tests.machine.readings.places import write
@@ -95,3 +98,15 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
 def test_settings_that_both_programs_accept_are_no_finding(tmp_path):
     dotenv = write(tmp_path, {".env": "NUM_EPOCHS=3\nAPI_PORT=8005\n"}) / ".env"
     assert train.preflight.refusals(dotenv) == api.preflight.refusals(dotenv) == []
+
+
+def test_each_program_is_asked_in_its_own_process(tmp_path):
+    dotenv = write(tmp_path, {".env": "NUM_EPOCHS=abc\nAPI_PORT=high\n"}) / ".env"
+    environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    refused = programs.refused(preflights(), environ, dotenv)
+    assert list(refused) == [
+        ("a run", train.preflight.refusals(dotenv)[0]),
+        ("the service", api.preflight.refusals(dotenv)[0]),
+    ]
+    finding = surroundings.settings(MachineSettings(), refused)
+    assert finding.observed == "the settings are invalid: a run and the service would not start"

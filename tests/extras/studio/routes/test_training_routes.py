@@ -209,3 +209,16 @@ def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     with locks.exclusive(run / ".lock"):
         service.wait_until(lambda: service.parts.follower.runs["ana"].training)
     service.client.delete("/v1/promotion").raise_for_status()
+
+
+def test_a_run_that_waits_for_its_training_is_not_deleted(service, folder):
+    run = folder / "output" / "runs" / "waiting"
+    write_epoch(run, 7)
+    service.wait_until(lambda: "waiting" in service.parts.follower.runs)
+    job = TrainingQueue(folder / "queue").get(ask(service, folder, "waiting").json()["id"])
+    assert job is not None
+    answer = service.client.delete("/v1/runs/waiting")
+    assert answer.status_code == 409 and "training of it waits" in answer.json()["detail"]
+    job.cancel()
+    answer = service.client.delete("/v1/runs/waiting")
+    assert answer.status_code == 204, answer.text

@@ -6,8 +6,8 @@ import pytest
 
 from extras.studio.training_jobs import TrainingQueue
 from tests.api.page.desk import LOOKS, faults, says, too_small, until
-from tests.api.page.test_recordings import opened, with_clips
 from tests.api.run_folders import write_epoch
+from tests.extras.studio.page.test_recordings import opened, with_clips
 
 pytestmark = pytest.mark.system
 LIST = "document.getElementById('trainings').textContent"

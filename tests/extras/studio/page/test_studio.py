@@ -42,7 +42,7 @@ pytestmark = [
     pytest.mark.timeout(3600),
     pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed"),
 ]
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SENTENCES = 30
 # On a busy machine a take may begin after the sentence.
 MOST_AGAIN = 15

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from api.background.work_queue import outcome
 from extras.books.uploads.reading import BookQueue, Reader
 from extras.books.uploads.store import Books, UploadedBook
-from machine.storage import atomic
-from tests.api.conftest import FAKE_READER
+from tests.extras.books.doubles import QUEUES
 from xtts.inference.compute_config import ComputeConfig
 
 
@@ -25,7 +23,9 @@ def queue_in(folder: Path) -> BookQueue:
     def reader() -> Reader:
         return Reader({}, ComputeConfig())
 
-    return BookQueue(Books(folder, 1 << 40), lambda _: None, reader, lambda: False, FAKE_READER)
+    return BookQueue(
+        Books(folder, 1 << 40), lambda _: None, reader, lambda: False, QUEUES["readings"]
+    )
 
 
 @pytest.fixture
@@ -138,24 +138,3 @@ def test_a_stop_at_another_replica_ends_the_child(queued, then, left):
 
     asyncio.run(stopped())
     assert book.job.state == left and book.folder.exists() == (then != "deleted")
-
-
-@pytest.mark.parametrize(
-    ("code", "stderr", "said"),
-    [
-        (-9, "", "The reading was killed, perhaps because memory ran out. What is done is kept: "
-         "start the reading again, and it continues from there."),
-        (1, "Traceback (most recent call last):\nZeroDivisionError: x", "What is done is kept: "
-         "start the reading again, and it continues from there."),
-    ],
-)  # fmt: skip
-def test_the_end_of_a_child_is_told_in_a_sentence(code, stderr, said):
-    state, text = outcome(code, stderr, "reading")
-    assert state == "failed" and text.endswith(said)
-
-
-def test_a_full_disk_names_no_command_that_a_caller_cannot_run(tmp_path):
-    full = atomic._full_sentence("the book", tmp_path, 10, 0)
-    state, text = outcome(74, full, "reading")
-    assert state == "failed" and text.endswith("Free some space and try again.")
-    assert "command" not in text

@@ -16,9 +16,9 @@ from tests.api.judged_run import PATIENT
 from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, until
 from tests.api.page.test_access import FOCUSED
-from tests.api.page.test_reading import reading
 from tests.api.page.test_runs import write_run
 from tests.extras.studio.datasets.calls import with_tape
+from tests.extras.studio.page.test_reading import reading
 
 pytestmark = pytest.mark.system
 SERIOUS = ("serious", "critical")

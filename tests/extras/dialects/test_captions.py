@@ -1,4 +1,4 @@
-"""Word times over HTTP: Kokoro's captioned speech, and OpenAI's requests that ask for words."""
+"""Word times in Kokoro's captioned speech."""
 
 import base64
 import json
@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Running
-
-TEXT = "one two three"
-# The fake child takes 20 ms for each character.
-WORDS = [
-    {"word": "one", "start_time": 0.0, "end_time": 0.06},
-    {"word": "two", "start_time": 0.08, "end_time": 0.14},
-    {"word": "three", "start_time": 0.16, "end_time": 0.26},
-]
+from tests.api.speech.test_word_times import TEXT, WORDS, rounded
 
 
 def lines_of(service: Running, **body: Any) -> list[dict[str, Any]]:
@@ -28,10 +21,6 @@ def lines_of(service: Running, **body: Any) -> list[dict[str, Any]]:
 
 def sound(lines: list[dict[str, Any]]) -> bytes:
     return b"".join(base64.b64decode(line["audio"]) for line in lines)
-
-
-def rounded(words: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [word | {at: round(word[at], 3) for at in ("start_time", "end_time")} for word in words]
 
 
 def test_captioned_speech_streams_lines_of_sound_and_words(service):
@@ -73,29 +62,6 @@ def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(service):
     for asked in ({"input": "!untimed words"}, {"return_timestamps": False}):
         (whole,) = lines_of(service, stream=False, **asked)
         assert whole["timestamps"] is None and whole["audio"]
-
-
-def test_openai_s_request_names_words_when_it_asks_for_them(service):
-    told = service.say(TEXT, timestamp_granularities=["word"]).json()
-    assert rounded(told["timestamps"]) == WORDS
-    assert base64.b64decode(told["audio"]) == service.say(TEXT).content
-    plain = service.say(TEXT, timestamp_granularities=[])
-    assert plain.headers["content-type"] == "audio/wav"
-    assert service.say(TEXT, timestamp_granularities=["phone"]).status_code == 422
-
-
-def events_of(service: Running, **body: Any) -> list[dict[str, Any]]:
-    answer = service.say(TEXT, stream_format="sse", response_format="pcm", **body)
-    return [json.loads(line[6:]) for line in answer.text.splitlines() if line]
-
-
-def test_openai_s_events_carry_words_when_they_are_asked_for(service):
-    events = events_of(service, timestamp_granularities=["word"])
-    assert rounded([word for one in events for word in one.get("words", [])]) == WORDS
-    assert events[-1]["type"] == "speech.audio.done" and events[-1]["timed"] is True
-    assert events[-1]["pieces"][0]["ending"] == "good"
-    kinds = {one["type"] for one in events_of(service)}
-    assert kinds == {"speech.audio.delta", "speech.audio.done"}
 
 
 def test_words_of_a_long_text_come_as_its_pieces_end(service):

@@ -11,8 +11,9 @@ from extras.studio.part import Studio
 from tests.api.conftest import Running, running, settings_in
 from tests.api.page.conftest import Open
 from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_small, until
-from tests.extras.cut.recordings import demo_texts, join_demo
 from tests.extras.studio.datasets.calls import Dataset, with_tape
+from tests.installed import needs
+from tests.tapes import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
 STATE = "document.getElementById('cut-info').textContent"
@@ -217,6 +218,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page, tmp_path):
         page.wait_for_selector("[aria-label='Stop tape-0001']")
 
 
+@needs("cut")
 @pytest.mark.timeout(900)
 def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
     """From a tape and its text to what training reads, and a picture of it."""
@@ -225,7 +227,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
     join_demo(tmp_path / "tape.wav", numbers)
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[number - 1] for number in numbers))
     settings = settings_in(tmp_path, datasets_host_path="datasets")
-    with running(settings, cut_module="train") as service:
+    with running(settings, children={"cuts": "train"}) as service:
         page = open_page(service.address, viewport={"width": 1280, "height": 900})
         page.fill("#dataset-name", "Anna")
         page.click("#dataset-form button")

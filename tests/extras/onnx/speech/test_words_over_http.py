@@ -2,6 +2,7 @@
 for the same codes: greedy ones, which are the same in float32."""
 
 import base64
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from extras.onnx.export import exporter
 from tests.api.conftest import QUICK, Running, running, settings_in
-from tests.api.speech.test_captions import lines_of
+from tests.models import as_onnx
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.voices.base_models import DEMO
 
@@ -32,22 +32,29 @@ def embedded(folder: Path, **more: Any) -> Iterator[Running]:
         yield service
 
 
-def words_of(service: Running, **how: Any) -> tuple[bytes, list[dict[str, Any]], list[str]]:
+def words_of(service: Running, *, streamed: bool) -> tuple[bytes, list[dict[str, Any]], list[str]]:
     """The sound, the words with their times, and how each piece ended."""
-    lines = lines_of(service, **GREEDY, **how)
-    sound = b"".join(base64.b64decode(line["audio"]) for line in lines)
-    words = [word for line in lines for word in line["timestamps"]]
-    return sound, words, [piece["ending"] for piece in lines[-1]["pieces"]]
+    asked = {**GREEDY, "timestamp_granularities": ["word"]}
+    if not streamed:
+        told = service.client.post("/v1/audio/speech", json=asked).json()
+        return base64.b64decode(told["audio"]), told["timestamps"], endings_of(told)
+    answer = service.client.post("/v1/audio/speech", json={**asked, "stream_format": "sse"})
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
+    sound = b"".join(base64.b64decode(one["audio"]) for one in events if "audio" in one)
+    words = [word for one in events for word in one.get("words", [])]
+    return sound, words, endings_of(events[-1])
+
+
+def endings_of(told: dict[str, Any]) -> list[str]:
+    return [piece["ending"] for piece in told["pieces"]]
 
 
 def test_onnx_tells_the_words_and_times_of_torch(tmp_path):
-    exported = tmp_path / "exported"
-    exporter.export(exporter.source_of_folder(DEMO), exported, ["fp32"])
-    ways: tuple[dict[str, Any], ...] = ({}, {"stream": False})
+    exported = as_onnx(DEMO, tmp_path / "exported", "fp32")
     with embedded(tmp_path / "torch") as service:
-        wanted = [words_of(service, **how) for how in ways]
+        wanted = [words_of(service, streamed=streamed) for streamed in (True, False)]
     with embedded(tmp_path / "onnx", backend="onnx", voice=str(exported)) as service:
-        found = [words_of(service, **how) for how in ways]
+        found = [words_of(service, streamed=streamed) for streamed in (True, False)]
     for (sound, words, endings), (torchs, torchs_words, torchs_endings) in zip(
         found, wanted, strict=True
     ):

@@ -1,0 +1,16 @@
+"""Paths that this copy serves: those of the core, and of the extras that it has."""
+
+from functools import cache
+
+from api import app, parts
+
+
+@cache
+def _every() -> frozenset[str]:
+    routers = [*(module.router for module in app._ROUTED), *parts.routers()]
+    return frozenset(route.path for router in routers for route in router.routes)  # type: ignore[attr-defined]
+
+
+def served(*paths: str) -> list[str]:
+    """The paths without those of deleted extras."""
+    return [path for path in paths if path in _every()]

@@ -1,0 +1,45 @@
+"""A store of the service: what the common tests of stores know about each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+
+from tests.api.conftest import Running
+from tests.api.sounds import file_of, speech, upload
+
+
+def _nothing(service: Running) -> None:
+    """A store that needs nothing else."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """path: of its list; word: in codes; folder: where it is kept.
+
+    add: makes one of a name. prepare: makes what one needs beside. deletes: whether one can be
+    deleted. named: whether a name may be any text. most_bytes: the largest body. grow: asks for the
+    last gigabyte of the disk; None if one is small. changing: addresses whose content may be
+    another next time.
+    """
+
+    path: str
+    word: str
+    folder: str
+    add: Callable[[Running, str], httpx.Response]
+    prepare: Callable[[Running], None] = _nothing
+    deletes: bool = True
+    named: bool = True
+    most_bytes: int = 21 << 20
+    grow: Callable[[Running], httpx.Response] | None = None
+    changing: Callable[[Running], list[str]] | None = None
+
+
+def add_voice(service: Running, name: str) -> httpx.Response:
+    return upload(service, file_of(speech()), name=name)
+
+
+VOICES = Store(
+    "/v1/voices", "voice", "voices", add_voice,
+    changing=lambda service: [add_voice(service, "Anna").json()["preview"]],
+)  # fmt: skip

@@ -1,0 +1,60 @@
+"""A way to ask for speech: what the common tests of options know about each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+
+from tests.api.conftest import Running
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request; what is empty is left out, as clients leave it out."""
+
+    text: str = "hello"
+    voice: str = ""
+    language: str = ""
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
+class Doors:
+    """http: the service; ports: what listens beside it, by the name of its setting."""
+
+    http: Running
+    ports: dict[str, int]
+
+
+Answer = tuple[int, str]  # status and code; (200, "") for speech, Wyoming's status is 0 or 200
+
+
+@dataclass(frozen=True)
+class Way:
+    """ask: makes one request. fastest: the highest speed, None without one. by_name: whether it
+    names a voice by what people call it. longest: a character that may be said as often as a text
+    is long. empty: the code for an empty text."""
+
+    name: str
+    ask: Callable[[Doors, Asked], Answer]
+    fastest: float | None = None
+    by_name: bool = True
+    longest: str = "\U00020000"
+    empty: str = "invalid_request"
+
+
+def answer_of(found: httpx.Response) -> Answer:
+    return found.status_code, "" if found.is_success else found.json()["code"]
+
+
+def given(**fields: object) -> dict[str, object]:
+    return {name: one for name, one in fields.items() if one not in ("", None)}
+
+
+def openai(doors: Doors, one: Asked) -> Answer:
+    fields = {"response_format": "wav", "voice": one.voice, "language": one.language}
+    body = given(**fields, speed=one.speed)
+    return answer_of(doors.http.client.post("/v1/audio/speech", json={"input": one.text, **body}))
+
+
+OPENAI = Way("openai", openai, fastest=4.0)

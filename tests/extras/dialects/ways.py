@@ -1,0 +1,53 @@
+"""The dialects' ways to ask for speech (`tests/api/speech/test_common_options.py`)."""
+
+from extras.dialects.xtts_streaming_server import handle_of
+from tests.api.ways import Answer, Asked, Doors, Way, answer_of, given
+
+
+def alltalk(doors: Doors, one: Asked) -> Answer:
+    form = given(character_voice_gen=one.voice, language=one.language, speed=one.speed)
+    form = {"text_input": one.text, **form}
+    return answer_of(doors.http.client.post("/api/tts-generate", data=form))
+
+
+def alltalk_stream(doors: Doors, one: Asked) -> Answer:
+    params = {"text": one.text, **given(voice=one.voice, language=one.language)}
+    return answer_of(doors.http.client.get("/api/tts-generate-streaming", params=params))
+
+
+def coqui(doors: Doors, one: Asked) -> Answer:
+    form = {"text": one.text, **given(speaker_id=one.voice, language_id=one.language)}
+    return answer_of(doors.http.client.post("/api/tts", data=form))
+
+
+def streaming_server(doors: Doors, one: Asked) -> Answer:
+    body = {"text": one.text, "language": one.language or "en"}
+    handle = handle_of(one.voice or "default").model_dump()
+    return answer_of(doors.http.client.post("/tts_stream", json={**body, **handle}))
+
+
+def api_server(doors: Doors, one: Asked) -> Answer:
+    """Speed is a setting of the caller."""
+    client = doors.http.client
+    if one.speed is not None:
+        settings = {**client.get("/get_tts_settings").json(), "speed": one.speed}
+        if (found := client.post("/set_tts_settings", json=settings)).is_error:
+            return answer_of(found)
+    body = {"text": one.text, **given(speaker_wav=one.voice, language=one.language)}
+    try:
+        return answer_of(client.post("/tts_to_audio/", json=body))
+    finally:
+        client.post(
+            "/set_tts_settings", json={**client.get("/get_tts_settings").json(), "speed": 1}
+        )
+
+
+WAYS = [
+    # A GET has its text in the address.
+    Way("alltalk", alltalk, fastest=4.0), Way("alltalk_stream", alltalk_stream, longest="x"),
+    Way("coqui", coqui),
+    # Its clients name a voice by what the server gave them for it.
+    Way("streaming_server", streaming_server, by_name=False),
+    # Its own bound of speed.
+    Way("api_server", api_server, fastest=2.0),
+]  # fmt: skip

@@ -1,0 +1,83 @@
+"""A served voice with `speakers/`: Wyoming's clients reach each person and style, and hear them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from wyoming.event import Event
+from wyoming.info import Describe, Info, TtsVoice
+from wyoming.tts import SynthesizeVoice
+
+from extras.wyoming.session import wanted_of
+from tests.api.named_speakers import LIMITS, NAMES, TEXT, own_sounds, voice_in
+from tests.extras.wyoming.conftest import BothPorts, answered, both
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
+    folder = tmp_path_factory.mktemp("named")
+    with both(folder, limits=LIMITS, threads=1, voice=voice_in(folder)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def own(ports: BothPorts) -> dict[str, set[bytes]]:
+    return own_sounds(ports.http)
+
+
+def wyoming(ports: BothPorts, **voice: str) -> bytes:
+    event = Event("synthesize", {"text": TEXT, "voice": voice})
+    found = asyncio.run(answered(ports, event))
+    assert found.error is None, found.error
+    return found.pcm
+
+
+def described(ports: BothPorts) -> list[TtsVoice]:
+    told = asyncio.run(answered(ports, Describe(), last="info")).last
+    assert told is not None
+    return Info.from_event(told).tts[0].voices
+
+
+def wyoming_name(ports: BothPorts, name: str) -> bytes:
+    of = [one for one in described(ports) if one.description == name]
+    return wyoming(ports, name=next(one.name for one in of if "en" in one.languages))
+
+
+def wyoming_speaker(ports: BothPorts, name: str) -> bytes:
+    served = next(one for one in described(ports) if "en" in one.languages)
+    assert name in [one.name for one in served.speakers or ()]
+    return wyoming(ports, name=served.name, speaker=name)
+
+
+CLIENTS: dict[str, Callable[[BothPorts, str], bytes]] = {
+    "name": wyoming_name, "speaker": wyoming_speaker,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_hears_the_speaker_and_the_style_it_asked_for(ports, own, client, name):
+    assert CLIENTS[client](ports, name) in own[name]
+
+
+def test_it_lists_speakers_as_voices_and_of_the_served_voice(ports):
+    voices = described(ports)
+    assert set(NAMES) < {one.description for one in voices}
+    served = [one for one in voices if one.speakers]
+    assert len({one.description for one in served}) == 1
+    assert all([of.name for of in one.speakers or ()] == list(NAMES) for one in served)
+
+
+def test_it_refuses_a_speaker_that_is_not_there_by_name(ports):
+    for speaker, code in (("bob", "no_voice"), ("anna:loud", "no_style")):
+        voice = {"name": "Ben", "speaker": speaker}
+        event = Event("synthesize", {"text": "hello", "voice": voice})
+        error = asyncio.run(answered(ports, event, last="error")).error
+        assert error is not None and error.code == code
+
+
+def test_it_speaks_as_a_speaker_in_the_language_of_the_voice_beside_it():
+    labels = {"demo": "default", "ben": "ben"}
+    voice = SynthesizeVoice(name="demo (pt)", speaker="ben")
+    assert wanted_of(voice, labels, ["en", "pt"]) == ("ben", "pt")
+    assert wanted_of(SynthesizeVoice(speaker="ben"), labels, ["en", "pt"]) == ("ben", None)
