@@ -86,8 +86,11 @@ def uninstall(packages: str) -> str:
 
 
 def version() -> str:
-    """What --version prints: sotaque 0.2.0."""
-    return f"sotaque {importlib.metadata.version('sotaque')}"
+    """What --version prints: sotaque 0.2.0. A clone on the path that is not installed has none."""
+    try:
+        return f"sotaque {importlib.metadata.version('sotaque')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "sotaque (not installed)"
 
 
 def in_clone(name: str) -> str:

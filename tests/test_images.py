@@ -216,9 +216,8 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(images, target):
     assert found.pop("/etc/pip.conf", "0") == "0"
     top = {path.split("/")[2] for path in found if path.startswith("/app/")}
     assert top - {"sotaque.egg-info"} == {
-        ".ci", ".venv", "LICENSE", "README.md", "api", "machine", "pyproject.toml",
-        "requirements.lock",
-        "train", "xtts",
+        ".ci", ".venv", "LICENSE", "README.md", "api", "extras", "machine", "pyproject.toml",
+        "requirements.lock", "train", "xtts",
     }  # fmt: skip
     mine = ("mine", "model.pth", ".env", ".pyc", "my-clips", ".git/")
     others = [path for path in found if any(word in path for word in mine)]

@@ -1,6 +1,7 @@
 """A command in a message works when it is copied, wherever the program was started."""
 
 import ast
+import importlib.metadata
 import os
 import re
 import shlex
@@ -203,3 +204,12 @@ def texts(module: ast.Module) -> list[ast.Constant]:
         for node in ast.walk(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
     ]
+
+
+def test_a_clone_that_is_not_installed_has_a_version_too(monkeypatch):
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    assert commands.version().startswith("sotaque 0.")
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert commands.version() == "sotaque (not installed)"
