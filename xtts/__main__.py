@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     arguments = parser.parse_args(argv)
     try:
-        code: int = arguments.run(arguments)
+        code: int = arguments.run_verb(arguments)
         return code
     except BrokenPipeError:
         # For example `… | head` has closed the pipe; discard what is still in the buffer.
@@ -52,7 +52,7 @@ def parser_of_all() -> argparse.ArgumentParser:
             usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options]",
         )  # fmt: skip
         module.add_arguments(own)
-        own.set_defaults(run=module.run)
+        own.set_defaults(run_verb=module.run)
     return parser
 
 

@@ -15,7 +15,7 @@ from machine.onnxruntime.sessions import Looks
 from machine.process import ProcessResult
 from tests.extras.doctor.explain.kinds import Sketch, arcface, written
 from tests.machine.onnxruntime import onnx_evidence as seen
-from xtts.__main__ import main
+from xtts.__main__ import main, parser_of_all
 
 
 def a_node(operator: str = "Relu", domain: str = "", opset: int = 17, ir: int = 8) -> bytes:
@@ -223,3 +223,9 @@ def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys):
     assert main(["explain", str(path), "--json"]) == 2
     told = json.loads(capsys.readouterr().out)
     assert told["exit_code"] == 2 and "is not an ONNX model" in told["error"]
+
+
+def test_an_option_named_as_a_part_of_the_parser_is_an_option():
+    """`--run` once replaced the function that runs the verb."""
+    parsed = parser_of_all().parse_args(["explain", "model.onnx", "--run"])
+    assert parsed.run is True and callable(parsed.run_verb)
