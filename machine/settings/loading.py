@@ -196,8 +196,11 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
         return settings, []
     moved = replace(settings, **changed)
     values = values_of(moved)
-    named = ", ".join(f"{name.upper()}={values[name.upper()]}" for name in changed)
-    return moved, [f"Not in this folder, so the package's data is used: {named}"]
+    # The roots of the queue are the same data, named once.
+    named = ", ".join(
+        f"{name.upper()}={values[name.upper()]}" for name in changed if name != "dataset_roots"
+    )
+    return moved, [f"Not in this folder, so the package's data is used: {named}"] if named else []
 
 
 def values_of(settings: SharedSettings) -> dict[str, str]:

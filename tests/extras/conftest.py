@@ -3,9 +3,10 @@ dataset."""
 
 from tests.api.conftest import real, service
 from tests.api.page.conftest import address, open_page, opened, page, world
-from tests.train.conftest import _everything_is_heard, check
+from tests.train.conftest import _everything_is_heard, check, workshop
 
 __all__ = [
     "_everything_is_heard", "address", "check", "open_page", "opened", "page", "real", "service",
+    "workshop",
     "world",
 ]  # fmt: skip

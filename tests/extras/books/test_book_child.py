@@ -52,7 +52,7 @@ def test_what_cannot_be_read_is_a_sentence_before_a_voice_is_loaded(tmp_path, ca
 LIMITED = """
 import resource, sys
 from extras.books import command
-from xtts.workers import book_child
+from extras.books import book_child
 command.MOST_READING_BYTES = 32 << 20
 before = resource.getrlimit(resource.RLIMIT_AS)
 code = book_child.main(sys.argv[1:])

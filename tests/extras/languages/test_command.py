@@ -150,7 +150,7 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     ids["α"], ids["θ"] = ids["θ"], ids["α"]
     (other / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
     code, said = check(verb="run", **own | {"BASE_MODEL": "other", "NUM_EPOCHS": "2"})
-    assert code == 2 and "the vocabulary (vocab.json)" in said, said
+    assert code == 2 and "the vocabulary of the base model (vocab.json) has changed" in said, said
     assert "the base model (BASE_MODEL)" not in said
 
 
