@@ -61,7 +61,7 @@ def serve(
     from api.app import build
     from api.http.server import server_of
 
-    server = server_of(build(settings, how, limits), beside=listeners)
+    server = server_of(build(settings, how, limits), listeners=listeners)
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     for module, _ in listeners:
         log.info("Speaks %s", module.address(settings))

@@ -1,8 +1,9 @@
-"""What extras add to the service: routes with their state, and protocols beside HTTP.
+"""Routes that extras add to the service, with their state, and protocols besides HTTP.
 
-SERVICE (see `machine.extras`) names a module with ROUTERS. If these have a state of their own, it
-also has `Part`, a class made with the AppState. A part may have `works()`, the coroutines that run
-as long as the service, and `why_kept(run_id)`, why a run cannot be deleted, or "".
+SERVICE (see `machine.extras`) names a module with ROUTERS. If the routes share state, the module
+also has `Part`, a class that is constructed with the AppState. A part may have `works()`, the
+coroutines that run as long as the service, and `why_kept(run_id)`, the reason why a run cannot be
+deleted, or "".
 
 LISTENER names a module with `sockets_of(settings)`, which listens, or returns [] if the protocol is
 off; `open_listener(state, connections, sockets)`, which returns an object with `start()` and
@@ -35,11 +36,11 @@ class Parts:
         return part
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        """What runs as long as the service."""
+        """The coroutines that run as long as the service."""
         return [work for part in self if hasattr(part, "works") for work in part.works()]
 
     def why_kept(self, run_id: str) -> str:
-        """Why a run cannot be deleted now; "" if nothing speaks against it."""
+        """Why a run cannot be deleted now; "" if it can be."""
         reasons = [part.why_kept(run_id) for part in self if hasattr(part, "why_kept")]
         return next(filter(None, reasons), "")
 

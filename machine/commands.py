@@ -30,7 +30,6 @@ _IN_IMAGE = {
 ARGUMENTS = {
     "train": "-m train",
     "serve": "-m api",
-    "studio": "-m extras.studio",
     "doctor": "-m xtts doctor",
     "tensorboard": "-m train.metrics.tensorboard_server",
 }

@@ -9,7 +9,8 @@ VERBS       program -> verb -> module, for `python -m train`, `python -m xtts` a
             `add_arguments(parser)` and `run(settings, arguments)`; one of xtts has SUMMARY, USAGE,
             `add_arguments(parser)` and `run(arguments)`; one of sotaque has SUMMARY, USAGE,
             `main(words)`, and `choices()` for the completion of shells.
-SERVICE     what the HTTP service adds: `api.parts`
+SERVICE     routes of the HTTP service, and their state: `api.parts`
+LISTENER    a protocol beside HTTP: `api.parts`
 VOICES      a format of voices beside PyTorch's: `xtts.voices.formats`
 CLIPS       a check of clips before a training: `train.clip_checks`
 LANGUAGES   adds languages to a base model: `train.check`

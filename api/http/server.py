@@ -33,7 +33,7 @@ _ACCEPTED_AT_ONCE = 64
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with a shutdown order of its own. Made by `server_of`."""
+    """uvicorn's server with another shutdown order. Made by `server_of`."""
 
     parts: AppState
     connections: Connections
@@ -63,12 +63,12 @@ class Server(uvicorn.Server):
 def server_of(
     app: FastAPI,
     limits: ConnectionLimits | None = None,
-    beside: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
+    listeners: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
 ) -> Server:
     """Builds the server of the application; its `run(sockets)` serves until a signal.
 
-    beside: the modules of other protocols (LISTENER in `api.parts`), each with its sockets. Raises
-    SotaqueError.
+    listeners: the modules of other protocols (LISTENER in `api.parts`), each with its sockets.
+    Raises SotaqueError.
     """
     parts: AppState = app.state.parts
     limits = limits or limits_within(raise_open_files())
@@ -85,7 +85,7 @@ def server_of(
     server = Server(config)
     server.parts, server.connections = parts, connections
     server.listeners = [
-        module.open_listener(parts, connections, sockets) for module, sockets in beside
+        module.open_listener(parts, connections, sockets) for module, sockets in listeners
     ]
     return server
 

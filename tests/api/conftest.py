@@ -93,7 +93,7 @@ def running(
     how: ChildOptions | None = None,
     limits: EngineLimits = QUICK,
     connections: ConnectionLimits | None = None,
-    beside: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
+    listeners: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
     children: Mapping[str, str] | None = None,
     ready: bool = True,
     threads: int | None = None,
@@ -118,7 +118,7 @@ def running(
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        server = server_of(app, connections, beside)
+        server = server_of(app, connections, listeners)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{port}"

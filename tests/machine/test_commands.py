@@ -111,7 +111,7 @@ def test_the_console_script_names_itself(started, typed, monkeypatch, tmp_path):
     for words, verb in {
         "train": "train", "train run --seed 1": "train --seed 1", "train --seed": "train --seed",
         "train export --to DIR": "export --to DIR", "xtts doctor": "doctor", "xtts": "",
-        "api": "serve", "extras.studio": "studio",
+        "api": "serve", "extras.imagined": "imagined",
     }.items():  # fmt: skip
         assert commands.program(words) == f"{typed} {verb}".rstrip()
     assert commands.program("benchmarks gpu").endswith(" -m benchmarks gpu")

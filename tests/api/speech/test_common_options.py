@@ -39,7 +39,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
             ports[setting] = listening.getsockname()[1]
             beside.append((listener, [listening]))
         settings = settings_in(tmp_path_factory.mktemp("common"), **ports)
-        with running(settings, limits=limits, beside=beside) as http:
+        with running(settings, limits=limits, listeners=beside) as http:
             assert upload(http, file_of(speech()), name=COMPOSED).status_code == 201
             yield Doors(http, ports)
 

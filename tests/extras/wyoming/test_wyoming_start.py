@@ -22,7 +22,7 @@ def test_without_the_package_it_says_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "wyoming", None)
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     with socket.socket() as one, pytest.raises(SotaqueError, match=r"\[wyoming\]"):
-        server_of(build(settings.load((), {}, None)[0]), beside=[(listener, [one])])
+        server_of(build(settings.load((), {}, None)[0]), listeners=[(listener, [one])])
 
 
 def test_every_address_is_announced_as_one_that_can_be_asked():
