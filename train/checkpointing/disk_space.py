@@ -71,15 +71,15 @@ def needs(
     return [Need(settings.output_dir, first, whole), Need(settings.cache_dir, cache, cache)]
 
 
-def judge(needed: list[Need]) -> list[str]:
-    """A sentence for each disk: what the run needs and what is free, and a warning if it is short.
+def judge(needed: list[Need]) -> list[tuple[int, str]]:
+    """A line for each disk, and its logging level: how much the run needs, and how much is free.
 
     Raises DiskFull if a disk has no room for the first save.
     """
     by_disk: dict[int, list[Need]] = {}
     for one in needed:
         by_disk.setdefault(_there(one.folder).stat().st_dev, []).append(one)
-    said = []
+    lines = []
     for ours in by_disk.values():
         folder = ours[0].folder
         space = os.statvfs(_there(folder))
@@ -91,16 +91,16 @@ def judge(needed: list[Need]) -> list[str]:
                 f"{folder}. Nothing was trained. Free space, or use another folder, and try again."
             )
         if free >= whole:
-            said.append(
-                f"Disk: up to {size_words(whole)} more in {folder}; {size_words(free)} free."
-            )
+            line = f"Disk: up to {size_words(whole)} more in {folder}; {size_words(free)} free."
+            lines.append((logging.INFO, line))
         else:
-            said.append(
+            line = (
                 f"The whole run will not fit into {folder}: {size_words(whole)} needed, "
                 f"{size_words(free)} free. It will end with exit code 74 when the disk is full. "
                 "Lower KEEP_CHECKPOINTS, or free space. The same command resumes it."
             )
-    return said
+            lines.append((logging.WARNING, line))
+    return lines
 
 
 def check(
@@ -123,8 +123,8 @@ def check(
         saved=sum(not run.unfinished(epoch) for epoch in run.epochs()),
         states=len(run.state_epochs()),
     )
-    for sentence in judge(needed):
-        log.log(logging.INFO if sentence.startswith("Disk:") else logging.WARNING, sentence)
+    for level, line in judge(needed):
+        log.log(level, line)
 
 
 def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:

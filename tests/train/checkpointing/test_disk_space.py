@@ -1,5 +1,6 @@
 """The disk space of a whole run: the sum, and what is refused."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,9 +50,11 @@ def free_gb(monkeypatch: pytest.MonkeyPatch, free: float) -> None:
 def test_what_fits_is_told_and_what_does_not_is_warned_about(monkeypatch):
     needed = needs(SETTINGS, **RUN)
     free_gb(monkeypatch, 100)
-    assert judge(needed) == ["Disk: up to 25.0 GB more in /output; 100.0 GB free."]
+    line = "Disk: up to 25.0 GB more in /output; 100.0 GB free."
+    assert judge(needed) == [(logging.INFO, line)]
     free_gb(monkeypatch, 20)
-    (warning,) = judge(needed)
+    ((level, warning),) = judge(needed)
+    assert level == logging.WARNING
     assert "will not fit into /output: 25.0 GB needed, 20.0 GB free" in warning
     assert "KEEP_CHECKPOINTS" in warning
 
@@ -71,7 +74,7 @@ def test_folders_on_one_disk_are_one_sum(tmp_path):
     """Also where they do not exist yet; nothing is made by looking."""
     folders = {"output_dir": tmp_path / "a/b", "cache_dir": tmp_path / "c"}
     settings = replace(SETTINGS, **folders)
-    (said,) = judge(needs(settings, checkpoint=10**9, trainer_state=0, cache=10**9, saves=1))
+    ((_, said),) = judge(needs(settings, checkpoint=10**9, trainer_state=0, cache=10**9, saves=1))
     assert said.startswith(f"Disk: up to 3.0 GB more in {tmp_path / 'a/b'}; ")
     assert list(tmp_path.iterdir()) == []
     assert needs(settings, checkpoint=1, trainer_state=0, cache=1, saves=0) == judge([]) == []
