@@ -12,11 +12,12 @@ from api.errors import APIError, response
 from api.schemas import PROBLEMS
 
 
-def ranged_responses(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """What a route that sends such a file tells of itself."""
+def ranged_responses(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route that sends files of these types, for /openapi.json."""
+    content: dict[str, Any] = {one.partition(";")[0]: {} for one in media_types}
     return {
-        200: {"content": {media_type: {}}},
-        206: {"content": {media_type: {}, "multipart/byteranges": {}}},
+        200: {"content": content},
+        206: {"content": {**content, "multipart/byteranges": {}}},
         416: {**PROBLEMS[404], "description": "The range begins after the end of the file."},
     }
 

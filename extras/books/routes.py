@@ -46,7 +46,7 @@ _FILE_TYPES = {
     ".vtt": "text/vtt; charset=utf-8", ".json": "application/json",
     ".txt": "text/plain; charset=utf-8",
 }  # fmt: skip
-_FILE_RESPONSES = ranged_responses(_FILE)
+_FILE_RESPONSES = ranged_responses(_FILE, *_FILE_TYPES.values())
 
 
 @router.get("")

@@ -314,3 +314,10 @@ def test_a_real_child_reads_a_book_with_the_served_voice(real):
     assert {row["name"] for row in found["files"]} >= {"01 Chapter 1.flac", "01 Chapter 1.json"}
     assert found["report"]["sentences"] == 3  # with the heading
     one.ask("DELETE")
+
+
+def test_the_types_of_a_books_files_are_documented(service):
+    document = service.client.get("/openapi.json").json()
+    found = document["paths"]["/v1/books/{book}/files/{file}"]["get"]["responses"]
+    types = {"application/octet-stream", "audio/mpeg", "audio/mp4", "text/vtt", "application/json"}
+    assert types <= found["200"]["content"].keys() & found["206"]["content"].keys()
