@@ -3,8 +3,8 @@
 `--set choosing` is for trials, `--set reporting` for published figures (`benchmarks.texts`);
 `--joined 3` has texts of three sentences. Each text is spoken with several seeds under the guard,
 as it is served; `--guard off` measures the model by itself. Every figure is a mean with its
-standard deviation over the seeds. The same recogniser reads the source's recordings, so that its
-own errors stand beside.
+standard deviation over the seeds. The same recogniser and the judge of naturalness hear the
+source's recordings, too.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from benchmarks import judges, synthetic, texts
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
+from xtts.evaluation import naturalness
 from xtts.inference.synthesis_request import SynthesisRequest
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Figures of each voice; source: the recogniser's own word errors on its recordings."""
+    """Figures of each voice; source and source_naturalness: word errors and DistillMOS of the
+    source's recordings. Naturalness is left out where its judge is not installed."""
     sentences = texts.sentences(arguments.set)
     if arguments.joined:
         sentences = texts.joined(sentences, arguments.joined)
@@ -78,6 +80,7 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
         for name in dict.fromkeys((*judges.VOICES, voice))
     }
     judge = judges.VoiceJudge.learn(clips, voice)
+    listener = None if naturalness.missing() else naturalness.NaturalnessJudge()
     source = [judges.teacher(voice, text) for text in sentences]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
     spoken_by_seed = spoken(
@@ -90,9 +93,10 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
         recording=arguments.reference,
         guarded=arguments.guard == "on",
     )
-    seeds = [figures(said, source, sentences, judge) for said in spoken_by_seed]
+    seeds = [figures(said, source, sentences, judge, listener) for said in spoken_by_seed]
     return {
         "source": own,
+        **({"source_naturalness": mean_mos(listener, source)} if listener else {}),
         "figures": {name: spread([seed[name] for seed in seeds]) for name in seeds[0]},
     }
 
@@ -102,6 +106,7 @@ def figures(
     source: Sequence[Tensor],
     sentences: Sequence[str],
     judge: judges.VoiceJudge,
+    listener: naturalness.NaturalnessJudge | None = None,
 ) -> dict[str, float]:
     """One seed's sentences, [samples] at 16 kHz each, against the source's. astray: texts that are
     cut or babble."""
@@ -116,7 +121,13 @@ def figures(
         "distortion_db": statistics.fmean(judges.cepstral_distortion(*pair) for pair in pairs),
         "distance": statistics.fmean(judges.distance(*pair) for pair in pairs),
         "astray": float(astray(sentences, lengths)),
+        **({"naturalness": mean_mos(listener, spoken)} if listener else {}),
     }
+
+
+def mean_mos(listener: naturalness.NaturalnessJudge, clips: Sequence[Tensor]) -> float:
+    """The mean DistillMOS, 1 to 5, of clips [samples] at 16 kHz."""
+    return statistics.fmean(listener.mos(clip) for clip in clips)
 
 
 def astray(sentences: Sequence[str], lengths: Sequence[float]) -> int:

@@ -19,6 +19,13 @@ class Deaf:
         return float(clip.abs().max())
 
 
+class Loud:
+    """A judge to whom a clip is as natural as it is loud."""
+
+    def mos(self, clip: Tensor) -> float:
+        return 1 + 4 * float(clip.abs().max())
+
+
 @pytest.mark.slow
 def test_figures_of_a_seed(monkeypatch):
     monkeypatch.setattr(
@@ -27,12 +34,13 @@ def test_figures_of_a_seed(monkeypatch):
     monkeypatch.setattr(judges, "distance", lambda *pair: float(len(pair[0]) / 1000))
     spoken = [torch.ones(12_000), torch.zeros(8_000)]
     source = [torch.ones(10_000), torch.linspace(0, 9, 10_000).sin()]
-    found = voice.figures(spoken, source, ["One two.", "One two."], Deaf())  # type: ignore[arg-type]
+    sentences = ["One two.", "One two."]
+    found = voice.figures(spoken, source, sentences, Deaf(), Loud())  # type: ignore[arg-type]
     distortion = found.pop("distortion_db")
     assert distortion > 0
     assert found == {
         "word_errors": 0.25, "heard_as_wanted": 0.5, "similarity": 0.5, "distance": 10.0,
-        "astray": 0,
+        "astray": 0, "naturalness": 3.0,
     }  # fmt: skip
 
 
