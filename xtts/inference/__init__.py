@@ -1,1 +1,1 @@
-"""Speech from a model, a voice and a text: whole, streamed or batched."""
+"""Synthesizes a text with a model and a voice: whole, streamed or batched."""

@@ -1,12 +1,11 @@
-"""ContinuousBatcher: many synthesis requests through one model.
+"""ContinuousBatcher: decodes many synthesis requests together with one model.
 
-Speeches may enter and leave between two steps. The result of a speech does not depend, to the bit,
-on the others (`xtts.inference.torch_backend`) or on when it entered: only its own codes decide
-where its chunks end.
+Speeches may enter and leave between two steps. The result of a speech does not depend on the others
+(`xtts.inference.torch_backend`) or on when it entered, because the ends of its chunks follow from
+its codes alone.
 
-A speech of several pieces returns its slot after each piece, and the caller decides which speech is
-next. So a long text does not hold a slot until its end. Importing this module does not import
-torch.
+A speech of several pieces gives up its slot after each piece, and the caller decides which speech
+is next, so that a long text does not block a slot. Importing this module does not import torch.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,11 +26,11 @@ class StepOutput:
         name: The speech's name.
         chunks: Sound that is final.
         done: Whether these are the last chunks.
-        codes: Codes so far.
-        error: Why the speech failed; it is then over.
+        codes: The number of codes so far.
+        error: The failure that ended the speech, or None.
         paused: Whether a piece has ended and another waits for `go_on`.
-        cut_pieces: Pieces so far that reached the code limit without a STOP code.
-        pieces: The results of all pieces so far, when one has ended.
+        cut_pieces: The number of pieces so far that reached the code limit without a STOP code.
+        pieces: The results of all pieces so far, if one has just ended.
     """
 
     name: str
@@ -45,10 +44,10 @@ class StepOutput:
 
 
 class ContinuousBatcher:
-    """The speeches of one model, at most as many at once as its backend has slots.
+    """Runs the speeches of one model, one per slot of its backend.
 
     Args:
-        backend: What computes the speech.
+        backend: The backend that computes the speech.
         guard: Creates the guard of a speech.
     """
 
@@ -61,16 +60,16 @@ class ContinuousBatcher:
 
     @property
     def count(self) -> int:
-        """How many speeches can run at once."""
+        """The number of speeches that can run at once."""
         return self._backend.count
 
     def prepare(self) -> None:
-        """Prepares now what would otherwise delay the first request."""
+        """Warms up the backend, so that the first request is not delayed."""
         self._backend.prepare()
 
     @property
     def busy(self) -> bool:
-        """Whether a step has something to compute."""
+        """Whether a speech is active."""
         return any(not speech.paused for speech in self._speeches.values())
 
     @property
@@ -80,7 +79,7 @@ class ContinuousBatcher:
 
     @property
     def free(self) -> int:
-        """How many more speeches can enter now."""
+        """The number of further speeches that can enter now."""
         return self._backend.free
 
     def enter(
@@ -96,9 +95,9 @@ class ContinuousBatcher:
         self._speeches[name] = speech
 
     def go_on(self, name: str) -> bool:
-        """Begins the next piece of a paused speech; returns whether there was one.
+        """Begins the next piece of a paused speech; returns whether there was such a speech.
 
-        Raises SotaqueError, and NotFinite, after which the speech is over.
+        Raises SotaqueError, and NotFinite, which ends the speech.
         """
         speech = self._speeches.get(name)
         if speech is None or not speech.paused:
@@ -116,7 +115,7 @@ class ContinuousBatcher:
         speech.begin()
 
     def leave(self, name: str) -> bool:
-        """Ends a speech early; returns whether there was one."""
+        """Ends a speech early; returns whether there was such a speech."""
         speech = self._speeches.pop(name, None)
         if speech is not None:
             speech.leave()

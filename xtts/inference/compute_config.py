@@ -1,4 +1,4 @@
-"""ComputeConfig: how a process computes speech, passed from the settings to the child process.
+"""ComputeConfig: device, precision and libraries for speech, passed to child processes.
 
 Importing this module does not import torch.
 """
@@ -14,22 +14,22 @@ from xtts import arguments
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """Where and with what speech is computed.
+    """The device, precision and libraries with which a process computes speech.
 
     Attributes:
-        device: `cpu` or `cuda:N`; while the device is still to be chosen also `auto` or `cuda`.
-        mel_device: Where the mel of a recording is computed, the only FFT of speaking: the CPU
-            where the GPU's FFT failed its check.
-        precision: As `xtts.model.loading.load_model`, or of an ONNX export.
-        latents_folder: Where the latents of recordings are kept; None keeps none.
+        device: `cpu` or `cuda:N`; before the device is chosen also `auto` or `cuda`.
+        mel_device: Computes the mel of a recording, which needs the only FFT of inference: the CPU
+            if the GPU's FFT failed its check.
+        precision: As in `xtts.model.loading.load_model`, or of an ONNX export.
+        latents_folder: The cache of the latents of recordings; None disables it.
         backend: `torch` or `onnx`.
         low_memory: LOW_MEMORY.
-        threads: None leaves the number to the library.
-        guard: Whether speech is judged, and spoken again where it is not good.
-        cudnn: Whether convolutions go through cuDNN.
+        threads: The number of threads; None is the library's default.
+        guard: Whether speech is judged, and faulty pieces are spoken again.
+        cudnn: Whether convolutions use cuDNN.
         clean_libraries: Whether the process runs without LD_LIBRARY_PATH and LD_PRELOAD.
 
-    Raises ArgumentError for a precision or a switch that does not exist.
+    Raises ArgumentError for an invalid precision or low_memory.
     """
 
     device: str = "cpu"
@@ -48,31 +48,31 @@ class ComputeConfig:
         arguments.switch("low_memory", self.low_memory)
 
     def on(self, gpu: GpuHealth) -> "ComputeConfig":
-        """The same on a GPU, set up as its check says; `gpu.speaks_in_own_process` allows it."""
+        """The same on a GPU, configured by the result of its check. Requires
+        `gpu.speaks_in_own_process`."""
         return replace(self, **gpu.speaking_setup()._asdict())
 
     def on_cpu(self) -> "ComputeConfig":
-        """The same on the CPU, without what was only for a GPU."""
+        """The same on the CPU, without the GPU's fields."""
         return replace(self, device="cpu", mel_device="cpu", cudnn=True, clean_libraries=False)
 
     def command_line(self) -> tuple[str, str]:
-        """The arguments that give this to a child; `add_argument` reads them there."""
+        """The arguments that pass this to a child, which reads them with `add_argument`."""
         return "--compute", json.dumps(asdict(self), default=str)
 
     @staticmethod
     def add_argument(parser: argparse.ArgumentParser) -> None:
-        """Adds `--compute`, which a child's parent writes."""
+        """Adds `--compute`, the argument of `command_line`."""
         parser.add_argument("--compute", type=_parsed, default=ComputeConfig())
 
     def apply(self) -> None:
-        """Sets torch's threads and cuDNN in this process, which only speaks; ONNX Runtime takes its
-        threads with each session, and goes without torch."""
+        """Sets torch's threads and cuDNN in this process. Does nothing for ONNX Runtime, whose
+        sessions set their threads, and which does not need torch."""
         if self.backend == "onnx":
             return
         import torch
 
-        # Never on: a process whose owner has turned it off, or that has opened a voice without it,
-        # keeps it off.
+        # Only ever switched off, so that it stays off if the user or another voice disabled it.
         if not self.cudnn:
             torch.backends.cudnn.enabled = False
         if self.threads:

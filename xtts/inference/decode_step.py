@@ -1,15 +1,15 @@
 """One decode step of the transformer with a key-value cache, plain or replayed as a CUDA graph.
 
-In float32 the results equal those of `GPT.prefill` with one position per row, bit for bit. But
-there the modules, views and copies of thirty layers cost as much as a fifth of the weights
+In float32 the results are identical to those of `GPT.prefill` with one position per row. There,
+the modules, views and copies of thirty layers take a fifth of the time of reading the weights
 (benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture it.
 
 A graph always uses the addresses of its capture. So codes, positions, keys and values stay in place
 (`xtts.model.kv_cache.StaticCaches`). There is one graph for each span of positions and number of
 attended slots, so that a single request does not read the keys and values of fifteen empty slots.
-The first replay of each graph is compared with the step without a graph: a graph that was captured
-on another GPU would return the same result forever. If capturing fails or the results differ, the
-step runs without a graph and the reason is logged (figures from a GPU: docs/develop/gpu.md).
+The first replay of each graph is compared with the step without a graph, because a graph that was
+captured on another GPU returns the same result forever. If capturing fails or the results differ,
+the step runs without a graph and the reason is logged (figures from a GPU: docs/develop/gpu.md).
 """
 
 import logging
@@ -29,29 +29,29 @@ from xtts.model.transformer import Block
 
 log = logging.getLogger(__name__)
 
-_gelu = torch._C._nn.gelu  # what nn.functional calls, behind fewer doors
-# Positions more at a time: attention reads a span whole, in use or not.
+_gelu = torch._C._nn.gelu  # as nn.functional.gelu, with less overhead
+# Attention reads a multiple of this many positions.
 SPAN = 256
-# Of how many slots, from the first, attention reads the spans; slots are taken from the first on.
+# The numbers of slots that attention reads, from the first slot on. Low slots are used first.
 ATTENDED = (1, 4, 16)
-# For the vocoder's windows, a prefill, recordings that are read, and the plans of cuDNN and cuBLAS.
+# For the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and cuBLAS.
 OTHERS_BYTES = 768 << 20
 
 
-# By the number of a row; a row that is not in it speaks with the GPT as it is.
+# By row. Other rows use the GPT without an adapter.
 Adapters = Mapping[int, Adapter]
 NO_ADAPTERS: Adapters = {}
 _Layer = tuple[Callable[[Tensor], Tensor], ...]
 
 
 class DecodeStep:
-    """Keeps hold of `gpt`'s weights as they are now."""
+    """One decode step without graphs. Uses the weights that `gpt` has when this is created."""
 
     def __init__(self, gpt: GPT) -> None:
         transformer = gpt.gpt
         self._packed_shape = (-1, 3, transformer.heads, 1, transformer.width // transformer.heads)
         self._width = transformer.width
-        # In 16 bits the stream has as many, and float32 at both ends.
+        # 16-bit weights have a 16-bit residual stream; input and output are float32.
         self._inside = transformer.ln_f.weight.dtype
         self._layers = [_layer(block) for block in transformer.h if isinstance(block, Block)]
         self._norms = _norm(transformer.ln_f), _norm(gpt.final_norm)
@@ -64,7 +64,7 @@ class DecodeStep:
         self, codes: Tensor, positions: Tensor, cache: KeyValueCache | SlotCaches | StaticCaches,
         adapters: Adapters = NO_ADAPTERS,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Codes `[rows]` at their audio positions `[rows]`, behind the cache -> (latents
+        """Codes `[rows]` at their audio positions `[rows]`, after those in the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
         outside = x.dtype
@@ -82,7 +82,7 @@ class DecodeStep:
         return latents, self._head(latents)
 
     def _layers_with(self, adapters: Adapters) -> list[_Layer]:
-        """Made once for those who speak together, which lasts for many codes."""
+        """The layers with these adapters, cached while the same utterances decode together."""
         known, layers = self._adapted
         if adapters != known:
             layers = [
@@ -120,12 +120,13 @@ def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
 
 
 class CudaGraphStep:
-    """The steps of `slots` rows; used by one thread, by one utterance or batcher at a time.
+    """A decode step for `slots` rows with CUDA graphs. Used by one thread, and by one utterance or
+    batcher at a time.
 
     Attributes:
         caches: Keys, values, and the queries of `layers`.
-        reason: Why there are no graphs; "" if there are.
-        in_use: Whether its cache is in use.
+        reason: Why graphs are off; "" if they are on.
+        in_use: Whether it is borrowed.
     """
 
     @torch.inference_mode()
@@ -141,8 +142,8 @@ class CudaGraphStep:
         self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
 
     def release(self) -> None:
-        """Returns it after `borrow`. It calls nothing on the device, because the garbage collector
-        may run this during a capture."""
+        """Returns it after `borrow`. Does not use the device, because the garbage collector may
+        call this during a capture."""
         self.in_use = False
 
     @torch.inference_mode()
@@ -155,8 +156,8 @@ class CudaGraphStep:
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Captures the graphs of every span and number of slots in advance, so that no request
-        waits for it. Call it only while no slot is in use."""
+        """Captures the graphs of all spans and numbers of slots in advance, so that requests do not
+        wait for it. Call it only while all slots are free."""
         capacity = self.caches.capacity
         for attended in self.caches.buckets(ATTENDED):
             for end in range(SPAN, capacity + SPAN, SPAN):
@@ -168,12 +169,12 @@ class CudaGraphStep:
     def __call__(
         self, codes: Tensor, positions: Tensor, adapters: Adapters = NO_ADAPTERS
     ) -> tuple[Tensor, Tensor]:
-        """As `DecodeStep`; what it returns is overwritten by the next call. With adapters there is
-        no graph: whose they are changes with every utterance."""
+        """As `DecodeStep`; the next call overwrites the returned tensors. Adapters run without a
+        graph, because they change with the utterances."""
         self._codes.copy_(codes)
         self._positions.copy_(positions)
-        # However many attend, and over whatever span, each row is the same: what is masked adds
-        # nothing, and the products are always of all rows, whose kernel their number chooses.
+        # The span and the number of attended slots do not change the result of a row: masked
+        # positions add nothing, and products always have all rows, so they use the same kernel.
         self.caches.span = self.caches.span_of(SPAN)
         self.caches.attended = self.caches.attended_of(ATTENDED)
         if self.reason or adapters:
@@ -194,10 +195,11 @@ class CudaGraphStep:
         return self._step(self._codes, self._positions, self.caches, adapters)
 
     def _first(self) -> tuple[Tensor, Tensor]:
-        """Captures, and compares the first replay with the step as it is."""
+        """Captures a graph and compares its first replay with the step without a graph."""
         lengths = self.caches.lengths.clone()
         plain = tuple(one.clone() for one in self._compute())
-        # Each run counts; what it wrote is written again.
+        # Each run advances the lengths. They are reset, so that the next one overwrites its
+        # entries.
         self.caches.lengths.copy_(lengths)
         try:
             outputs, replay = self._capture(self._compute)
@@ -222,8 +224,8 @@ _kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphSt
 
 
 def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> CudaGraphStep | None:
-    """A step with CUDA graphs for `slots` rows and the queries of `layers`, reserved until
-    `release`. It is cached as long as `gpt` lives. None on a CPU."""
+    """Borrows a step with CUDA graphs for `slots` rows and the queries of `layers`, until
+    `release`. Steps are cached as long as `gpt` lives. None on a CPU."""
     device = gpt.mel_head.weight.device
     if device.type != "cuda":
         return None
@@ -236,21 +238,21 @@ def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> Cuda
 
 
 def _positions(shape: GPTShape) -> int:
-    """Of a slot: latents, text and codes; warming up a recorded step counts a few more."""
+    """The positions of a slot: latents, text and codes, and a few for warming up a graph."""
     return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
 
 
 def slot_bytes(shape: GPTShape, item_bytes: int) -> int:
-    """Keys and values of one slot, which are there from the start on a GPU: 257 MB at XTTS-v2's
-    size in float32. item_bytes: of one number of them."""
+    """The bytes of the keys and values of one slot, which are allocated at the start on a GPU: 257
+    MB at XTTS-v2's size in float32. item_bytes: the size of one number."""
     return 2 * shape.layers * shape.width * _positions(shape) * item_bytes
 
 
 def fitting(wanted: int, free_bytes: int, slot: int, *, promoted_bytes: int = 0) -> int:
-    """How many slots of `slot` bytes to make, at least 1 and at most `wanted`.
+    """The number of slots of `slot` bytes that fit, at least 1 and at most `wanted`.
 
-    promoted_bytes: of the weights of a voice that is to be opened beside this one later, with as
-    many slots; 0 where this is that voice.
+    promoted_bytes: memory reserved for the weights of a second voice, which will have the same
+    number of slots; 0 if this is the second voice.
     """
     voices = 2 if promoted_bytes else 1
     room = free_bytes - OTHERS_BYTES - promoted_bytes
@@ -258,8 +260,9 @@ def fitting(wanted: int, free_bytes: int, slot: int, *, promoted_bytes: int = 0)
 
 
 def slots_on(gpt: GPT, wanted: int, *, beside_another: bool) -> int:
-    """`wanted` on a CPU, whose slots take memory as they speak; on a GPU what is free decides.
-    beside_another: another voice of the same service stands there already."""
+    """The number of slots for a GPT: `wanted` on a CPU, where slots allocate memory as they speak;
+    on a GPU limited by its free memory. beside_another: whether another voice of the same service
+    is already loaded there."""
     weight = gpt.mel_head.weight
     if weight.device.type != "cuda":
         return wanted

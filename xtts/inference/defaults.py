@@ -1,19 +1,18 @@
-"""Default parameters of speaking: sampling, conditioning and fades."""
+"""Default parameters of inference: sampling, conditioning and fades."""
 
 from dataclasses import dataclass
 
-# Pieces of a long text are faded at both ends, so that joining them makes no click.
+# Pieces of a long text are faded at both ends, to avoid clicks where they join.
 FADE_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config.
+    """The sampling parameters; the defaults are those of `Xtts.synthesize` with XTTS-v2's config.
 
-    The rules have a body in `xtts.inference.torch_backend` and one in
-    `extras.onnx.speech.sampling`, with one set of tests: sorting and masking are spelled
-    differently in torch and numpy, and copying logits off a GPU to share one would cost more than
-    the rules.
+    Sampling is implemented twice, for torch in `xtts.inference.torch_backend` and for numpy in
+    `extras.onnx.speech.sampling`, with one set of tests. Sharing one implementation would mean
+    copying the logits off the GPU.
     """
 
     temperature: float = 0.75
@@ -25,7 +24,7 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class ConditioningParams:
-    """How much of a reference recording becomes latents, in seconds."""
+    """The lengths of a reference recording that are used for conditioning, in seconds."""
 
     total_seconds: float = 30.0
     chunk_seconds: float = 4.0

@@ -1,9 +1,9 @@
-"""Voice latents on disk as safetensors, cached by recording and model.
+"""Caches voice latents on disk as safetensors, by recording and model.
 
     FOLDER/<SHA-256 of the recording>/<key>.safetensors     one for each model that encoded it
 
-so that all of a recording's can be deleted. Files are whole or absent, and named by what they
-depend on. Importing this module imports neither torch nor numpy: the API deletes latents.
+A recording has a folder, so that all of its latents can be deleted. Files are written atomically.
+Importing this module imports neither torch nor numpy, because the API only deletes latents.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 def latents_of_recording(
     model: "Model", weights: str, recording: "Reference", folder: Path | None
 ) -> "Voice":
-    """The voice of a recording in `model`, whose learning part has the SHA-256 `weights`.
+    """The voice of one or several recordings in `model`, whose GPT has the SHA-256 `weights`.
 
-    folder: where latents are kept; None keeps nothing, and those of several recordings are never
-    kept. A folder that cannot be written costs time only. Raises AudioError or VoiceError.
+    folder: the cache; None disables it. Latents of several recordings are never cached, and a
+    folder that cannot be written is only logged. Raises AudioError or VoiceError.
     """
     from xtts.inference import voice
 
@@ -46,15 +46,15 @@ def latents_of_recording(
         try:
             write(path, made)
         except WriteError as error:
-            log.warning("Latents are not kept: %s", error)
+            log.warning("The latents could not be cached: %s", error)
         if not recording.is_file():
             _unkeep(path)
     return made
 
 
 def _unkeep(path: Path) -> None:
-    """The voice was deleted while it was listened to: whoever did so, before or after us, looks
-    for latents after the recording is gone, and so do we."""
+    """Deletes latents whose recording was deleted while it was being encoded. Whoever deletes a
+    recording deletes its latents afterwards, but may have done so before they were written."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
         path.parent.rmdir()
@@ -73,7 +73,7 @@ def write(path: Path, made: "Voice") -> None:
 
 
 def read(path: Path, model: "Model") -> "Voice | None":
-    """None for a file that is missing, damaged, or of another model's shape."""
+    """Reads latents; None if the file is missing, damaged, or does not fit the model."""
     import torch
     from safetensors.torch import load
 
@@ -85,12 +85,12 @@ def read(path: Path, model: "Model") -> "Voice | None":
     except FileNotFoundError:
         return None
     except Exception as error:
-        log.warning("%s cannot be read and is made again (%s).", path.name, error)
+        log.warning("%s cannot be read and will be computed again (%s).", path.name, error)
         return None
     shaped = latents.shape[::2] == (1, model.config.gpt.width) and speaker.shape[::2] == (1, 1)
     finite = bool(torch.isfinite(latents).all() and torch.isfinite(speaker).all())
     if not shaped or not finite:
-        log.warning("%s is of another model, or damaged; it is made again.", path.name)
+        log.warning("%s is of another model, or damaged; it will be computed again.", path.name)
         return None
     return Voice(latents.to(model.device), speaker.to(model.device))
 
@@ -98,16 +98,16 @@ def read(path: Path, model: "Model") -> "Voice | None":
 def path_of(folder: Path, weights: str, recording: str) -> Path:
     """The file of a recording's latents in a model. weights, recording: the SHA-256 of each.
 
-    Latents depend on both: the conditioning encoder learns with the rest of the GPT. Those of
-    version 1 had heard the silence before the speech.
+    Latents depend on both, because the conditioning encoder is trained with the rest of the GPT. In
+    version 1 they included the silence before the speech.
     """
     key = hashlib.sha256(f"latents 2 {weights} {recording}".encode()).hexdigest()
     return folder / recording / f"{key}.safetensors"
 
 
 def delete(folder: Path, recording: str) -> None:
-    """Deletes every model's latents of a recording, and those that do not say whose they are: an
-    earlier version kept them in `folder` itself. All are made again when they are needed.
+    """Deletes all latents of a recording, and the files in `folder` itself, where an earlier
+    version stored latents without naming their recording.
 
     Raises OSError.
     """

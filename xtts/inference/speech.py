@@ -1,9 +1,9 @@
 """Speech: one request being spoken, with any backend.
 
 A backend decodes codes and computes their sound (`xtts.inference.torch_backend`,
-`extras.onnx.speech.backend`). This module has what they share: pieces, attempts, guard, speed,
-chunks, fades and pauses. Whole speech and streams, alone or in a batch, differ in who calls the
-steps and in when sound may leave. Importing this module does not import torch.
+`extras.onnx.speech.backend`). This module contains the common part: pieces, attempts, guard, speed,
+chunks, fades and pauses. Whole speech, streams and batches differ in the caller of the steps and in
+when sound may be sent. Importing this module does not import torch.
 """
 
 from abc import ABC, abstractmethod
@@ -36,10 +36,10 @@ class Voice:
     Attributes:
         latents: Conditioning latents `[1, 32, width]` for the GPT.
         speaker: Speaker embedding `[1, 512, 1]` for the vocoder.
-        vocoder: A vocoder learned for this speaker (`xtts.voices.learned_decoder`); None is the
+        vocoder: A vocoder trained for this speaker (`xtts.voices.learned_decoder`); None is the
             model's.
-        adapter: What LoRA learned for this speaker (`xtts.model.adapter`); None is the model as it
-            is. With PyTorch only.
+        adapter: A LoRA adapter trained for this speaker (`xtts.model.adapter`), or None. Only with
+            PyTorch.
     """
 
     latents: Any
@@ -48,12 +48,12 @@ class Voice:
     adapter: Any = None
 
 
-# The cast of a text that changes no voice.
+# The cast of a text with a single voice.
 NOBODY_ELSE: Mapping[str, Voice] = {}
 
 
 def unknown_voice(wanted: str, known: Iterable[str]) -> TextError:
-    """The refusal of a text that changes to a voice that is not there."""
+    """The error for a text that changes to an unknown voice."""
     names = ", ".join(sorted(filter(None, known))) or "no other voice"
     return TextError(f"The text asks for the voice {shown(wanted)}; there is {names}.")
 
@@ -65,7 +65,7 @@ class Utterance(ABC):
         codes: The codes so far, without STOP.
         latents: One `[width]` for each step so far; after a stop, the last one chose STOP.
         stopped: Whether the model produced STOP.
-        error: Why it failed; None if it did not.
+        error: The reason for a failure, or None.
         seen: `[audio_ids]`: the codes that the repetition penalty applies to.
     """
 
@@ -131,11 +131,11 @@ class Backend(Protocol):
     arrays: ModuleType
 
     def prepare(self) -> None:
-        """Prepares now what would otherwise delay the first utterance."""
+        """Warms up, so that the first utterance is not delayed."""
 
     @property
     def free(self) -> int:
-        """How many more utterances may begin."""
+        """The number of further utterances that may begin."""
 
     def random(self, seed: int) -> Any:
         """The random state for sampling."""
@@ -153,7 +153,7 @@ class Backend(Protocol):
         """Decodes one more code for each utterance that is not done; a failure sets `error`."""
 
     def end(self, utterance: Any) -> None:
-        """Frees what an utterance holds."""
+        """Frees the resources of an utterance."""
 
     def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """The vocoder of one utterance."""
@@ -166,13 +166,13 @@ class Speech:
     """One request being spoken.
 
     Args:
-        backend: What computes it.
+        backend: Computes the speech.
         voice: The speaker.
         request: The text and its parameters.
         guard: Judges each piece; None judges nothing.
         cast: The other voices that the text changes to, by name (`xtts.text.markup`).
         chunked: Whether to vocode while codes are decoded. Otherwise each piece is vocoded after
-            decoding, which is slightly less work, and its sound waits for the verdict.
+            decoding, which is slightly less work, and all of its sound waits for the verdict.
 
     Raises:
         TextError: The text cannot be spoken.
@@ -196,7 +196,7 @@ class Speech:
         self._cast = {**cast, "": voice}
         if missing := {piece.voice for piece in self._waiting} - set(self._cast):
             raise unknown_voice(sorted(missing)[0], cast)
-        # Sound that meets other sound or a pause is faded.
+        # Sound next to other sound or a pause is faded.
         self._faded = len(self._waiting) > 1 or any(p.before or p.after for p in self._waiting)
         self._begun = 0
         self._taken = 0
@@ -263,13 +263,13 @@ class Speech:
         return [chunk for chunk in sound if len(chunk)]
 
     def leave(self) -> None:
-        """Frees what the current utterance holds, if there is one."""
+        """Ends the current utterance, if there is one."""
         if self.utterance is not None:
             self._backend.end(self.utterance)
             self.utterance = None
 
     def _attempt(self, random: Any) -> None:
-        """Begins an utterance of the piece."""
+        """Begins an attempt at the piece."""
         self._new_sound()
         self.utterance = self._backend.begin(
             self._voice, self._guarded.ids, self._rules, random, self._request.max_codes,
@@ -322,7 +322,7 @@ class Speech:
         return self._fade.push(self._guarded.push(self._backend.checked(chunk)))
 
     def _silence(self, seconds: float) -> Samples:
-        """A pause, whose length does not depend on speed."""
+        """A pause. Its length does not depend on the speed."""
         arrays = self._backend.arrays
         return arrays.zeros(round(seconds * VOCODER_RATE), dtype=arrays.float32)
 
@@ -381,8 +381,8 @@ def synthesize(
 ) -> Samples:
     """Speaks a request: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
-    The guard, if any, has bad pieces spoken again and then holds the result of each piece. Raises
-    TextError for text that cannot be spoken, and NotFinite.
+    The guard, if any, makes faulty pieces be spoken again and collects the result of each piece.
+    Raises TextError for text that cannot be spoken, and NotFinite.
     """
     speech = Speech(backend, voice, request, guard, cast, chunked=False)
     return backend.arrays.concatenate(list(speech.chunks()))
@@ -397,8 +397,8 @@ def stream(
 ) -> Iterator[Samples]:
     """As `synthesize`, in chunks as soon as they are final: a small one first, then larger ones.
 
-    Concatenated, they equal the result of `synthesize` up to rounding, except that sound already
-    sent stays. With a guard, the last half second of a piece waits for its verdict, and no piece is
-    spoken again unless the request has `whole` set.
+    Concatenated, they equal the result of `synthesize` up to rounding, except that sound which was
+    already sent is not corrected. With a guard, the last half second of a piece waits for the
+    verdict, and pieces are spoken again only if the request has `whole` set.
     """
     yield from Speech(backend, voice, request, guard, cast).chunks()

@@ -19,16 +19,16 @@ class SynthesisRequest:
     Attributes:
         text: The text, which is split into pieces that the model can speak at once.
         language: The language of the text.
-        seed: The same seed gives the same sound on the same machine.
+        seed: On the same machine, the same seed gives the same sound.
         temperature: The sampling temperature; None is the model's default, 0 always takes the
             likeliest code.
-        speed: 2 takes half the time, at the same pitch.
+        speed: 2 is twice as fast, at the same pitch.
         max_codes: The code limit of each piece, 46 ms per code; None is the model's.
         pieces: The pieces of the text, if another process has read it.
-        whole: Whether no sound of a piece leaves before it is complete, so that it can be spoken
-            again.
+        whole: Whether the sound of a piece is sent only when it is complete, so that it can be
+            spoken again.
         sampling: Sampling parameters instead of the model's.
-        plain: Whether the marks of Markdown and HTML entities in the text are characters.
+        plain: Whether Markdown and HTML entities in the text are plain characters.
 
     Raises ArgumentError for an invalid value.
     """

@@ -5,9 +5,8 @@ kept from the step that computed it; Coqui runs the whole GPT a second time to g
 The sampling order is that of Hugging Face's `generate`: repetition penalty, temperature, top-k,
 top-p.
 
-A step reads all weights once, which is most of its cost. The number of rows never changes, so an
-utterance is the same, bit for bit, with or without others beside it
-(`tests/xtts/inference/test_torch_backend.py`).
+A step reads all weights once, which is most of its cost. The number of rows never changes, so the
+result of an utterance does not depend on the others (`tests/xtts/inference/test_torch_backend.py`).
 """
 
 import weakref
@@ -33,15 +32,15 @@ from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.streaming_vocoder import ChunkedVocoder
 
-# Stands for a code if the logits are not finite.
+# Replaces a code if the logits are not finite.
 NO_CODE = -1
 NOT_FINITE = (
     "The model's output is not finite (NaN or infinite): its weights are damaged, or this device "
     "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
 )
 # MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads
-# with different kernels, so that the last bit of a row depends on its place. With 4, 8 or 12 rows
-# it does not, nor does that of a product of the layers (`xtts.model.quantization`).
+# with different kernels, so the last bit of a row depends on its place. With 4, 8 or 12 rows it
+# does not, and neither do the products of the layers (`xtts.model.quantization`).
 _ROWS_ALIKE = 4
 
 
@@ -50,8 +49,8 @@ class DecodingError(NotFinite):
 
 
 class TorchUtterance(Utterance):
-    """An `Utterance` that uses only its own row, so that other utterances make no difference. code:
-    the last code `[1]`, on the device; adapter: of its voice, as of `Voice`."""
+    """An `Utterance` with PyTorch. code: the last code `[1]`, on the device; adapter: as in
+    `Voice`."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class TorchUtterance(Utterance):
 
     @property
     def num_queries(self) -> int:
-        """A captured step keeps the queries of some layers only."""
+        """As in `Utterance`. A captured step stores the queries of some layers only."""
         return self.queries.count
 
     def attention_by_head(self) -> "dict[Head, np.ndarray[Any, Any]]":
@@ -95,8 +94,8 @@ class TorchUtterance(Utterance):
 class DecodingSlots:
     """A fixed number of slots for utterances; used by one thread.
 
-    layers: the layers whose queries utterances may need, since a captured step
-    (`xtts.inference.decode_step`) keeps no others.
+    layers: the layers whose queries utterances may need; a captured step
+    (`xtts.inference.decode_step`) stores only these.
     """
 
     def __init__(self, gpt: GPT, count: int, layers: tuple[int, ...] = ()) -> None:
@@ -112,14 +111,14 @@ class DecodingSlots:
 
     @property
     def free(self) -> int:
-        """How many more utterances can enter."""
+        """The number of further utterances that can enter."""
         return self.utterances.count(None)
 
     def enter(self, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> int:
         """Prefills text ids `[n]` after conditioning latents `[1, 32, width]`, samples the first
         code, and returns the slot. Raises DecodingError."""
         slot = self.utterances.index(None)
-        # Prefilled separately, because the lengths of prefixes differ.
+        # Prefilled separately, because prefixes differ in length.
         cache = prefill(self.gpt, latents, text, utterance)
         if self._graphed is not None:
             self._graphed.caches.enter(slot, cache)
@@ -129,13 +128,13 @@ class DecodingSlots:
         return slot
 
     def prepare(self) -> None:
-        """Captures now what would otherwise be captured at the first code."""
+        """Captures the CUDA graphs, which would otherwise happen at the first code."""
         if self._graphed is not None:
             self._graphed.record()
 
     @torch.inference_mode()
     def step(self) -> bool:
-        """Decodes one more code for every active slot; returns whether there was one.
+        """Decodes one more code for every active slot; returns whether any was active.
 
         An utterance whose logits are not finite ends with an `error`; the others continue.
         """
@@ -153,8 +152,8 @@ class DecodingSlots:
         return bool(speaking)
 
     def _computed(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
-        """Latents and logits of all rows after the last code of each; an unused row computes code 0
-        at position 0."""
+        """Latents and logits of all rows after the last code of each. Unused rows compute code 0 at
+        position 0."""
         device = self.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
         rows = range(len(self._rows))
@@ -190,7 +189,7 @@ class TorchBackend:
         self.model = model
         self.count = count
         self._layers = set(layers)
-        # Only while an utterance runs: captured graphs are then free for others of the same model.
+        # Kept only while an utterance runs, so that other backends of the model can use its graphs.
         self._slots: DecodingSlots | None = None
 
     @property
@@ -262,7 +261,7 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) 
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
     _choose([utterance], *outputs)
     if utterance.error is not None:
-        # A new error: raising the same one would keep the utterance alive through its frames.
+        # A new error, because the traceback of the old one would keep the utterance alive.
         raise DecodingError(str(utterance.error))
     return cache
 
@@ -321,7 +320,7 @@ def sample(
 ) -> Tensor:
     """Samples the next codes `[rows]`; `NO_CODE` if a row's logits are not finite.
 
-    One kernel serves all rows, except for the draw: each utterance has its own generator, so that
+    All rows share the kernels except for the draw, which uses one generator per utterance, so that
     its codes do not depend on the others.
 
     Args:
@@ -331,7 +330,7 @@ def sample(
         generators: The generator of each row.
     """
     finite = torch.isfinite(logits).all(-1)
-    # Drawing from NaN would be a device-side assert, which kills the context.
+    # Drawing from NaN would trigger a device-side assert, which destroys the CUDA context.
     penalised, chances = drawn_from(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
     drawn = [torch.multinomial(row, 1, generator=own) for row, own in zip(chances, generators)]
     codes = torch.cat(drawn)

@@ -29,10 +29,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
-    """weights_file: the file of the learning part; reference: one recording of the voice or
-    several; decoder: a vocoder that was learned for these weights, with which its own person
-    speaks; speaker_decoders: as of `VoiceFiles`; adapter: what its weights are the base of, where
-    it is an adapter's voice: every recording speaks with it, as with a checkpoint's weights."""
+    """A `LoadedVoice` with PyTorch.
+
+    Attributes:
+        weights_file: The file of the GPT's weights.
+        reference: One or several recordings of the voice.
+        decoder: A vocoder that was trained for these weights and the voice's speaker.
+        speaker_decoders: As in `VoiceFiles`.
+        adapter: A LoRA adapter over these weights, which all recordings use.
+    """
 
     model: Model
     folder: Path
@@ -66,14 +71,15 @@ class LoadedTorchVoice(LoadedVoice):
         fitting = slots_on(self.model.gpt, count, beside_another=beside_another)
         if fitting < count:
             log.warning(
-                "%d requests at once instead of %d: the GPU's free memory has room for no more.",
+                "%d requests at once instead of %d, because of the GPU's free memory.",
                 fitting, count,
             )  # fmt: skip
         return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """As in `LoadedVoice`. A speaker for whom a decoder was learned speaks with it. The folder
-        of an adapter of these weights is its person's recording, and what was learned for it.
+        """As in `LoadedVoice`, with the decoder of the speaker, if one was trained. recording: may
+        also be the folder of an adapter of these weights; then its recording, decoder and adapter
+        are used.
 
         Raises BundleError for an adapter that is damaged, or of another base.
         """
@@ -89,12 +95,12 @@ class LoadedTorchVoice(LoadedVoice):
     def _voice_of_adapter(self, folder: Path, kept: Path | None) -> Voice:
         found = bundle.verify(folder)
         if found.kind != bundle.ADAPTER:
-            raise BundleError(f"{folder} is a whole voice. It speaks by itself, not with another.")
+            raise BundleError(f"{folder} is a complete voice, not an adapter of another one.")
         if found.base["sha256"] != self.weights:
             raise BundleError(
                 f"{folder.name} is an adapter of {found.base['name']} with SHA-256 "
-                f"{found.base['sha256'][:12]}…, and the weights that speak have "
-                f"{self.weights[:12]}…. Speak with its own base."
+                f"{found.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
+                f"{self.weights[:12]}…. Load the base of the adapter."
             )
         heard = self.voice_of(folder / "reference.wav", kept)
         vocoder = None
@@ -104,7 +110,7 @@ class LoadedTorchVoice(LoadedVoice):
         return replace(heard, vocoder=vocoder, adapter=adapter)
 
     def _vocoder_of(self, tensors: Path) -> Vocoder:
-        """Read at first use; several speakers may share one."""
+        """A trained vocoder, loaded on first use. Several speakers may share one."""
         if tensors not in self._vocoders:
             self._vocoders[tensors] = self._new_vocoder(tensors)
         return self._vocoders[tensors]
@@ -131,15 +137,15 @@ class LoadedTorchVoice(LoadedVoice):
         if self.latents_folder is not None:
             own = self.voice_of(self.reference, self.latents_folder)
         else:
-            # Read as for the samples of a run, so that both are the same to the bit.
+            # Encoded as for the samples of a run, so that both are identical.
             heard = voice.read_reference(self.model.config, self.reference)
             own = voice.voice_from_reference(self.model, heard)
         return replace(own, vocoder=self.decoder, adapter=self.adapter)
 
 
 def read_adapter(model: Model, path: Path) -> Adapter:
-    """An adapter's file, for the GPT of a model. Raises BundleError, and ConfigError for that of
-    another model."""
+    """Reads an adapter's file for the GPT of a model. Raises BundleError, and ConfigError if it
+    belongs to another model."""
     header, tensors = adapter_file.read(path)
     return Adapter(model.gpt, tensors, header.scale, str(path))
 
@@ -147,9 +153,8 @@ def read_adapter(model: Model, path: Path) -> Adapter:
 def load_torch_voice(
     files: VoiceFiles, where: ComputeConfig, others: Iterable[LoadedVoice] = ()
 ) -> LoadedTorchVoice:
-    """Loads a voice that was found. others: voices that are loaded already; a checkpoint of one's
-    base model takes its vocoder, speaker encoder and tokenizer from there, and an adapter the GPT
-    too, where it is the base's.
+    """Loads a voice. others: voices that are already loaded. A checkpoint with the same base shares
+    their vocoder and speaker encoder; an adapter also shares the GPT, if the weights are its base.
 
     Raises BundleError, ConfigError.
     """
@@ -160,7 +165,7 @@ def load_torch_voice(
         files.folder, where.device, where.mel_device, precision=where.precision,
         low_memory=where.low_memory,
     )  # fmt: skip
-    # The normaliser of this voice may not be its base's, its list not that of another.
+    # The normaliser may differ from the base's, and the pronunciations from the other voice's.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
     tokenizer = Tokenizer(config, files.folder, files.pronunciations)
     model = replace(model, config=config, tokenizer=tokenizer)

@@ -14,23 +14,23 @@ from xtts.joined_reference import Reference
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
 
-# Coqui leaves out a last chunk shorter than this; a reference shorter than this is refused.
+# Coqui drops a last chunk shorter than this. We also refuse a reference that is shorter.
 MIN_CHUNK_SECONDS = 0.33
-# Speech is looked for in the first minute, and as long as nothing is louder than -50 dB, in ten.
+# The start of speech is searched in the first minute, or in ten as long as all is below -50 dB.
 _BLOCK_SECONDS, _LOOKED_AT_SECONDS, _MOST_SILENCE_SECONDS = 10.0, 60.0, 600.0
 _LOUD_DB = -50.0
 
 
 class VoiceError(SotaqueError):
-    """A reference recording that no voice can be taken from."""
+    """A reference recording that cannot be used: too short, silent or not finite."""
 
 
 def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
-    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz, from where its
-    speech begins; several recordings take turns (`xtts.joined_reference`).
+    """The part of a recording that the model needs, from the start of its speech: `[samples]` at
+    22,050 Hz. Several recordings alternate (`xtts.joined_reference`).
 
-    Raises AudioError, and VoiceError as `voice_from_reference`. No more than ten minutes are
-    unpacked of the hours that a small FLAC can hold.
+    Raises AudioError, and VoiceError as `voice_from_reference`. Decodes at most ten minutes,
+    because a small FLAC file can contain hours.
     """
     wanted = config.conditioning
     seconds = max(wanted.total_seconds, wanted.speaker_seconds)
@@ -43,7 +43,7 @@ def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
 
 
 def _spoken(path: Path, seconds: float, what: str) -> Tensor:
-    """So many seconds of a recording from where its speech begins."""
+    """`seconds` of a recording from the start of its speech."""
     start = _speech_start_seconds(path)
     waveform = audio.read(path, CODE_RATE, max_seconds=seconds, start_seconds=start)
     _check(waveform, what)
@@ -51,7 +51,7 @@ def _spoken(path: Path, seconds: float, what: str) -> Tensor:
 
 
 def _speech_start_seconds(path: Path) -> float:
-    """Where the speech of a recording begins. Levels are kept, and not the samples."""
+    """The start of speech in a recording. Stores its levels, not its samples."""
     levels, rest, rate = list[np.ndarray](), np.zeros(0, np.float32), CODE_RATE
     # `audio.read` refuses non-finite samples.
     with np.errstate(invalid="ignore", over="ignore"):
@@ -69,9 +69,9 @@ def _speech_start_seconds(path: Path) -> float:
 def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) -> Voice:
     """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
 
-    known: the recording's speaker embedding [1, 512, 1], which no training moves. Raises VoiceError
-    for less than 0.33 s, silence or non-finite values: a NaN from here would reach the
-    sampling, and on a GPU kill the context for everyone.
+    known: the recording's speaker embedding [1, 512, 1], if it was computed before; training does
+    not change it. Raises VoiceError for less than 0.33 s, silence or non-finite values: NaN would
+    reach the sampling, and on a GPU destroy the CUDA context.
     """
     _check(waveform)
     with model.voice_encoder() as ears:
@@ -97,15 +97,16 @@ def conditioning(model: Model, waveform: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
-    """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; training never moves it."""
+    """The speaker embedding `[1, 512, 1]` of a recording `[samples]`. Training does not change
+    it."""
     waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
     with model.voice_encoder() as ears:
         return ears.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
 
 
 def similarity(model: Model, waveform: Tensor, rate: int, whose: Voice) -> float:
-    """Cosine between the speaker of a recording and a voice, by the model's own encoder: 1 is the
-    same. The voice was heard before it spoke; to hear its recording again would cost as much."""
+    """The cosine similarity of a recording's speaker embedding to that of a voice, by the model's
+    speaker encoder; 1 is the same speaker."""
     return float(torch.dot(speaker(model, waveform, rate).flatten(), whose.speaker.flatten()))
 
 
@@ -117,6 +118,6 @@ def _check(waveform: Tensor, what: str = "The reference") -> None:
             "3 to 30 s are better."
         )
     if not bool(torch.isfinite(waveform).all()):
-        raise VoiceError(f"{what} holds non-finite values (NaN or infinite).")
+        raise VoiceError(f"{what} contains non-finite values (NaN or infinite).")
     if float(waveform.abs().max()) < speech_span.SILENT_PEAK:
         raise VoiceError(f"{what} is silent: no sample is above -60 dB.")

@@ -1,1 +1,1 @@
-"""The network: GPT and vocoder, their shapes, and how they are loaded from disk."""
+"""The network: GPT and vocoder, their shapes, and loading them from disk."""

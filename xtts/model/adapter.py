@@ -1,9 +1,9 @@
-"""Adapters of a GPT that speaks: one base in memory, and beside it what LoRA learned of each voice.
+"""LoRA adapters for inference: several voices share the weights of one base GPT.
 
-y = W x + B A x, with B scaled. When many utterances decode together, W x is one product of all
-rows, as without adapters, and B A x is computed for each row by itself. So what a row says does not
-depend, in any bit, on who else is there, and a row without an adapter is as it ever was. At
-XTTS-v2's size an adapter of rank 16 takes 31 MB in float32.
+y = W x + B A x, with B scaled. When utterances decode together, W x is one product for all rows,
+and B A x is computed row by row. So the result of a row does not depend on the other rows, and a
+row without an adapter equals the base. At XTTS-v2's size, an adapter of rank 16 takes 31 MB in
+float32.
 """
 
 import copy
@@ -16,33 +16,33 @@ from torch import Tensor, nn
 from xtts.model.config import ConfigError
 from xtts.model.gpt import GPT, PREFIX
 
-# Where a matrix is in a block: its sizes, as multiples of the width.
+# The matrices of a block, with their input and output sizes as multiples of the width.
 MATRICES = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
 _Module = TypeVar("_Module", bound=nn.Module)
 Forward = Callable[[Tensor], Tensor]
 
 
 class LowRank(NamedTuple):
-    """A `[rank, in]` and B `[out, rank]`, scaled; B lies turned in memory, as it is read fastest
-    where one row is multiplied."""
+    """A `[rank, in]` and B `[out, rank]`, scaled. B is stored transposed, which is fastest for
+    products with one row."""
 
     a: Tensor
     b: Tensor
 
 
 class Adapter:
-    """What one voice's adapter adds to a GPT, whose weights stay as they are and are shared.
+    """The LoRA matrices of one voice for a GPT, whose weights are shared and stay unchanged.
 
     Attributes:
-        gpt: The GPT as this voice's: modules of its own over the same weights, for any number of
+        gpt: The GPT with this adapter: new modules over the same weights, for any number of
             positions of one utterance.
-        matrices: By layer and by name of `MATRICES`; of those only that are adapted.
-        nbytes: Of its tensors.
+        matrices: The adapted matrices, by layer and name (`MATRICES`).
+        nbytes: The size of the matrices.
     """
 
     def __init__(self, gpt: GPT, tensors: Mapping[str, Tensor], scale: float, source: str) -> None:
-        """tensors: as `xtts.voices.adapter_file` names them. Raises ConfigError, naming `source`,
-        where they are not this GPT's."""
+        """tensors: named as in `xtts.voices.adapter_file`. Raises ConfigError, which names
+        `source`, if they do not fit this GPT."""
         self.matrices = _matrices(gpt, tensors, scale, source)
         self.nbytes = sum(
             part.nbytes for layer in self.matrices for pair in layer.values() for part in pair
@@ -59,7 +59,7 @@ class Adapter:
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer, of whatever kind of weights, and what an adapter adds; for one utterance."""
+    """A linear layer with any kind of weights, plus its adapter; for one utterance."""
 
     def __init__(self, base: nn.Module, pair: LowRank) -> None:
         super().__init__()
@@ -72,8 +72,8 @@ class AdaptedLinear(nn.Module):
 
 
 def for_rows(forward: Forward, pairs: Sequence[tuple[int, LowRank]]) -> Forward:
-    """`forward` of all rows `[rows, in]`, and what adapters add to some, each row by itself. pairs:
-    a row and its matrices."""
+    """A layer's `forward` for rows `[rows, in]` that adds adapters to some of them. pairs: the
+    number of a row, and its matrices."""
 
     def adapted(x: Tensor) -> Tensor:
         whole = forward(x)
@@ -99,8 +99,8 @@ def _matrices(
         found.append(layer)
     if left or not any(found):
         raise ConfigError(
-            f"{source} is not of this model: it has {min(left) if left else 'no tensor at all'}. "
-            "Take an adapter of the base model that speaks."
+            f"{source} does not fit this model: it has {min(left) if left else 'no tensors'}. "
+            "Use an adapter that was trained from the loaded base model."
         )
     return [
         {
@@ -119,15 +119,15 @@ def _pair(name: str, halves: Sequence[Tensor | None], sizes: Sequence[int], sour
     shapes = [None if half is None else list(half.shape) for half in halves]
     if a is None or b is None or shapes != [[len(a), sizes[0]], [sizes[1], len(a)]]:
         raise ConfigError(
-            f"{source} is not of this model: A and B of {name} are {shapes[0] or 'missing'} and "
-            f"{shapes[1] or 'missing'}, and the matrix is [{sizes[1]}, {sizes[0]}]. Take an "
-            "adapter of the base model that speaks."
+            f"{source} does not fit this model: A and B of {name} are {shapes[0] or 'missing'} and "
+            f"{shapes[1] or 'missing'}, but the matrix is [{sizes[1]}, {sizes[0]}]. Use an "
+            "adapter that was trained from the loaded base model."
         )
     return LowRank(a, b)
 
 
 def _with_modules(module: _Module, others: Mapping[str, nn.Module], prefix: str = "") -> _Module:
-    """A copy of a tree of modules with other ones in some places; it shares every weight."""
+    """A copy of a tree of modules with some of them replaced; shares all weights."""
     own = copy.copy(module)
     own._modules = {
         name: others.get(f"{prefix}{name}") or _with_modules(child, others, f"{prefix}{name}.")

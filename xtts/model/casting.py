@@ -1,9 +1,8 @@
-"""Autocast's copies of weights, made for many layers at once.
+"""Autocast's copies of weights, for many layers with one kernel.
 
-Autocast copies each weight and bias of a layer to 16 bits, and each gradient back, in a kernel of
-its own: sixteen kernels per transformer block, most of them shorter than their launch. Here one
-kernel makes all copies of a block and one converts its gradients. The results are the same, bit for
-bit.
+Autocast copies each weight and bias of a layer to 16 bits, and each gradient back, with a separate
+kernel: sixteen kernels per transformer block, most of them shorter than their launch. Here one
+kernel makes all copies of a block and one converts its gradients. The results are identical.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +16,9 @@ from torch.autograd.function import once_differentiable
 
 @contextmanager
 def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, the linear layers and convolutions among `modules` have weights in autocast's type,
-    copied by one kernel. Without autocast, and on a CPU, nothing changes. Not thread-safe."""
+    """A context in which the linear layers and convolutions among `modules` have weights in
+    autocast's type, copied by one kernel. Does nothing without autocast or on a CPU. Not
+    thread-safe."""
     held = [
         (module._parameters, name, weight)
         for module in modules

@@ -1,9 +1,9 @@
 """Conditioning encoder and perceiver: reference mel to 32 latents.
 
 A mel `[batch, 80, frames]` goes through six attention blocks over time, then a perceiver resampler
-(Flamingo, https://arxiv.org/abs/2204.14198) draws 32 latents out of it. Names and arithmetic are
-those of Coqui's `ConditioningEncoder` and `PerceiverResampler`; `lengths` is ours, so that
-references of different length share a batch and padding changes nothing.
+(Flamingo, https://arxiv.org/abs/2204.14198) computes 32 latents. Names and arithmetic are those of
+Coqui's `ConditioningEncoder` and `PerceiverResampler`. We add `lengths`, so that references of
+different length can share a batch.
 
 In training, several references of 3 to 6 s are packed without padding
 (`packed_conditioning_latents`); padded to the longest, a quarter would be padding. Sums over a clip
@@ -36,7 +36,7 @@ def _group_count(channels: int) -> int:
 
 
 class TimeGroupNorm(nn.GroupNorm):
-    """GroupNorm over [batch, channels, frames] in float32 that leaves padded frames out."""
+    """GroupNorm over [batch, channels, frames] in float32 that ignores padded frames."""
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):

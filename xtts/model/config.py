@@ -1,8 +1,8 @@
 """ModelConfig: reads config.json and vocab.json of a model folder.
 
-Coqui's `XttsConfig.load_json` drops unknown keys, and its classes hard-code the sizes of DVAE,
-vocoder and speaker encoder. So the differences of our small models are under one key, `"sotaque"`;
-without that key every size is XTTS-v2's.
+Coqui's classes hard-code the sizes of DVAE, vocoder and speaker encoder, and its
+`XttsConfig.load_json` drops unknown keys. So the differences of our small models are under one key,
+`"sotaque"`; without it, all sizes are XTTS-v2's.
 """
 
 import json
@@ -20,8 +20,8 @@ from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 T = TypeVar("T")
 # The files that distinguish an exported voice, in Coqui's format and in ONNX, from a base model.
 EXPORT_FILES = ("bundle.json", "onnx.json")
-# The longest piece by front-end, for models whose config.json does not say it, such as the embedded
-# voice's first folders and exports. Other models use the language's limit of characters.
+# The longest piece by front-end, for models without `piece_tokens` in config.json, such as the
+# first versions of the embedded voice. Other models use the language's limit of characters.
 PIECE_TOKENS = {"cmu_phones": 36}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
@@ -37,8 +37,8 @@ class ConfigError(SotaqueError):
 
 @dataclass(frozen=True)
 class TrainingAdvice:
-    """What the base model recommends for settings that are `auto`; None = no advice. freeze: names
-    of weights with *, separated by commas."""
+    """The base model's recommendations for settings that are `auto`; None is no recommendation.
+    freeze: names of weights with *, separated by commas."""
 
     num_epochs: int | None = None
     learning_rate: float | None = None
@@ -49,10 +49,10 @@ class TrainingAdvice:
 
 @dataclass(frozen=True)
 class Extension:
-    """A language that `train extend` added to a model. like: the language whose tag its own began
-    as; first_id, num_ids: the ids of its tag and of its new pieces; replacements: how signs and
-    abbreviations are read (`xtts.text.replacements`); learned: whether these are the weights of a
-    run in it, as `train export` writes them."""
+    """A language that `train extend` added to a model. like: the language whose tag initialised the
+    new tag; first_id, num_ids: the ids of the tag and the new tokens; replacements: words for signs
+    and abbreviations (`xtts.text.replacements`); learned: whether the model was trained in the
+    language, which `train export` records."""
 
     language: str
     like: str
@@ -64,8 +64,7 @@ class Extension:
 
 @dataclass(frozen=True, kw_only=True)
 class _Own:
-    """The key "sotaque" of config.json; an unknown name in it is an error, so that none is
-    ignored."""
+    """The key "sotaque" of config.json. Unknown names in it are an error."""
 
     schema: int = 1
     vocoder: VocoderShape = field(default_factory=VocoderShape)
@@ -87,12 +86,12 @@ class ModelConfig(_Own):
     """The configuration of a model.
 
     Attributes:
-        piece_tokens: The most text ids of one piece (`xtts.text.tokenizer`); None for as many as
-            the model has positions.
+        piece_tokens: The most text ids of one piece (`xtts.text.tokenizer`); None for the number of
+            the model's text positions.
         alignment_heads: Layer and number of each attention head that follows the text; () if none
             does, None if not measured yet (`xtts.inference.alignment.heads`).
         normalizer: The rules that read its texts (`xtts.text.normalization.registry`).
-        extensions: The languages that were added to it, in order.
+        extensions: The added languages, in order.
     """
 
     gpt: GPTShape
@@ -104,12 +103,12 @@ class ModelConfig(_Own):
 
     @property
     def unlearned(self) -> tuple[Extension, ...]:
-        """The languages that were added to it and that it has not learned."""
+        """The added languages that the model was not trained in."""
         return tuple(one for one in self.extensions if not one.learned)
 
     @property
     def speaks_in_coqui(self) -> bool:
-        """Whether Coqui's own classes, which hard-code these sizes, can hold this model."""
+        """Whether Coqui's classes can load this model: it has the sizes that they hard-code."""
         return (
             self.vocoder == VocoderShape()
             and self.speaker_encoder == SpeakerEncoderShape()
@@ -140,14 +139,13 @@ class ModelConfig(_Own):
 
 
 def naming_normalizer(config: dict[str, Any], normalizer: str) -> dict[str, Any]:
-    """The content of a config.json with the name of the normaliser."""
+    """Adds the name of the normaliser to the content of a config.json."""
     return config | {"sotaque": (config.get("sotaque") or {}) | {"normalizer": normalizer}}
 
 
 def _normalizer(folder: Path, configured: str | None) -> str:
-    """The normaliser of a model: the one that its config.json names. An export without a name is
-    from the time when only Coqui's existed. A base model without a name gets the newest rules: it
-    learned from words, whichever rules wrote them, and the newest rules are right more often."""
+    """The normaliser that config.json names. Without a name, an export gets Coqui's, which was the
+    only one when names were not written, and a base model the newest."""
     if configured is None:
         exported = any((folder / name).is_file() for name in EXPORT_FILES)
         return COQUI if exported else NEWEST
@@ -165,13 +163,13 @@ def _check_heads(heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folde
             raise ConfigError(
                 f'{folder / "config.json"}, key "sotaque": alignment_heads names head {head} of '
                 f"layer {layer}; this model has {gpt.heads} heads in {gpt.layers} layers. Remove "
-                "alignment_heads; they are measured again."
+                "alignment_heads, and they will be measured again."
             )
 
 
 def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
     count, start, stop = _vocabulary_ids(folder / "vocab.json")
-    # XTTS-v1 has no perceiver; its prompt layout is another model.
+    # XTTS-v1 lacks the perceiver and has another prompt layout.
     if args.get("gpt_use_perceiver_resampler") is False:
         raise ConfigError(
             f"{folder / 'config.json'} says gpt_use_perceiver_resampler=false: that is XTTS-v1. "
@@ -239,12 +237,12 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
-            f"{path} is missing. A model folder in Coqui's layout holds it."
+            f"{path} is missing. A model folder in Coqui's layout contains it."
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read as JSON ({error}). Copy the file again."
         ) from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds a JSON {type(content).__name__}, not an object.")
+        raise ConfigError(f"{path} contains a JSON {type(content).__name__}, not an object.")
     return content

@@ -1,8 +1,7 @@
 """Modules with uninitialized weights, for filling or inspection.
 
-The meta device would serve too, but its first random draw imports 870 modules (sympy and torch's
-compiler: 2.5 s and 150 MB with torch 2.11). On the CPU, 441 M random numbers would be drawn for
-nothing.
+On the meta device, the first random draw imports 870 modules (sympy and torch's compiler: 2.5 s and
+150 MB with torch 2.11). On the CPU, 441 M random numbers would be drawn for nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +19,13 @@ _DRAWING = frozenset({Tensor.normal_, Tensor.uniform_})
 
 @contextmanager
 def without_weights() -> Iterator[None]:
-    """Modules that are built inside have shapes, but uninitialized values."""
+    """A context in which new modules get shapes, but uninitialized values."""
     with torch.device("meta"), _NothingDrawn():
         yield
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Makes every `torch.nn.init` function and every draw return its tensor unchanged."""
+    """Makes all `torch.nn.init` functions and draws return their tensor unchanged."""
 
     def __torch_function__(
         self,

@@ -1,7 +1,7 @@
-"""The GPT, which is the part that is trained: embeddings, transformer, heads and losses.
+"""The GPT, the trained part of XTTS: embeddings, transformer, heads and losses.
 
-This is a separate implementation, because Coqui's imports transformers, whose updates broke it more
-than once. It uses Coqui's names, so that a published `model.pth` is read and written key for key.
+Coqui's implementation is not used, because it imports transformers, whose updates broke it more
+than once. The names are Coqui's, so that a published `model.pth` is read and written key for key.
 `tests/peers` compares its losses, gradients and greedy codes with Coqui's `GPT`.
 """
 
@@ -84,7 +84,7 @@ class GPT(nn.Module):
         latents = self._heard(rows) if latents is None else latents
         text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
         audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
-        # Filled slot by slot, so that padding needs no embedding and has no gradient.
+        # Filled slot by slot, so that padding is neither embedded nor part of the gradient.
         grid = text.new_zeros(rows.rows * rows.length, self.shape.width)
         grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
         grid = grid.index_copy(0, rows.text_slots, text)
@@ -134,7 +134,7 @@ class GPT(nn.Module):
         return torch.cat((latents.to(embedded.dtype), embedded[None]), dim=1)
 
     def audio_input(self, code: Tensor, position: int | Tensor) -> Tensor:
-        """Codes `[batch]`, all at one audio position or each at its own, -> embeddings
+        """Codes `[batch]` at one audio position, or at one position each -> embeddings
         `[batch, 1, width]`."""
         where = position if isinstance(position, Tensor) else torch.full_like(code, position)
         return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
@@ -143,9 +143,8 @@ class GPT(nn.Module):
         """Appends positions `[batch, time, width]` to the cache; returns the latent `[batch,
         width]` and the audio logits `[batch, audio_ids]` of the last one.
 
-        This runs the modules on any number of positions. Decoding, with one position per row, has
-        its own code without modules and views (`xtts.inference.decode_step`), which is a fifth
-        faster and is tested against this.
+        Runs the modules on any number of positions. Decoding, with one position per row, uses
+        `xtts.inference.decode_step`, which is a fifth faster and is tested against this.
         """
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
         return latent, self.mel_head(latent)
@@ -196,7 +195,7 @@ def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The trained part of a `model.pth` -> `GPT.state_dict()`.
 
-    Leaves out other parts, and the inference copies that Coqui's trainer saves in addition.
+    Leaves out other parts, and the inference copies that Coqui's trainer also saves.
     """
     left_out = (PREFIX + "gpt_inference.", PREFIX + "gpt.wte.", PREFIX + "gpt.wpe.")
     return {

@@ -1,7 +1,6 @@
 """Key-value caches: one row, slots for batching, static buffers for CUDA graphs.
 
-`xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; no other module
-does.
+`xtts.model.transformer.Attention` passes its queries, keys and values to `attend`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,11 +23,10 @@ class Cache(Protocol):
 
 
 class QueryLog:
-    """The queries of some layers while one utterance is decoded, and their keys of its text, from
-    which the attention can be computed afterwards (`xtts.inference.alignment.path`).
+    """Stores the queries of some layers while one utterance is decoded, and their keys of its text,
+    so that the attention can be computed afterwards (`xtts.inference.alignment.path`).
 
-    It computes nothing during decoding, so the speech is the same with and without a log, bit for
-    bit.
+    Computes nothing during decoding, so the speech is identical with and without it.
 
     Attributes:
         keys: For each layer `[heads, positions, head_width]` of START, the ids and STOP.
@@ -40,12 +38,12 @@ class QueryLog:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Whose queries are kept."""
+        """The numbers of these layers."""
         return tuple(self._queries)
 
     @property
     def count(self) -> int:
-        """The number of codes of which it has the queries of every layer."""
+        """The number of codes whose queries are stored for every layer."""
         return min(map(len, self._queries.values()), default=0)
 
     def add(self, layer: int, queries: Tensor) -> None:
@@ -55,7 +53,7 @@ class QueryLog:
             self._queries[layer].append(queries.clone())
 
     def read_text(self, cache: "KeyValueCache", start: int, stop: int) -> None:
-        """Copies the keys of these positions from a cache that holds them."""
+        """Copies the keys of these positions from a cache."""
         self.keys = {layer: cache.keys[layer, 0, :, start:stop].clone() for layer in self._queries}
 
     def of(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -89,7 +87,7 @@ class KeyValueCache:
         """Takes any number of positions if the cache is empty, otherwise one at a time."""
         time = keys.shape[2]
         if self.length and time != 1:
-            raise ValueError(f"{time} positions at once behind {self.length} cached ones")
+            raise ValueError(f"{time} positions at once after {self.length} cached ones")
         packed = torch.stack((queries, keys, values), 1)
         if self.length:
             return self.attend_next(layer, packed)
@@ -120,8 +118,8 @@ class KeyValueCache:
 class SlotCaches:
     """One cache per row. A row without a cache is an empty slot, whose result is discarded.
 
-    Each row attends over its own length, separately, so that the speech of a slot does not depend,
-    in any bit, on the other slots.
+    Each row attends separately and over its length only, so that the speech of a slot does not
+    depend on the other slots.
     """
 
     def __init__(self, rows: Sequence[KeyValueCache | None]) -> None:
@@ -178,7 +176,7 @@ class StaticCaches:
         if layer in self.queries:
             self.queries[layer].copy_(packed[:, 0, :, 0])
         lengths, slots = self.lengths[: self.attended], self._slots[: self.attended]
-        # [slots, 2, heads, head_width], each row at its own position.
+        # [slots, 2, heads, head_width], each row at another position.
         entries[slots, :, :, lengths] = rows[:, 1:, :, 0].to(entries.dtype)
         keys, values = entries[:, :, :, : self.span].unbind(1)
         if self._mask is None:

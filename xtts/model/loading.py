@@ -40,7 +40,7 @@ LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
 
 @dataclass
 class Model:
-    """Everything needed to speak; all parts are in evaluation mode."""
+    """The parts of a model that are needed to speak, in evaluation mode."""
 
     config: ModelConfig
     device: torch.device
@@ -54,7 +54,8 @@ class Model:
 
     @contextmanager
     def voice_encoder(self) -> Iterator["Model"]:
-        """A model that can encode a recording: this one, or one that is loaded for the purpose."""
+        """A model that can encode recordings: this one, or with low memory one that is loaded
+        now."""
         if self.listener is None:
             yield self
             return
@@ -64,7 +65,7 @@ class Model:
             self.listener.rest()
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
-        """Replaces the GPT by that of `state` (names as in `model.pth`).
+        """Replaces the GPT with that of `state` (names as in `model.pth`).
 
         Raises ConfigError if the tensors do not fit this model.
         """
@@ -99,14 +100,14 @@ def load_model(
     """Loads a model folder onto `device`.
 
     mel_device: computes the speaker encoder's mel. precision: fp32 is exact; int8 and int4 quantise
-    the transformer's weights on a CPU; bf16 is the transformer in half the bytes, on a GPU; auto is
+    the transformer's weights on a CPU; bf16 halves the bytes of the transformer on a GPU; auto is
     the fastest on this machine without an audible difference (`xtts.model.quantization`).
 
-    low_memory: LOW_MEMORY=on. Each matrix of the mapped file is quantised on its own (auto is int8
-    on a CPU) and its pages are released. The parts that encode recordings (0.22 GB at XTTS-v2's
-    size) are loaded for a recording and freed after it. Figures are in benchmarks/record.md.
+    low_memory: LOW_MEMORY=on. Quantises the matrices of the mapped file one by one (auto is int8 on
+    a CPU) and releases their pages. The parts that encode recordings (0.22 GB at XTTS-v2's size)
+    are loaded for a recording and freed after it. Figures are in benchmarks/record.md.
 
-    Raises ConfigError if a file is missing or does not belong to the others.
+    Raises ConfigError if a file is missing or does not fit the others.
     """
     device = torch.device(device)
     config = ModelConfig.read(folder)
@@ -164,7 +165,7 @@ class LazyVoiceEncoder:
         return replace(speaking, gpt=gpt, speaker_encoder=encoder, listener=None)
 
     def rest(self) -> None:
-        """Frees the tensors that were read for it."""
+        """Frees the tensors that a call has read."""
         _give_back({**self.frozen, **self.learned})
 
 
@@ -185,9 +186,9 @@ def load_gpt(
     source: str = "model.pth",
     lean: bool = False,
 ) -> GPT:
-    """The GPT alone, in float32 with gradients, or for inference with its matrices packed or
-    quantised to `kind`. lean: without the parts that encode recordings, and with the pages of the
-    file released.
+    """Loads the GPT: in float32 with gradients, or for inference with its matrices packed or
+    quantised to `kind`. lean: leaves out the parts that encode recordings, and releases the pages
+    of the file.
 
     Raises ConfigError, which names `source`, if the tensors of `state` do not fit the model.
     """
@@ -214,24 +215,26 @@ def load_gpt(
 
 
 def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """The GPT's tensors of `state`, by the GPT's own names."""
+    """The tensors of `state` that belong to the GPT, by the names of its modules."""
     own = gpt.state_dict()
     tensors = from_coqui(state)
     missing = sorted(own.keys() - tensors.keys())
     if missing:
-        raise ConfigError(f"{source} has no tensor gpt.{missing[0]}; it is not an XTTS-v2 model.")
+        raise ConfigError(
+            f"{source} lacks the tensor gpt.{missing[0]}; it is not an XTTS-v2 model."
+        )
     for name, tensor in own.items():
         if tensors[name].shape != tensor.shape:
             raise ConfigError(
-                f"{source}: gpt.{name} is {list(tensors[name].shape)}, and config.json with "
-                f"vocab.json ask for {list(tensor.shape)}. Take files that belong together."
+                f"{source}: gpt.{name} is {list(tensors[name].shape)}, but config.json and "
+                f"vocab.json require {list(tensor.shape)}. Use files of one model."
             )
     return tensors
 
 
 def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
-    """Packs the transformer's matrices in `kind`, one per thread at a time, so that only as many as
-    there are threads exist in float32 at once."""
+    """Packs the transformer's matrices in `kind`, one per thread at a time, which limits the number
+    of float32 copies in memory."""
     names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
 
     def packed(name: str) -> nn.Module:
@@ -251,14 +254,14 @@ def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a `model.pth`, memory-mapped. Runs no pickled code.
 
-    Raises ConfigError if the file is missing or is no such file.
+    Raises ConfigError if the file is missing or has another format.
     """
     if not path.is_file():
-        raise ConfigError(f"{path} is missing. A model folder in Coqui's layout holds it.")
+        raise ConfigError(f"{path} is missing. A model folder in Coqui's layout contains it.")
     inert: list[Any] = [(_Inert, name) for name in _COQUI_CLASSES]
     try:
         with torch.serialization.safe_globals(inert):
-            # A file from before torch 1.6 is no zip file and cannot be memory-mapped.
+            # Before torch 1.6, files were not zip files, which cannot be memory-mapped.
             tensors = torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
@@ -289,9 +292,9 @@ def blend(
     A mean of a fine-tune and its base often keeps the base's abilities and is better on the new
     data than either (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
 
-    share: of the fine-tuned weights, 0 to 1; 1 is `tuned`, bit for bit. extensions: languages whose
-    rows of the text tables are taken from `tuned`, since the base has not learned them. Raises
-    ConfigError if the two do not belong together.
+    share: the share of the fine-tuned weights, 0 to 1; 1 returns `tuned` unchanged. extensions:
+    languages whose rows of the text tables are taken from `tuned`, since the base has not learned
+    them. Raises ConfigError if names or shapes differ.
     """
     if share == 1:
         return dict(tuned)
@@ -335,8 +338,8 @@ def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
     path = folder / "mel_stats.pth"
     if not path.is_file():
         raise ConfigError(
-            f"{path} is missing, and model.pth has no mel_stats. It is published beside XTTS-v2's "
-            "dvae.pth under the same name; copy it there."
+            f"{path} is missing, and model.pth lacks mel_stats. Copy the file of this name that is "
+            "published with XTTS-v2's dvae.pth."
         )
     stats: Tensor = torch.load(path, map_location="cpu", weights_only=True)
     return stats.float()

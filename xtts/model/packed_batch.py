@@ -3,14 +3,15 @@
     [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
                         t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
 
-Coqui puts text and audio at fixed columns and masks the gaps; because positions are counted per
-part, the results are the same. Coqui also masks the text STOP *input* in training and feeds it when
-speaking: `stop_input` says which of the two the model was trained with.
+Coqui puts text and audio at fixed columns and masks the gaps; the results are the same, because
+positions are counted per part. Coqui masks the text STOP *input* in training, but feeds it when
+speaking; `stop_input` is whether the model was trained with it.
 
-Clips are either right-padded, one per row, without a mask, because causal attention never sees what
-follows; or packed into one row without padding (`xtts.model.varlen`), with the same results. In
-both cases tokens are stored flat, and `*_slots` give their places in the `[rows * length]` grid. So
-embeddings and heads run on real tokens only, and nothing needs a host-device synchronisation.
+Clips are either right-padded, one per row, without a mask, because causal attention never sees
+later positions; or packed into one row without padding (`xtts.model.varlen`), with the same
+results. In both cases tokens are stored flat, and `*_slots` give their places in the `[rows *
+length]` grid. So embeddings and heads run on real tokens only, without a host-device
+synchronisation.
 """
 
 import itertools
@@ -94,12 +95,12 @@ class PackedBatch:
 
     @property
     def used(self) -> int:
-        """The number of positions of the grid that hold a token or a latent."""
+        """The number of grid positions with a token or a latent."""
         return len(self.conditioning_slots) + len(self.text) + len(self.audio)
 
 
 def row_length(num_tokens: int, num_codes: int, stop_input: bool) -> int:
-    """How many positions a clip of `num_tokens` text tokens and `num_codes` codes takes."""
+    """The number of positions of a clip with `num_tokens` text tokens and `num_codes` codes."""
     return NUM_LATENTS + num_tokens + 1 + stop_input + num_codes + STOP_TARGETS
 
 
@@ -113,10 +114,10 @@ def pack(
     unheard: Sequence[tuple[int, int]] | None = None,
     padded: bool = True,
 ) -> PackedBatch:
-    """Makes a batch of clips, each in a padded row of its own or all in one row without padding.
+    """Makes a batch of clips: one padded row per clip, or all clips in one row without padding.
 
     tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1): the
-    codes of clip i that are no targets, because its conditioning was cut from there.
+    codes of clip i that are not targets, because its conditioning was cut from there.
     """
     lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
     taken = [max(lengths)] * len(lengths) if padded else lengths
@@ -141,7 +142,7 @@ def pack(
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
     start, stop = tokens.new_tensor([shape.text_start]), tokens.new_tensor([shape.text_stop])
     inputs = torch.cat((start, tokens, stop) if stop_input else (start, tokens))
-    # A STOP input has no target: the first audio id after it is always START.
+    # A STOP input is without a target, because the first audio id after it is always START.
     return inputs, torch.cat((tokens, stop))
 
 

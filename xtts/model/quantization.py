@@ -1,13 +1,12 @@
 """Packed float32, int8 and int4 weights for CPU inference, and bfloat16 for a GPU.
 
-fp32: the same numbers, packed once for oneDNN, which reads them twice as fast as MKL does with few
-rows. int8: one scale per row; activations are quantised dynamically (torch's x86 kernels, which use
-VNNI or AMX). int4: one scale and zero point per 32 weights of a row, activations in bfloat16. All
-three leave the rest of the model unchanged. bf16: the whole transformer with its norms, residual
-stream and key-value cache; embeddings, the last norm and the audio head stay in float32. This
-halves the bytes read per code and the memory of a slot. The fastest kind is measured on the
-machine, once per process. The cost of each in word errors and in numerical error is in
-benchmarks/record.md.
+fp32: the weights are packed once for oneDNN, which with few rows is twice as fast as MKL. int8: one
+scale per row; activations are quantised dynamically (torch's x86 kernels, which use VNNI or AMX).
+int4: one scale and zero point per 32 weights of a row, activations in bfloat16. These three leave
+the rest of the model unchanged. bf16: the whole transformer with its norms, residual stream and
+key-value cache; embeddings, the last norm and the audio head stay in float32. This halves the bytes
+read per code and the memory of a slot. The fastest kind is measured once per process. The word
+errors and numerical errors of each kind are in benchmarks/record.md.
 """
 
 import time
@@ -27,16 +26,16 @@ GROUP = 32
 _ENDS = 1.0001
 # A kind that loses precision must be faster by this factor.
 WORTH = 1.2
-# oneDNN's kernels for AVX2 compute some of 5, 7, 8 or 9 rows unlike others, by place; of 4 and
-# of 12 none. 16 to 60 rows at once take up to three times as long as twelve after twelve.
+# With 5, 7, 8 or 9 rows, the result of oneDNN's AVX2 kernels for a row depends on its place; with 4
+# and 12 it does not. 16 to 60 rows at once take up to three times as long as in groups of twelve.
 _ROWS_ALIKE, _MOST_ALIKE, _FEW_ROWS = 4, 12, 60
 # From this compute capability on (Ampere), a GPU multiplies bfloat16 in hardware.
 BF16_CAPABILITY = (8, 0)
 
 
 class PackedLinear(nn.Module):
-    """`nn.Linear` in float32 for inference on a CPU; [.., in] -> [.., out]. The result for one of 4
-    rows, or of a multiple of 4, does not depend, in any bit, on its place among them
+    """`nn.Linear` in float32 for inference on a CPU; [.., in] -> [.., out]. If the number of rows
+    is a multiple of 4, the result of a row does not depend on its place
     (`xtts.inference.torch_backend`)."""
 
     _multiply = torch.ops.mkldnn._linear_pointwise.default
@@ -61,8 +60,8 @@ class PackedLinear(nn.Module):
 
 
 class Int8Linear(nn.Module):
-    """`nn.Linear` for inference with 8-bit weights; [.., in] -> [.., out] in float32. The result
-    for a row does not depend, in any bit, on the other rows (`xtts.inference.torch_backend`)."""
+    """`nn.Linear` for inference with 8-bit weights; [.., in] -> [.., out] in float32. The result of
+    a row does not depend on the other rows (`xtts.inference.torch_backend`)."""
 
     _multiply = torch.ops.quantized.linear_dynamic
 
@@ -88,9 +87,9 @@ class Int8Linear(nn.Module):
         return self._row_by_row(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
 
     def _row_by_row(self, x: Tensor) -> Tensor:
-        """Several rows at once, `[n, in]`. The kernel uses one scale for all rows, so that a row of
-        large values would make the others less precise. So each row is scaled to -1 .. 1 first,
-        and an additional row that reaches both ends makes the kernel's scale constant."""
+        """Several rows, `[n, in]`. The kernel uses one scale for all rows, so a row of large values
+        would make the others less precise. Therefore each row is scaled to -1 .. 1 first, and an
+        additional row with both extremes makes the kernel's scale constant."""
         least, most = x.aminmax(dim=1, keepdim=True)
         middle, reach = (most + least) / 2, ((most - least) / 2).clamp(min=1e-8)
         even = x.new_zeros(len(x) + 1, x.shape[1])
@@ -112,7 +111,7 @@ class Int4Linear(nn.Module):
         super().__init__()
         rows, columns = weight.shape
         if columns % GROUP:
-            raise ValueError(f"{columns} columns are no multiple of {GROUP}")
+            raise ValueError(f"{columns} columns are not a multiple of {GROUP}")
         grouped = weight.detach().float().view(rows, -1, GROUP)
         least, most = grouped.amin(-1), grouped.amax(-1)
         scales = ((most - least) / 15).clamp(min=1e-8)
@@ -203,15 +202,15 @@ def choose_precision(seconds: Mapping[str, float]) -> str:
 
 @cache
 def fastest(width: int) -> str:
-    """Measures and chooses the kind for a transformer of this width. A small one stays in float32,
-    because memory does not limit its speed."""
+    """Measures and chooses the kind for a transformer of this width. Small ones stay in float32,
+    because memory does not limit their speed."""
     return "fp32" if width < SMALLEST_ROUNDED_WIDTH else choose_precision(measured(width))
 
 
 @torch.inference_mode()
 def measured(width: int, layers: int = 6, runs: int = 9) -> dict[str, float]:
     """The seconds that one row takes through the widest matrices in float32 and int8: the minimum
-    of some runs over `layers` of them, which is more than the CPU's caches hold."""
+    of `runs` runs over `layers` of them, which do not fit into the CPU's caches."""
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(4 * width, width, generator=generator), torch.zeros(4 * width)
     row = torch.randn(1, width, generator=generator)

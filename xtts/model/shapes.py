@@ -1,6 +1,6 @@
-"""Shapes: GPT, vocoder, speaker encoder, DVAE; sample rates and other fixed sizes.
+"""The shapes of GPT, vocoder, speaker encoder and DVAE, sample rates, and other fixed sizes.
 
-Every default is XTTS-v2's.
+The defaults are XTTS-v2's.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class GPTShape:
 
     @property
     def max_codes(self) -> int:
-        """The most codes of one utterance (28 s), after which decoding stops."""
+        """The code limit of one utterance (28 s)."""
         return self.max_audio_tokens - 3
 
 
@@ -65,7 +65,7 @@ class VocoderShape:
     def __post_init__(self) -> None:
         if SAMPLES_PER_CODE % self.hop:
             raise ValueError(
-                f"upsample_rates multiply to {self.hop}, which is no part of the "
+                f"the product of upsample_rates is {self.hop}, which does not divide the "
                 f"{SAMPLES_PER_CODE} samples of a code"
             )
 

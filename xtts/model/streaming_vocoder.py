@@ -1,10 +1,10 @@
-"""The vocoder in chunks: final samples as latents arrive, with any backend.
+"""Vocodes an utterance in chunks as its latents arrive, with any backend.
 
 A sample depends only on a limited part of the vocoder's input (`receptive_field`), so a chunk that
-is computed with that much context equals the same part of the whole utterance, up to rounding. All
-speech uses this: whole audio is the joined stream, so its memory is that of one chunk. The first
-and last step are repeated beyond the ends of the utterance (`EDGE_STEPS`), because it would end in
-a tick otherwise. Importing this module imports no torch.
+is computed with that context equals the same part of the whole utterance, up to rounding. All
+speech uses this: whole audio is the joined stream, so it needs the memory of one chunk. The first
+and last step are repeated beyond the ends of the utterance (`EDGE_STEPS`), to avoid clicks.
+Importing this module does not import torch.
 """
 
 import itertools
@@ -14,28 +14,27 @@ from typing import Any, Protocol
 
 from xtts.model.shapes import CODE_RATE, VOCODER_RATE, VocoderShape
 
-# The distance of steps is `hop` samples, first at 22,050 Hz (as frames of a code), then at 24,000
-# Hz.
+# Steps are `hop` samples apart, first at 22,050 Hz (as frames of a code), then at 24,000 Hz.
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
-# Codes of the first chunks: half a second is available soon, and covers the wait for the next
-# chunk.
+# Codes per chunk: the first, the growth from one to the next, and the most. The first is short, so
+# that sound starts early, but long enough to cover the wait for the second.
 FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
-# The lengths of windows in output samples: only a few, so that each is reused.
+# The lengths of windows in output samples. They are few, so that backends can reuse each.
 WINDOW_SAMPLES = (16_384, 32_768, 49_152)
 # The most samples computed at once; a vocoder at XTTS-v2's size takes 40 MB per second of audio.
 MOST_SAMPLES = 256_000
-# How many copies of its first and last step surround an utterance; their audio is dropped. Without
-# them the convolutions read zeros, which are no latent that the vocoder learned: 20 ms of noise at
-# -34 dBFS after silence at -70. After four copies, the zeros still cause at most -69 dBFS on the
-# embedded voice (-61 after three, -80 after six; each copy takes as long as any other step).
+# Copies of the first and last step around an utterance; their audio is dropped. Without them, the
+# convolutions read zeros, which the vocoder never saw in training: 20 ms of noise at -34 dBFS after
+# silence at -70. With four copies the noise is at most -69 dBFS on the embedded voice (-61 with
+# three, -80 with six).
 EDGE_STEPS = 4
 
 
 class StepVocoder(Protocol):
     """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `extras.onnx.speech.vocoder.OnnxVocoder`.
 
-    arrays: torch or numpy; widths: its preferred window widths in steps, if any; most_samples: the
-    most that it computes at once.
+    arrays: torch or numpy; widths: its preferred window widths in steps, if any; most_samples: its
+    limit at once.
     """
 
     shape: VocoderShape
@@ -55,11 +54,11 @@ class StepVocoder(Protocol):
 
 
 class SpeedChange:
-    """The latents of one utterance at another speed; speed 1 returns them bit for bit.
+    """The latents of one utterance at another speed; speed 1 returns them unchanged.
 
-    Interpolates them, as Coqui's `speed` does. The pitch does not change, because a latent says
-    what is spoken, not for how long. Equal to `torch.nn.functional.interpolate(mode="linear",
-    scale_factor=1 / speed)` over the whole utterance, but takes the latents one by one.
+    Interpolates them, as Coqui's `speed` does; the pitch does not change. Equal to
+    `torch.nn.functional.interpolate(mode="linear", scale_factor=1 / speed)` over the whole
+    utterance, but takes the latents one by one.
     """
 
     def __init__(self, speed: float) -> None:
@@ -68,12 +67,12 @@ class SpeedChange:
         self._made = 0
 
     def add(self, latent: Any) -> list[Any]:
-        """Adds one latent `[width]`; returns the output latents that are final now."""
+        """Adds one latent `[width]`; returns the new final output latents."""
         if self.speed == 1.0:
             return [latent]
         self._kept.append(latent)
         ready = self._made
-        # An output latent lies between two input latents, of which the right one must be known.
+        # An output latent is between two input latents, so the right one must be known.
         while int(self._place(ready)) + 1 < len(self._kept):
             ready += 1
         return self._take(ready)
@@ -116,16 +115,16 @@ class ChunkedVocoder:
             self._latents.extend(self._tempo.add(latent))
 
     def ready_codes(self) -> float:
-        """How many codes' worth of samples could be computed now."""
+        """The length of the samples that could be computed now, in codes."""
         ahead = self._settled - self._spoken_steps
         return max(0.0, ahead / (self._shape.steps_per_code * STEPS_PER_FRAME))
 
     def speak(self) -> Iterator[Any]:
-        """Computes the samples `[n]` that are final and were not returned yet."""
+        """Computes the new final samples `[n]`."""
         return self._up_to(self._settled, self._total)
 
     def rest(self) -> Iterator[Any]:
-        """Ends the input; computes the remaining samples in chunks of bounded memory. Call it
+        """Ends the input; computes the remaining samples in chunks of limited size. Call it
         once."""
         self._latents.extend(self._tempo.rest())
         return self._up_to(self._total, self._total + EDGE_STEPS)
@@ -182,13 +181,12 @@ def _resblock_reach(shape: VocoderShape, kernel: int, dilations: tuple[int, ...]
 
 
 def settled_steps(codes: int, shape: VocoderShape) -> int:
-    """How many of the vocoder's input steps are final after `codes` latents."""
+    """The number of the vocoder's input steps that are final after `codes` latents."""
     # torch copies if the output has as many steps as the input; with a few more codes it
     # interpolates.
     if int(shape.steps_per_code * codes * STEPS_PER_FRAME) == shape.steps_per_code * codes:
         return 0
-    # Linear interpolation reads the neighbour to the right, which the last latent does not have
-    # yet.
+    # Linear interpolation reads the right neighbour, which the last latent still lacks.
     frames = shape.steps_per_code * codes - shape.steps_per_code // 2
     steps = int(frames * STEPS_PER_FRAME)
     while steps > 0 and int(max(0.0, (steps - 0.5) / STEPS_PER_FRAME - 0.5)) + 1 > frames - 1:
@@ -197,8 +195,8 @@ def settled_steps(codes: int, shape: VocoderShape) -> int:
 
 
 def chunk_codes() -> Iterator[float]:
-    """How many codes to wait for before each chunk: few at first and soon more, so that a stream
-    starts early and costs little more than the whole at once."""
+    """The number of codes in each chunk: few at first, so that a stream starts early, and soon
+    more, so that it costs little more than the whole at once."""
     codes = float(FIRST_CODES)
     while True:
         yield codes
@@ -219,8 +217,8 @@ def windows(
     """Divides steps `begin` to `end`, of `available` known ones, into windows: (first step, step
     after the last, step up to which its samples are used).
 
-    The windows have the given widths whenever enough steps are known. A backend that compiles for
-    each width (oneDNN takes as long as for computing it eight times) then does so only once."""
+    The windows have the given widths if enough steps are known. A backend that compiles for each
+    width (with oneDNN this takes as long as computing it eight times) then does so only once."""
     fitting = [width for width in sorted(widths) if 2 * reach < width <= available]
     if not fitting:
         return [(max(0, begin - reach), min(available, end + reach), end)]
@@ -230,7 +228,7 @@ def windows(
         width = next((width for width in fitting if width >= needed), fitting[-1])
         left = min(max(0, begin - reach), available - width)
         right = left + width
-        # At the end of the utterance no context is missing on the right.
+        # At the end of the utterance, the right context is complete.
         begin = min(end, right if right == available else right - reach)
         spans.append((left, right, begin))
     return spans

@@ -18,11 +18,11 @@ from xtts.model.varlen import VarlenLayout
 
 
 class Dropout(nn.Dropout):
-    """Dropout whose random numbers are cheap on a CPU: 16 bits decide about each value.
+    """Dropout with cheap random numbers on a CPU: 16 bits per value.
 
-    torch's own draws value by value in one thread: 4.3 ms for 790 positions of 1,024; this takes
-    0.7. The probability is rounded to 1/65,536 and kept values are scaled by the rounded one, so
-    that the mean is preserved. On other devices it is torch's dropout.
+    torch's dropout draws value by value in one thread: 4.3 ms for 790 positions of 1,024; this
+    takes 0.7 ms. The probability is rounded to 1/65,536, and kept values are scaled by the rounded
+    one, so that the mean is preserved. On other devices this is torch's dropout.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -36,8 +36,8 @@ class Dropout(nn.Dropout):
 
 
 class Attention(nn.Module):
-    """Causal self-attention. Without dropout on the attention weights, which no flash kernel
-    supports on a CPU; training and inference thus run the same arithmetic."""
+    """Causal self-attention, without dropout on the attention weights, which flash kernels on a CPU
+    do not support."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -92,14 +92,14 @@ class Block(nn.Module):
             return x + self.mlp(self.ln_2(x))
 
     def _matrices(self) -> Iterator[nn.Module]:
-        """The modules without those of a compiled half, whose program makes its own copies."""
+        """The modules, except those of a compiled half, which copies its weights itself."""
         for half in (self.attn, self.mlp):
             if half._compiled_call_impl is None:
                 yield from half.children()
 
 
 class Transformer(nn.Module):
-    """GPT-2 without its embeddings: positions are added by the caller.
+    """GPT-2 without its embeddings; the caller adds the positions.
 
     `dropout` works on the embeddings and on both residual branches, as in GPT-2.
     """
@@ -116,10 +116,10 @@ class Transformer(nn.Module):
         self.cache_type = torch.float32
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
-        """[batch, time, width] -> the same shape; every position attends to itself and those
-        before.
+        """[batch, time, width] -> the same shape; every position attends to itself and to earlier
+        ones.
 
-        With a cache, `x` are the positions after those in it, and are added to it.
+        With a cache, `x` continues the positions in it, and is added to it.
         """
         outside, inside = x.dtype, self.ln_f.weight.dtype
         # With 16-bit weights the residual stream has 16 bits too; input and output are float32.

@@ -1,9 +1,9 @@
 """Variable-length attention over clips packed into one row without padding.
 
-It needs no kernel for variable lengths. On a CPU, each clip attends on its own, in the row's
+Works without a kernel for variable lengths. On a CPU, the clips attend one by one, in the row's
 memory. On other devices, one kernel attends in a padded grid, which exists only for the attention
-(about 4 % of the multiplications of a step of XTTS-v2). Both give the results of clips in padded
-rows.
+(about 4 % of the multiplications of a training step of XTTS-v2). Both give the results of clips in
+padded rows.
 """
 
 import functools
@@ -57,19 +57,19 @@ class VarlenLayout:
     # The interface of a cache, for `xtts.model.transformer`.
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Causal attention within each clip, one clip after the other, each over its own length."""
+        """Causal attention within each clip, clip by clip."""
         parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
         return torch.cat([causal_attention(*part) for part in parts], 2)
 
     def advance(self, time: int) -> None:
         """Does nothing, because nothing is cached."""
 
-    # The other way, with equal results.
+    # The same in a padded grid.
 
     def in_one_grid(self, packed: Tensor, heads: int) -> Tensor:
-        """Attention of all clips in one kernel, right-padded, because causal attention never reads
+        """Attention of all clips in one kernel. Right-padded, because causal attention never reads
         the padding after a clip. From adjacent queries, keys and values: `[1, sum, 3 * width]` ->
-        `[1, sum, width]`, with one copy into the grid, instead of six operations, and one out."""
+        `[1, sum, width]`, with one copy into the grid and one out of it."""
         queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
         mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         return self.out_of_grid(mixed).unsqueeze(0)
@@ -84,8 +84,8 @@ class VarlenLayout:
         """[sum, 3, heads, head_width] -> queries, keys and values in a grid, each
         [clips, heads, longest, head_width].
 
-        The padding is a copy of the first position. The caller must not attend to it, by a mask or
-        because attention is causal, and must discard its output. So it has no gradient.
+        The padding is a copy of the first position. The caller must mask it, unless attention is
+        causal, and must discard its output. So its gradient is not computed.
         """
         parts: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(
             packed, self.sources, self.slots, len(self.lengths)
@@ -93,16 +93,16 @@ class VarlenLayout:
         return parts
 
     def padded(self, part: Tensor) -> Tensor:
-        """[1, heads, sum, head_width] -> [clips, heads, longest, head_width], zeros behind."""
+        """[1, heads, sum, head_width] -> [clips, heads, longest, head_width], padded with zeros."""
         _, heads, _, width = part.shape
         grid = part.new_zeros(len(self.lengths) * max(self.lengths), heads, width)
         grid = grid.index_copy(0, self.slots, part[0].transpose(0, 1))
         return grid.view(len(self.lengths), -1, heads, width).transpose(1, 2)
 
     def mask(self, like: Tensor, before: int = 0) -> Tensor:
-        """The mask `[clips, 1, 1, before + longest]` that is added to the scores of a padded grid
-        with the keys `like`: 0 for real positions and for `before` keys in front of them, else
-        -inf. Attention would convert a boolean mask to this with three operations each time."""
+        """The mask `[clips, 1, 1, before + longest]` to add to the scores of a padded grid with the
+        keys `like`: 0 for real positions and for `before` keys before them, else -inf. (Attention
+        would convert a boolean mask to this with three operations each time.)"""
         if (key := (like.dtype, before)) not in self._masks:
             places = len(self.lengths) * max(self.lengths)
             present = torch.zeros(places, dtype=torch.bool, device=self.slots.device)
@@ -118,8 +118,8 @@ class VarlenLayout:
 
 
 class _IntoGrid(torch.autograd.Function):
-    """`VarlenLayout.parted`: one copy forwards and two backwards. Autograd would use atomic sums
-    over a padding that has no gradient."""
+    """`VarlenLayout.parted`: one copy forwards and two backwards. Autograd would add the gradient
+    of the padding with atomic sums."""
 
     @staticmethod
     def forward(
@@ -156,7 +156,7 @@ class _OutOfGrid(torch.autograd.Function):
 
 
 def attends_per_clip(like: Tensor) -> bool:
-    """Whether each clip attends on its own: on a CPU, which has no kernel launches."""
+    """Whether the clips attend one by one: on a CPU, where many small kernels cost nothing."""
     return like.device.type == "cpu"
 
 

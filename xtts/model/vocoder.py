@@ -1,9 +1,9 @@
 """The parts outside the GPT: HiFi-GAN vocoder, speaker encoder and DVAE.
 
-They are Coqui's modules at the sizes in config.json. `HifiDecoder` hard-codes its speaker encoder,
-so its two parts are built separately, by their names in a published `model.pth`. Weight norm is
-folded into the weights after loading, because it takes time at every call; exports copy the base's
-file and keep its names.
+They are Coqui's modules with the sizes in config.json. `HifiDecoder` hard-codes its speaker
+encoder, so its two parts are built separately, by their names in a published `model.pth`. Weight
+norm is folded into the weights after loading, because it takes time at every call. Exports copy the
+base's file and keep its names.
 
 The vocoder computes in channels-last layout, which `nn.Conv1d` does not support (it copies at every
 layer in bfloat16), as two-dimensional convolutions of height one. XTTS-v2's vocoder takes, on one
@@ -72,8 +72,7 @@ class Vocoder(nn.Module):
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
 
-        This is the forward of training and of Coqui: with zeros beyond both ends, which cause
-        clicks.
+        The forward of training and of Coqui, with zeros beyond both ends, which cause clicks.
         """
         return self.sound(self.steps(latents), speaker)
 
@@ -112,7 +111,7 @@ class Vocoder(nn.Module):
     @torch.inference_mode()
     def window(self, latents: Sequence[Tensor], left: int, right: int) -> Tensor:
         """As in `StepVocoder`."""
-        # Interpolates all latents again: at most 2,600 steps, in a millisecond.
+        # Interpolates all latents again: at most 2,600 steps, which takes a millisecond.
         steps = F.pad(self.steps(torch.stack(list(latents))[None]), (EDGE_STEPS,) * 2, "replicate")
         return steps[:, :, left + EDGE_STEPS : right + EDGE_STEPS]
 
@@ -123,9 +122,9 @@ class Vocoder(nn.Module):
 
     @property
     def widths(self) -> Sequence[int]:
-        """The preferred window widths. They are reused, because oneDNN generates code for each
-        width, and cuDNN a plan for each of about 55 convolutions. In the published layout on a CPU
-        there are none."""
+        """The preferred window widths, which are reused because oneDNN generates code for each
+        width, and cuDNN a plan for each of about 55 convolutions. Empty in the published layout on
+        a CPU."""
         if self.laid_out_as is None and not plans_each_width(self):
             return ()
         return [samples // self.shape.hop for samples in WINDOW_SAMPLES]
@@ -133,8 +132,8 @@ class Vocoder(nn.Module):
     @torch.inference_mode()
     def warm_up(self, capture: Capture | None = None, *, records: bool = True) -> None:
         """Generates the code for every width and for a stream's first chunk before the first
-        request. capture: captures each on a GPU, by default as a CUDA graph. records: off if
-        nothing should be captured, because a capture keeps its memory."""
+        request. capture: captures each on a GPU, by default as a CUDA graph. records: False
+        captures nothing, because a capture keeps its memory."""
         if not self.widths:
             return
         widths, like = (first_steps(self.shape), *self.widths), next(self.parameters())
@@ -151,7 +150,7 @@ class Vocoder(nn.Module):
 
     def _record(self, width: int, capture: Capture) -> str:
         """Captures windows of this width as a CUDA graph: one launch instead of about 250. Returns
-        "" or why that failed. Call it once per width, while no utterance uses that width."""
+        the reason for a failure, or "". Call it once per width, while no utterance uses it."""
         if width in self._recorded:
             return ""
         like = next(self.parameters())
@@ -195,7 +194,7 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
 
 
 def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The vocoder's tensors on the CPU, by their names in a `model.pth` and in its layout. Where
+    """The vocoder's tensors on the CPU, by their names in a `model.pth` and in its layout. If
     `like`, the base's tensors, has weight norm, a weight becomes a direction and a length."""
     own = {
         name: (tensor[:, :, 0] if tensor.ndim == 4 else tensor).detach().cpu()
@@ -216,7 +215,7 @@ def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, T
 class SpeakerEncoder(nn.Module):
     """Computes a speaker embedding, a unit vector, from a waveform.
 
-    mel_device: computes the mel: the CPU, unless the GPU's FFT passed the probe. It is the only
+    mel_device: computes the mel; the CPU, unless the GPU's FFT passed the probe. It is the only
     CUDA FFT in XTTS's conditioning, and fails in some builds.
     """
 
@@ -308,7 +307,7 @@ def _two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
     """A two-dimensional copy of `conv`. Raises ValueError for options that HiFi-GAN does not
     use."""
     if conv.groups != 1 or conv.padding_mode != "zeros" or isinstance(conv.padding, str):
-        raise ValueError(f"{conv} is none of HiFi-GAN's convolutions")
+        raise ValueError(f"{conv} is not a convolution of HiFi-GAN")
     options: dict[str, Any] = {
         "stride": (1, conv.stride[0]),
         "padding": (0, conv.padding[0]),

@@ -1,4 +1,4 @@
-"""Cleans a text: keeps the characters that are read, and rejects text that cannot be read."""
+"""Cleans a text: removes characters that are not read, and rejects text that cannot be read."""
 
 import re
 import unicodedata
@@ -6,15 +6,16 @@ import unicodedata
 from xtts.text.errors import TextError, shown
 
 # The most digits of a number. 24 are enough for every account number; longer ones are typing errors
-# or attacks, and there are no words beyond 10**306.
+# or attacks, and num2words fails beyond 10**306.
 MOST_DIGITS = 24
 _NUMBER = re.compile(r"\d[\d.,]*")
 
 
 def clean_text(text: str) -> str:
-    """NFC, without control and zero-width characters and variation selectors, spaces collapsed.
+    """Normalises to NFC, removes control characters, zero-width characters and variation selectors,
+    and collapses spaces.
 
-    Raises TextError if nothing that can be spoken is left.
+    Raises TextError if the result has neither letters nor digits.
     """
     kept = (
         " " if character.isspace() else character
@@ -24,7 +25,9 @@ def clean_text(text: str) -> str:
     cleaned = re.sub(r" +", " ", "".join(kept)).strip()
     if not speakable(cleaned):
         seen = text if len(text) <= 40 else text[:40] + "…"
-        raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
+        raise TextError(
+            f"There is nothing to speak in {seen!r}: it has neither letters nor digits."
+        )
     return cleaned
 
 
@@ -43,8 +46,8 @@ def speakable(text: str) -> bool:
 
 
 def is_spoken(piece: str) -> bool:
-    """Whether leaving it out changes the speech: it has letters, digits or combining marks.
-    Symbols, punctuation and emoji can be left out."""
+    """Whether the piece has letters, digits or combining marks. Anything else (symbols,
+    punctuation, emoji) can be left out without changing the speech."""
     return any(
         unicodedata.category(character)[0] in "LNM" and unicodedata.category(character) != "Me"
         for character in piece
@@ -52,11 +55,11 @@ def is_spoken(piece: str) -> bool:
 
 
 def check_numbers(text: str) -> None:
-    """Raises TextError for a number that is too long to be read as one."""
+    """Raises TextError for a number of more than 24 digits."""
     for match in _NUMBER.finditer(text):
         digits = sum(character.isdigit() for character in match[0])
         if digits > MOST_DIGITS:
             raise TextError(
                 f"{shown(match[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
-                "read as one. Put spaces between its parts, or write it in words."
+                "allowed. Put spaces between its parts, or write it in words."
             )

@@ -1,9 +1,9 @@
 """Coqui's tokenizer and text normalizer, importable without torch.
 
 Coqui's module uses torch in one `isinstance`, and its parent packages import all of Coqui: 0.4 GB
-for a few regular expressions and `tokenizers`. So if the process has no torch, the import skips the
-packages' `__init__` files, with an empty module in the place of `torch`. This fits coqui-tts 0.28;
-`tests/xtts/text/test_coqui_tokenizer.py` fails if another version needs more.
+for a few regular expressions and `tokenizers`. So if torch is not loaded, the import skips the
+packages' `__init__` files and puts an empty module in place of `torch`. This works with coqui-tts
+0.28; `tests/xtts/text/test_coqui_tokenizer.py` fails if another version needs more.
 """
 
 import contextlib
@@ -30,16 +30,16 @@ def tokenizer_class() -> Any:
     """Coqui's `VoiceBpeTokenizer`. Raises ImportError without coqui-tts."""
     with contextlib.nullcontext() if "torch" in sys.modules else _without_packages():
         module = importlib.import_module(_MODULE)
-    # A number takes 0.2 ms, most of the time of reading it, and a text may repeat one two thousand
-    # times. Typed, because 2 and 2.0 are read differently.
+    # Cached, because a number takes 0.2 ms and a text may repeat one two thousand times. Typed,
+    # because 2 and 2.0 are read differently.
     module.num2words = lru_cache(_KEPT_NUMBERS, typed=True)(module.num2words)  # type: ignore[attr-defined]
     return module.VoiceBpeTokenizer
 
 
 @contextlib.contextmanager
 def _without_packages() -> Iterator[None]:
-    """Removes Coqui's modules that were imported inside from `sys.modules`, because they are
-    incomplete."""
+    """Stands in for torch and Coqui's packages. At the end, removes Coqui's modules from
+    `sys.modules`, because they are incomplete."""
     spec = importlib.util.find_spec("TTS")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("coqui-tts is not installed")

@@ -10,5 +10,5 @@ class TextError(SotaqueError):
 
 
 def shown(text: str) -> str:
-    """A part of a text for a message: quoted and shortened."""
+    """A text for a message: quoted, and shortened to 24 characters."""
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")

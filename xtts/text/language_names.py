@@ -1,13 +1,14 @@
-"""Names of languages as people and files write them, read in one place: `eng`, `en_US`, `English`.
+"""Converts names of languages (`eng`, `en_US`, `English`) to ISO 639-1 codes.
 
-Books, requests and datasets name languages by ISO 639-1, by ISO 639-2 (for bibliographies or for
-terms), by a locale, or in English. The codes are those of https://www.loc.gov/standards/iso639-2.
+Books, requests and datasets name languages by ISO 639-1, by ISO 639-2 (bibliographic or
+terminological codes), by a locale, or in English. Source of the codes:
+https://www.loc.gov/standards/iso639-2.
 """
 
 import re
 from functools import cache, lru_cache
 
-# ISO 639-1, ISO 639-2 (two where bibliographies use their own), English names.
+# ISO 639-1, ISO 639-2 (two if the bibliographic code differs), English names.
 _TABLE = """
 aa aar Afar; ab abk Abkhazian; ae ave Avestan; af afr Afrikaans; ak aka Akan; am amh Amharic; an
 arg Aragonese; ar ara Arabic; as asm Assamese; av ava Avaric; ay aym Aymara; az aze Azerbaijani;
@@ -47,7 +48,7 @@ Ukrainian; ur urd Urdu; uz uzb Uzbek; ve ven Venda; vi vie Vietnamese; vo vol Vo
 Walloon; wo wol Wolof; xh xho Xhosa; yi yid Yiddish; yo yor Yoruba; za zha Zhuang/Chuang; zh zho
 chi Chinese; zu zul Zulu
 """
-# Withdrawn codes, codes of a part of a language, and countries that are no code of a language.
+# Withdrawn codes, codes of variants, and country codes that are used as language codes.
 _ALIASES = {
     "cmn": "zh", "yue": "zh", "nob": "nb", "nno": "nn", "arb": "ar", "pes": "fa", "fil": "tl",
     "swh": "sw", "zsm": "ms", "ekk": "et", "lvs": "lv", "iw": "he", "in": "id", "ji": "yi",
@@ -58,7 +59,7 @@ _ALIASES = {
     "türkçe": "tr", "русский": "ru", "العربية": "ar", "हिन्दी": "hi", "中文": "zh", "日本語": "ja",
     "한국어": "ko",
 }  # fmt: skip
-# ISO 639-2's undetermined, multiple, no linguistic content, uncoded; and words for the same.
+# ISO 639-2's undetermined, multiple, no linguistic content and uncoded; and words for these.
 _NOT_STATED = frozenset(
     (
         "",
@@ -103,8 +104,8 @@ def code_of(name: str) -> str:
     `English`, `American English`.
 
     Returns:
-        "" where the language is not stated (`und`, `mul`); the first of several (`en; de`); a name
-        or code that is not in the table as it is, in lower case and without its region.
+        "" if the language is not stated (`und`, `mul`); the first of several (`en; de`). A name or
+        code that is not in the table is returned in lower case, without its region.
     """
     for one in re.split(r"[;,/|&+]| and ", name.casefold()):
         if code := _code(one):
@@ -124,8 +125,8 @@ def _code(name: str) -> str:
 
 
 def tag_of(name: str) -> str:
-    """As `code_of`, but with the region where there is one, `en-us`. A tag of ISO 639-1, and a
-    name that is not in the table, stay as they are."""
+    """As `code_of`, but keeps a region (`en-us`). A tag that already begins with its ISO 639-1
+    code, and a name that is not in the table, are returned unchanged."""
     given = name.strip()
     code = code_of(given)
     if code not in _codes().values() or (_TAG.fullmatch(given) and given[:2].lower() == code):

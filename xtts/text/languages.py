@@ -30,8 +30,8 @@ FUNCTION_WORDS = {
 }
 _WORD = re.compile(r"[^\W\d_]+")
 _FEWEST_WORDS = 50
-# The smallest share of words that are frequent only in the other language; and the given language's
-# largest share, relative to that.
+# The least share of words that are frequent only in the other language, and the given language's
+# largest share relative to it.
 _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
 
 
@@ -48,8 +48,8 @@ def _only_in(code: str) -> frozenset[str]:
 
 
 def other_language(texts: Iterable[str], language: str) -> str | None:
-    """The language of the texts if it is certainly another one than `language`; None if there are
-    too few words or it is uncertain. Only for languages in Latin letters."""
+    """The language of the texts if it clearly differs from `language`; None if it does not, or if
+    the texts have fewer than 50 words. Knows languages in Latin letters only."""
     named = short_code(language)
     words = Counter(word for text in texts for word in _WORD.findall(text.lower()))
     if named not in FUNCTION_WORDS or words.total() < _FEWEST_WORDS:

@@ -1,7 +1,6 @@
-"""Markdown and HTML entities: what is said of them, by the same rules in books and in requests.
+"""Removes Markdown and decodes HTML entities, by the same rules in books and in requests.
 
-Pure, and linear in the length of a text: each pattern is bounded, or stops where it would begin
-again.
+Takes linear time: each pattern is bounded, or cannot match across its own beginning.
 """
 
 import re
@@ -23,7 +22,7 @@ _LINK_PLACE = re.compile(
     r"^\s{0,3}\[[^\]^]+\]:\s*<?(?:[^\s<>]*[/#:][^\s<>]*|[^\s<>]+\.\w{2,5})>?\s*(?:[\"'(].*)?$"
 )
 _BLANKS = re.compile(r"\s{9,}")
-# A number at the start of a line is said in a request: "3. Platz" is no item of a list.
+# Without numbers: in a request "3. Platz" is not a list item.
 _BULLET = re.compile(r"^\s*[-*+]\s+")
 _NO_TAG = r"(?!\s*/?\s*(?:pause|voice|style)\b)"
 _LINKS = (
@@ -45,20 +44,20 @@ _STRESS = (
     (re.compile(r"`([^`]{1,400})`"), r"\1"),
 )
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-# Without brackets: an escaped one is no tag.
+# Without brackets, because an escaped bracket must not become a tag.
 _ESCAPED_IN_REQUEST = re.compile(r"\\([!-/:;=?@^_`{|}~])")
 _MARKS = re.compile(r"[*_`~|#>&\\=]|!?\[|<!--|^\s*[-+]", re.M)
 _DOCUMENT = re.compile(r"<speak\b", re.I)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
-# What an entity may not become, because it would begin a tag.
+# Entities must not become characters that begin a tag.
 _NO_TAGS = str.maketrans("<>[]", "  ()")
 
 
 def spoken(text: str) -> str:
-    """The text of a request without marks of Markdown, and with the characters of its entities.
+    """The text of a request without Markdown, and with its HTML entities decoded.
 
-    Tags in square and angle brackets stay. An SSML document, whose entities are its own, and a text
-    of which nothing would be left stay as they are.
+    Tags in square and angle brackets stay. Returned unchanged: an SSML document, which decodes its
+    entities later, and a text that would become empty.
     """
     if not _MARKS.search(text) or _DOCUMENT.search(text):
         return text
@@ -73,7 +72,7 @@ def _character(entity: re.Match[str]) -> str:
 
 
 def _spoken_lines(text: str) -> Iterator[str]:
-    """The lines of a request: a heading, an item and a row of a table are paragraphs."""
+    """The lines of a request; headings, list items and table rows become paragraphs."""
     before = ""
     for line in prose_lines(text):
         if heading := heading_of(line):
@@ -92,7 +91,7 @@ def _spoken_lines(text: str) -> Iterator[str]:
 
 
 def prose_lines(text: str) -> Iterator[str]:
-    """The lines outside code, without the marks of quotations."""
+    """The lines outside code blocks, without quotation marks (`>`)."""
     fence = ""
     for line in text.split("\n"):
         if match := _FENCE.match(line):
@@ -102,20 +101,20 @@ def prose_lines(text: str) -> Iterator[str]:
 
 
 def heading_of(line: str) -> tuple[int, str] | None:
-    """The level and the text of a heading; None for another line."""
+    """The level and text of a heading; None for any other line."""
     match = ATX.match(line)
     return (len(match[1]), match[2].rstrip().rstrip("#")) if match else None
 
 
 def row_of(line: str) -> str:
-    """The cells of a row of a table."""
+    """The cells of a table row, separated by commas."""
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     return ", ".join(filter(None, cells))
 
 
 def without_marks(text: str, *, html: bool = True) -> str:
-    """A text without the marks inside its lines. html: also without tags of HTML, and every
-    escaped character is one."""
+    """A text without inline Markdown. html: also removes HTML tags, and unescapes every escaped
+    character instead of all but brackets."""
     for pattern, said in _LINKS:
         text = pattern.sub(said, text)
     if html:

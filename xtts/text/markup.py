@@ -27,14 +27,14 @@ from xtts.text.normalization.say_as import KINDS, say_as
 
 PARAGRAPH_SECONDS = 0.6
 MOST_PAUSE_SECONDS = 10.0
-# The most seconds of pauses in a text.
+# The limit of all pauses in a text together.
 MOST_PAUSES_SECONDS = 60.0
 # SSML leaves their durations to the synthesizer.
 STRENGTHS = {
     "none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0,
 }  # fmt: skip
 TAGS = ("speak", "p", "s", "break", "say-as", "sub")
-# A malformed one is an error that names it, not text.
+# A malformed tag with one of these names is an error, not text.
 _SSML = (
     *TAGS, "audio", "desc", "emphasis", "lang", "lexicon", "lookup", "mark", "meta", "metadata",
     "paragraph", "phoneme", "prosody", "sentence", "token", "voice", "w",
@@ -65,7 +65,7 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 @dataclass(frozen=True)
 class Utterance:
     """Text between two pauses or changes of voice. before: seconds of silence before it; after:
-    seconds of silence after it, if it is the last; voice: its voice, named as by `voice_after`."""
+    seconds of silence after the last one, else 0; voice: as `voice_after` returns it."""
 
     text: str
     before: float = 0.0
@@ -74,8 +74,8 @@ class Utterance:
 
 
 def voices_named(text: str) -> list[str]:
-    """The voices that a text changes to, each once and in order, without "". One search of the
-    text, which may have errors."""
+    """The voices that a text changes to, each once and in order, without "". Does not validate the
+    text."""
     named, voice = dict[str, None](), ""
     for tag in _VOICE.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
@@ -84,8 +84,8 @@ def voices_named(text: str) -> list[str]:
 
 
 def voice_after(tag: re.Match[str], voice: str) -> str:
-    """The voice after a tag of `_VOICE`: NAME, NAME:STYLE, :STYLE for a style of the voice that the
-    request names, or "" for that voice as named."""
+    """The voice after a tag of `_VOICE`: NAME, NAME:STYLE, :STYLE for a style of the request's
+    voice, or "" for the request's voice."""
     person = voice.rpartition(STYLE_MARK)[0] if STYLE_MARK in voice else voice
     if tag[3]:
         return "" if tag[3].lower() == "voice" else person
@@ -94,22 +94,22 @@ def voice_after(tag: re.Match[str], voice: str) -> str:
 
 
 def voice_at_end(text: str, voice: str = "") -> str:
-    """The voice that applies after a text, in which `voice` applies at the beginning."""
+    """The voice at the end of a text that begins with `voice`."""
     for tag in _VOICE.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
     return voice
 
 
 def tag_of(voice: str) -> str:
-    """The tag that changes to a voice named as by `voice_after`; "" for ""."""
+    """The tag that changes to a voice, which is named as in `voice_after`; "" for ""."""
     if voice.startswith(STYLE_MARK):
         return f"[style:{voice[1:]}]"
     return f"[voice:{voice}]" if voice else ""
 
 
 def with_brackets_as_words(text: str) -> str:
-    """A text by somebody who knows no markup: its pauses, voices and styles in brackets stay tags,
-    other brackets become round ones, and nothing in it is SSML."""
+    """Prepares a text whose writer may not know the markup: pauses, voices and styles in brackets
+    stay tags, other square brackets become round ones, and SSML is disabled."""
     if "<" in text:
         text = re.sub(r"<(?=[/A-Za-z!?])", " ", text)
     if "[" not in text and "]" not in text:
@@ -123,15 +123,15 @@ def with_brackets_as_words(text: str) -> str:
 
 
 def of_request(named: str, voice: str) -> str:
-    """The full name of a voice from a text, in a request that names `voice`: ":whisper" is a style
-    of that person."""
+    """The full name of a voice from a text. voice: the request's voice, to which a style such as
+    ":whisper" belongs."""
     if not named.startswith(STYLE_MARK):
         return named
     return (voice.rpartition(STYLE_MARK)[0] or voice) + named
 
 
 def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
-    """Divides a text with markup into utterances with their pauses.
+    """Divides a text with markup into utterances with their pauses. language: reads `say-as`.
 
     Raises TextError for a tag that is unknown, not closed or malformed, and for pauses of more than
     a minute in total.
@@ -145,7 +145,8 @@ def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
 
 @dataclass
 class _Reader:
-    """The state of reading. open: the open tags, with their attributes and the text before them."""
+    """The state of the parser. open: the open tags, with their attributes and the text before
+    them."""
 
     language: LanguageRules | None
     said: list[Utterance] = field(default_factory=list)
@@ -179,7 +180,9 @@ class _Reader:
         for one in self.said if self.escaped else ():
             # From `&lt;break/&gt;` or an alias: text that looks like a tag must not be spoken.
             if match := _TAG.search(one.text) or _BEGUN.search(one.text):
-                raise TextError(f"The text holds {shown(match[0])}, a tag inside words; remove it.")
+                raise TextError(
+                    f"The text contains {shown(match[0])}, a tag inside words; remove it."
+                )
         after = self.pause - self.between
         if after > 0 and self.said:
             last = self.said.pop()
@@ -187,11 +190,12 @@ class _Reader:
         return self.said
 
     def _plain(self, text: str) -> None:
-        """Reads text between SSML tags: its pauses and voices, and whatever looks like a tag."""
+        """Reads the text between SSML tags, with its pauses and voices. Raises TextError for a
+        malformed tag."""
         if begun := _BEGUN.search(text):
             raise TextError(
-                f"The tag {shown(text[begun.start() : begun.start() + 30])} is not written as a "
-                f'tag must be: <{begun[1].lower()} name="value"> with its quotes and its >.'
+                f"The tag {shown(text[begun.start() : begun.start() + 30])} is malformed; "
+                f'write <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         place = 0
         tags = [*_PAUSE.finditer(text), *_VOICE.finditer(text)]
@@ -213,10 +217,10 @@ class _Reader:
         if match := _BRACKETS.search(text):
             if match[1] is not None:
                 raise TextError(
-                    f"{shown(match[0])} is not a valid pause: write [pause:500ms] or [pause:1.5s]."
+                    f"{shown(match[0])} is not a valid pause; write [pause:500ms] or [pause:1.5s]."
                 )
             raise TextError(
-                f"The tag {shown(match[0])} is not known here ({match[2] or match[3]}); known "
+                f"The tag {shown(match[0])} is unknown ({match[2] or match[3]}); known "
                 f"are {_KNOWN_BRACKETS}."
             )
         if self.open and self.open[-1][0] in ("say-as", "sub"):
@@ -231,12 +235,12 @@ class _Reader:
         closing, name, closed = bool(tag[1]), tag[2].lower(), bool(tag[4])
         if name not in TAGS:
             raise TextError(
-                f"The tag <{tag[1]}{tag[2]}> is not known here. Known are "
+                f"The tag <{tag[1]}{tag[2]}> is unknown. Known are "
                 f"{', '.join(f'<{one}>' for one in TAGS)}, {_KNOWN_BRACKETS}."
             )
         inside = self.open[-1][0] if self.open else ""
         if inside in ("say-as", "sub") and not (closing and name == inside):
-            raise TextError(f"<{inside}> holds text only; there is a <{name}> in it.")
+            raise TextError(f"<{inside}> may contain text only, not <{name}>.")
         attributes = {
             match[1].lower(): match[2] if match[2] is not None else match[3]
             for match in _ATTRIBUTE.finditer(tag[3])
@@ -252,8 +256,7 @@ class _Reader:
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         if name == "say-as" and attributes.get("interpret-as", "").lower() not in KINDS:
             raise TextError(
-                f'<say-as interpret-as="{attributes.get("interpret-as", "")[:30]}"> is not known '
-                "here. "
+                f'<say-as interpret-as="{attributes.get("interpret-as", "")[:30]}"> is unknown. '
                 f"Known are {', '.join(KINDS)}."
             )
         if name == "sub" and "alias" not in attributes:
@@ -266,7 +269,7 @@ class _Reader:
 
     def _close(self, name: str) -> None:
         if not self.open or self.open[-1][0] != name:
-            raise TextError(f"</{name}> closes nothing that is open there.")
+            raise TextError(f"</{name}> closes a tag that is not open.")
         _, attributes, before = self.open.pop()
         if name == "say-as":
             kind = attributes["interpret-as"].lower()
@@ -277,7 +280,7 @@ class _Reader:
         elif name == "sub":
             alias = attributes["alias"]
             if any(tag.search(alias) for tag in (_PAUSE, _VOICE, _BRACKETS)):
-                raise TextError(f"The alias {shown(alias)} holds a tag; write words.")
+                raise TextError(f"The alias {shown(alias)} contains a tag; write words.")
             self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":
             self._paragraph()
@@ -287,7 +290,7 @@ class _Reader:
             self._wait(PARAGRAPH_SECONDS, paragraph=True)
 
     def _wait(self, seconds: float, *, paragraph: bool = False) -> None:
-        """Adds a pause here. Paragraphs give none before the first word and after the last."""
+        """Adds a pause. Paragraphs add none before the first word or after the last."""
         self._refuse_inside_words("a pause")
         if paragraph and not self.text.strip():
             return
@@ -298,13 +301,13 @@ class _Reader:
         # Rounded to milliseconds, as shown, so that 600 pauses of 0.1 s are exactly a minute.
         if (total := round(self.total, 3)) > MOST_PAUSES_SECONDS:
             raise TextError(
-                f"The pauses of this text are {total:g} s together; at most "
+                f"The pauses of this text add up to {total:g} s; at most "
                 f"{MOST_PAUSES_SECONDS:g} s are allowed."
             )
 
     def _refuse_inside_words(self, what: str) -> None:
         if self.open and self.open[-1][0] in ("say-as", "sub"):
-            raise TextError(f"<{self.open[-1][0]}> holds text only; there is {what} in it.")
+            raise TextError(f"<{self.open[-1][0]}> may contain text only, not {what}.")
 
     def _flush(self) -> None:
         if self.text.strip():
@@ -325,7 +328,7 @@ def _break(attributes: dict[str, str]) -> float:
     strength = attributes.get("strength", "medium").lower()
     if strength not in STRENGTHS:
         raise TextError(
-            f"<break strength={shown(strength)}> is not known; known are {', '.join(STRENGTHS)}."
+            f"<break strength={shown(strength)}> is unknown; known are {', '.join(STRENGTHS)}."
         )
     return STRENGTHS[strength]
 

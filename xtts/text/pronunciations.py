@@ -1,6 +1,6 @@
 """Pronunciation lists, for words that a voice mispronounces.
 
-A list is a text file, `pronunciations.txt`, with one word, `=` and pronunciation per line.
+A list is a text file, `pronunciations.txt`, with one entry per line: a word, `=`, a pronunciation.
 
     # Words that cannot be guessed.
     Nginx = engine x
@@ -23,13 +23,15 @@ NAME = "pronunciations.txt"
 MOST_ENTRIES = 5_000
 _MOST_BYTES = 1 << 20
 MOST_CHARACTERS = 80
-# Placeholders for phones until the other words are phones too; no text has them (`clean_text`).
+# Private-use characters that mark phones until the other words are phones too. `clean_text` removes
+# them from texts.
 _FIRST_MARK = 0xE000
 
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """The pronunciation of a word: phones in the model's alphabet, or else plain words."""
+    """The pronunciation of a word: `spoken` as in the list; `phones`, if given, in the model's
+    alphabet."""
 
     word: str
     spoken: str
@@ -38,7 +40,7 @@ class Pronunciation:
 
 @dataclass(frozen=True)
 class Pronunciations:
-    """The entries of some lists, by language ("" is all languages); a later list wins."""
+    """The merged entries of some lists, by language ("" for all languages); a later list wins."""
 
     entries: dict[str, dict[str, Pronunciation]] = field(default_factory=dict)
     _kept: "dict[str, _Compiled]" = field(default_factory=dict, compare=False, repr=False)
@@ -52,7 +54,7 @@ class Pronunciations:
         return merged
 
     def replace(self, text: str, language: str) -> str:
-        """Replaces the words of a text by their pronunciations; phones become marks for
+        """Replaces the words of a text with their pronunciations; phones become marks for
         `restore`."""
         marked, pattern = self._compiled(language)
         if pattern is None:
@@ -65,8 +67,8 @@ class Pronunciations:
         return pattern.sub(spoken, text)
 
     def restore(self, text: str, language: str, *, phones: bool) -> str:
-        """Replaces the marks of `replace` by their phones or, to show them to a person, by the
-        written words."""
+        """Replaces the marks of `replace` with their phones, or with the written words to show a
+        text to a person."""
         if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
             return text
         for known, mark in self._compiled(language)[0].values():
@@ -92,7 +94,7 @@ def _pattern(words: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(words, key=len, reverse=True)
     if not ordered:
         return None
-    # In scripts without spaces a word may touch the next.
+    # In scripts without spaces, words may touch each other.
     letter = "[A-Za-z0-9_\u00c0-\u24ff]"
     return re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, ordered))})(?!{letter})", re.I)
 
@@ -104,13 +106,13 @@ def read_list(
     with_phones: bool,
     with_signs: bool = False,
 ) -> None:
-    """Adds a list's entries to those of its languages. with_phones: whether phones are allowed;
-    with_signs: whether words without a letter are. Raises TextError."""
+    """Adds a list to `entries`, by language. with_phones: allows phones; with_signs: allows entries
+    without letters and digits. Raises TextError."""
     try:
         content = path.read_bytes()
         if len(content) > _MOST_BYTES:
             raise TextError(
-                f"{path} has {len(content):,} bytes; a list has at most {_MOST_BYTES:,}."
+                f"{path} has {len(content):,} bytes; at most {_MOST_BYTES:,} are allowed."
             )
         lines = content.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -131,9 +133,9 @@ def read_list(
 
 
 def check_entry(word: str, spoken: str) -> None:
-    """Raises TextError for an entry that no list may have."""
+    """Raises TextError for an entry that is not allowed in a list."""
     line = f"{word} = {spoken}"
-    # As `read_list` divides lines: Unicode has more ends of lines than the line feed.
+    # As `read_list` does: `splitlines` knows more line ends than the line feed.
     if line.splitlines() != [line]:
         raise TextError(f"names: {shown(line)} has a line break. Write it on one line.")
     _entry(line, "names", with_phones=True)
@@ -146,19 +148,19 @@ def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -
     if max(len(word), len(spoken)) > MOST_CHARACTERS:
         raise TextError(f"{where}: at most {MOST_CHARACTERS} characters on each side of the =.")
     if not with_signs and not any(map(str.isalnum, word)):
-        raise TextError(f"{where}: {shown(word)} has no letter and no digit.")
+        raise TextError(f"{where}: {shown(word)} has neither letters nor digits.")
     if not (spoken.startswith("/") and spoken.endswith("/") and len(spoken) > 2):
         return Pronunciation(word, spoken)
     if not with_phones:
         raise TextError(
-            f"{where}: {spoken} is written in phones, and this voice reads letters. Write it in "
+            f"{where}: {spoken} is written in phones, but this voice reads letters. Write it in "
             "plain words."
         )
     return Pronunciation(word, spoken, _phones(spoken[1:-1], where))
 
 
 def _phones(spoken: str, where: str) -> str:
-    """Converts CMU's names of phones, with or without stress, to the model's characters."""
+    """Converts names of CMU phones, with or without stress, to the model's characters."""
     phones = []
     for name in spoken.upper().split():
         plain = "AX" if name == "AH0" else name.rstrip("012")

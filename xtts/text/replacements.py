@@ -1,8 +1,8 @@
-"""The reading of signs and abbreviations in an added language: a table of one's own.
+"""User tables that write signs and abbreviations of an added language in words.
 
-`normalization.txt` beside the clips is written as a list of pronunciations (`WRITTEN = IN WORDS`,
-sections in brackets), and may name signs. `train extend` keeps its entries in the config.json of
-the extended base, so every copy of the model has them. They come before numbers are read.
+`normalization.txt` in the dataset folder has the format of a pronunciation list (`WRITTEN = IN
+WORDS`, sections in brackets) and may also contain signs. `train extend` stores its entries in the
+config.json of the extended base. They are applied before numbers are read.
 
     № = номер
     ₴ = гривень
@@ -21,9 +21,9 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def read(path: Path, language: str) -> Pairs:
-    """The entries of a table for a language, in the order of their names; none without a file.
+    """The entries of a table for a language, sorted; none if the file does not exist.
 
-    Raises TextError for a file that cannot be read, with its line.
+    Raises TextError, with the line, for a file that cannot be read.
     """
     if not path.is_file():
         return ()
@@ -42,8 +42,8 @@ class Replacements:
         self._pattern = re.compile("|".join(map(_whole, ordered)), re.IGNORECASE)
 
     def replace(self, text: str) -> str:
-        """A text with every entry in words, and a space between these and a letter or digit beside
-        them."""
+        """Replaces the entries in a text, with spaces between the words and adjacent letters or
+        digits."""
         if not self._spoken:
             return text
 
@@ -56,7 +56,7 @@ class Replacements:
 
 
 def _whole(written: str) -> str:
-    """A pattern: letters must not go on at either end, but digits may (`5км`)."""
+    """The pattern of an entry: no letter may touch its ends, but a digit may (`5км`)."""
     letter = r"[^\W\d_]"
     before = rf"(?<!{letter})" if written[0].isalpha() else ""
     after = rf"(?!{letter})" if written[-1].isalpha() else ""

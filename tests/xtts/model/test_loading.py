@@ -63,8 +63,8 @@ def test_another_learning_part_takes_the_place_of_the_first(base_folder):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (None, "has no tensor gpt.text_head.bias"),
-        (torch.zeros(3), r"gpt.text_head.bias is \[3\], and config.json"),
+        (None, "lacks the tensor gpt.text_head.bias"),
+        (torch.zeros(3), r"gpt.text_head.bias is \[3\], but config.json"),
     ],
 )
 def test_weights_of_another_model_are_refused(base_folder, tmp_path, changed, words):

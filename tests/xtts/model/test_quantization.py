@@ -122,7 +122,7 @@ def test_bf16_is_the_transformer_and_what_it_remembers(base_folder):
 
 
 def test_int4_refuses_a_width_that_its_groups_do_not_divide():
-    with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
+    with pytest.raises(ValueError, match="40 columns are not a multiple of 32"):
         Int4Linear(torch.zeros(8, 40), torch.zeros(8))
 
 

@@ -56,7 +56,7 @@ def test_transcripts_are_learned_as_they_are_written(tmp_path):
     [
         ("nginx engine x", "write WORD = PRONUNCIATION"),
         ("nginx =", "write WORD = PRONUNCIATION"),
-        ("... = dots", "no letter and no digit"),
+        ("... = dots", "neither letters nor digits"),
         ("a = /S XX/", "'XX' is not a phone of the CMU dictionary"),
         ("a = " + "b" * 90, "at most 80 characters"),
     ],

@@ -1,1 +1,1 @@
-"""Alignment of speech with its text by attention, for the guard and the word times."""
+"""Aligns speech with its text by attention, for the guard and the word times."""

@@ -1,8 +1,8 @@
 """Judges how an utterance ended: whether it spoke the whole text once and then stopped.
 
-It uses the path of attention through the text (`xtts.inference.alignment.path`). Without one it
-uses the length and repeated codes, and the verdict says so. It only judges: nothing here forces or
-prevents a stop while a model speaks. Chatterbox did that, and removed it because of false stops
+The verdict is based on the path of attention through the text (`xtts.inference.alignment.path`), or
+without a path on length and repeated codes. The guard never forces or prevents a stop during
+decoding. Chatterbox did, and removed it because of false stops
 (https://github.com/resemble-ai/chatterbox/pull/516).
 """
 
@@ -22,20 +22,20 @@ Array = np.ndarray[Any, Any]
 CODE_SECONDS = SAMPLES_PER_CODE / CODE_RATE
 
 # Limits in codes of 46 ms; docs/develop/guard.md describes the data on which they were chosen.
-# Most codes after the last word; closing silence takes 5 to 13.
+# The most codes after the last word; closing silence takes 5 to 13.
 MOST_CLOSING = 16
-# How many of them may be loud, if the sound is known: last sounds may be drawn out.
+# The most loud codes among them, if the sound is known. Last sounds may be drawn out.
 MOST_LOUD_CLOSING = 10
-# Without the sound: a stop with fewer codes than this after the last token has cut it.
+# If the sound is unknown, a stop with fewer codes than this after the last token has cut it off.
 FEWEST_CLOSING = 4
-# How many codes of a plosive or an affricate may be quiet before its burst.
+# The most quiet codes of a plosive or an affricate before its burst.
 MOST_IN_A_CLOSURE = 1
 # The longest stay on one token, absolute and relative to the median: a phone takes 2 codes, a word
 # that is one token 6.
 MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
-# Attention that is near an earlier position for this long repeats it.
+# Attention that stays near an earlier position for this long is a repetition.
 FEWEST_BACK, REAL_NEARNESS = 4, 0.6
-# This many skipped tokens in a row are a word.
+# This many skipped tokens in a row count as a skipped word.
 FEWEST_SKIPPED = 4
 # Attention is lost if its mean nearness over LOST_WINDOW codes is below LOST_NEARNESS for
 # FEWEST_LOST codes.
@@ -67,8 +67,8 @@ class EndingVerdict:
         ending: The first fault, or `Ending.GOOD`.
         reason: What was observed, for a person; "" if it is good.
         covered: The share of the spoken tokens that was reached in order, 0 to 1.
-        keep: How many codes to keep so that the last word is complete and nothing follows; None if
-            cutting does not help or is not safe.
+        keep: The number of codes to keep, up to the end of the last word; None if cutting does not
+            help or is not safe.
         aligned: Whether the verdict is based on attention; otherwise on length and repetition.
     """
 
@@ -80,13 +80,13 @@ class EndingVerdict:
 
     @property
     def good(self) -> bool:
-        """Whether the utterance has no fault."""
+        """Whether the utterance is without a fault."""
         return self.ending is Ending.GOOD
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """The order of several attempts, highest best: good, then complete after cutting, then the
-        largest coverage."""
+        """The sort key of attempts, the highest is the best: good, then complete after cutting,
+        then by coverage."""
         return self.good, self.keep is not None, self.covered
 
 
@@ -104,7 +104,7 @@ def judge(
         codes: `[codes]`, without STOP.
         stopped: Whether the model produced STOP; otherwise it reached the code limit.
         alignment: Its path; None if no head of the model follows the text.
-        tokens: How many tokens of the text are spoken.
+        tokens: The number of tokens in the text that are spoken.
         loud: `[codes]` or longer: whether each code's sound is loud
             (`xtts.inference.alignment.guarded_piece`); None if the sound is unknown.
     """
@@ -161,14 +161,14 @@ def _loud_at_end(loud: Array) -> bool:
 
 
 def _goes_on(closing: int, end: int, loud: Array | None) -> bool:
-    """Whether there is more sound after the last token than a last phone takes."""
+    """Whether the sound after the last token is longer than a phone."""
     if loud is None:
         return closing > MOST_CLOSING
     return int(loud[end:].sum()) > MOST_LOUD_CLOSING
 
 
 def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
-    """The fault within the first `reached_codes` codes, up to the end of the text; None if none."""
+    """The fault within the first `reached_codes` codes, up to the end of the text, if any."""
     if (back := _back(path, 0, reached_codes)) is not None:
         return Ending.REPEATED, f"it went back in the text {_at(back)}"
     if (lost := _lost(path, 0, reached_codes)) is not None:
@@ -233,14 +233,14 @@ def _back(path: Alignment, start: int, stop: int | None = None) -> int | None:
     places = path.wandering[:stop]
     behind = places < np.maximum.accumulate(places) - 1
     behind[:start] = False
-    # Lost attention goes back too, but repeats nothing.
+    # Lost attention jumps back too, but does not repeat anything.
     runs = [(first, last) for first, last in _runs(behind)
             if path.nearness[first:last].mean() >= REAL_NEARNESS]  # fmt: skip
     return next((first for first, last in runs if last - first >= FEWEST_BACK), None)
 
 
 def _lost(path: Alignment, start: int, stop: int) -> int | None:
-    """The code at which attention loses the text for long."""
+    """The code at which attention loses the text for at least FEWEST_LOST codes."""
     near = path.nearness[start:stop]
     if len(near) < LOST_WINDOW:
         return None

@@ -1,12 +1,11 @@
-"""One piece of text under guard: its attempts, the sound that may leave, and the result.
+"""One guarded piece of text: its attempts, the sound that may be sent, and the result.
 
-Whole speech, streams, the batcher and ONNX Runtime all use this module, so that they follow the
-same rules. A piece that is not good is spoken again with another seed, as long as none of its sound
-has left. The best attempt is kept, and cut after its last word if that is safe. The result is
-reported.
+Whole speech, streams, the batcher and ONNX Runtime share these rules. A faulty piece is spoken
+again with another seed, unless some of its sound was already sent. The best attempt is kept, and
+cut after its last word if that is safe.
 
-A head attends to the first sound of a word while the silence before it is still being spoken, so
-the path alone would start the word too early. So quiet sound at either end of a word is removed.
+A head attends to the first sound of a word during the silence before it, so the path alone would
+start the word too early. Therefore the times of words exclude quiet sound at both ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,12 +26,12 @@ Samples = Any
 Latents = Any
 
 MOST_RETRIES = 2
-# How much of the end of a stream waits for the verdict.
+# The length of the end of a stream that waits for the verdict.
 HELD_SECONDS = 0.5
 # Seeds are 64 bits in torch and in numpy.
 _SEEDS = 2**63
-# Far from the seeds that users count up, or "another take" could repeat the last one. Below 2**32,
-# because torch's generator on a CPU uses no more bits.
+# Far from the seeds that users count up, so that "another take" does not repeat the last one. Below
+# 2**32, because torch's generator on a CPU uses only 32 bits.
 RETRY_SEED_STRIDE = 1_000_003
 
 FRAME_SECONDS = 0.01
@@ -44,8 +43,8 @@ SILENCE_DB, SPEECH_DB = 45.0, 35.0
 # than LOUDEST_NOISE_DB below the maximum.
 ABOVE_NOISE_DB, LOUDEST_NOISE_DB = 8.0, 20.0
 _QUIETEST = 0.05
-# The guard was measured without them: then the vocoder clicked where its input begins and
-# ends. It does no more (`EDGE_STEPS` in xtts/model/streaming_vocoder.py).
+# The first and last frames are ignored. The thresholds were measured when the vocoder still clicked
+# at both ends of its input (now `EDGE_STEPS` in xtts/model/streaming_vocoder.py prevents that).
 _CLICK = 5
 # Shorter silence at the edge of a word may be a stop's closure.
 SHORTEST_SILENCE = 0.06
@@ -63,7 +62,7 @@ class Attempt:
 
     @property
     def kept(self) -> Sequence[Latents]:
-        """The latents without what comes behind the last word."""
+        """The latents up to the end of the last word."""
         return self.latents[: self.verdict.keep]
 
 
@@ -75,11 +74,11 @@ class SpokenPiece:
         ids: The text ids.
         ending: How the kept utterance ended.
         reason: What was observed; "" if it is good.
-        attempts: How often it was spoken; 1 if the first attempt was good.
+        attempts: The number of attempts; 1 if the first was good.
         cut_off: Whether sound after the last word was cut off.
         aligned: Whether the verdict is based on attention; otherwise on length and repetition.
-        codes: How many codes were kept.
-        seconds: The length of its sound.
+        codes: The number of codes that were kept.
+        seconds: The length of the sound.
         times: `[positions, 2]`: the times of START, the ids and STOP, in seconds from the start of
             the piece at speed 1, without the silence around words; None without attention.
     """
@@ -116,7 +115,7 @@ class Guard:
         spoken: Returns which positions of START, given ids and STOP are spoken
             (`xtts.text.tokenizer.Tokenizer.spoken`).
         seed: The speech's seed; each further attempt adds `RETRY_SEED_STRIDE`.
-        retries: How often a piece may be spoken again.
+        retries: The most further attempts at a piece.
         pieces: The results of the finished pieces.
     """
 
@@ -128,7 +127,7 @@ class Guard:
 
 
 class GuardedPiece:
-    """One piece under guard; without a guard, all sound passes and nothing is judged."""
+    """One piece of text and its attempts. Without a guard, all sound passes."""
 
     def __init__(
         self, guard: Guard | None, ids: Sequence[int], arrays: ModuleType, *, whole: bool,
@@ -140,10 +139,10 @@ class GuardedPiece:
             guard: The guard of the speech, or None.
             ids: The text ids.
             arrays: torch or numpy.
-            whole: Whether no sound leaves before the verdict. Otherwise all but the last half
-                second leaves at once.
+            whole: Whether all sound waits for the verdict. Otherwise only the last half second
+                waits.
             speed: The speed of the speech.
-            first: Whether it is the first piece, whose first chunk leaves without a delay.
+            first: Whether it is the first piece, whose first chunk is sent without a delay.
         """
         self.ids = ids
         self._guard, self._arrays = guard, arrays
@@ -166,7 +165,7 @@ class GuardedPiece:
         return (self._guard.seed + RETRY_SEED_STRIDE * len(self._attempts)) % _SEEDS
 
     def push(self, chunk: Samples) -> Samples:
-        """Takes a chunk of sound `[samples]`; returns what may leave now."""
+        """Takes a chunk of sound `[samples]`; returns the samples that may be sent now."""
         if self._guard is None:
             return chunk
         self._loudness.push(chunk)
@@ -231,7 +230,7 @@ class GuardedPiece:
         self._loudness.clear()
 
     def end(self) -> Samples | None:
-        """The sound that waited for the verdict, cut if necessary; None if there is none."""
+        """The sound that waited for the verdict, cut if necessary; None if it is empty."""
         if not self._held:
             return None
         held = self._arrays.concatenate(self._held)
@@ -239,7 +238,7 @@ class GuardedPiece:
         if keep is None:
             return held
         samples = round(keep * CODE_SECONDS * VOCODER_RATE / self._speed) - self._given
-        # Sound that has left cannot be taken back.
+        # Sound that was sent cannot be cut any more.
         if samples >= len(held):
             return held
         return fade_out(held[: max(0, samples)], self._arrays)
@@ -258,7 +257,7 @@ class GuardedPiece:
 
 
 class LoudnessLog:
-    """How loud each 10 ms of a piece are; takes its sound in chunks and keeps none of it."""
+    """The loudness of each 10 ms of a piece. Takes the sound in chunks and does not store it."""
 
     def __init__(self) -> None:
         self._powers: list[Array] = []
@@ -277,8 +276,8 @@ class LoudnessLog:
         self._powers, self._rest = [], np.zeros(0, np.float32)
 
     def loud(self, under: float = SILENCE_DB) -> Array:
-        """`[frames]`: whether each 10 ms are louder than so many dB under the loudest, and than
-        the noise; the first and last 50 ms never are."""
+        """`[frames]`: whether each 10 ms are louder than the noise and than `under` dB below the
+        loudest frame. False for the first and last 50 ms."""
         powers = np.concatenate(self._powers) if self._powers else np.zeros(0)
         if not len(powers):
             return np.zeros(0, bool)
@@ -289,7 +288,7 @@ class LoudnessLog:
         return loud
 
     def loud_codes(self, count: int, speed: float = 1.0) -> Array | None:
-        """`[count]`: whether half of each code's sound is loud speech; None where there is no
+        """`[count]`: whether at least half of each code's sound is as loud as speech; None without
         sound."""
         loud = self.loud(SPEECH_DB)
         if not len(loud):
@@ -303,16 +302,16 @@ class LoudnessLog:
 
 
 def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0) -> Array:
-    """The times of positions, where each word begins and ends with its sound.
+    """Shrinks the times of words to their audible sound.
 
     Args:
-        times: `[positions, 2]` in seconds at speed 1; they never go back.
-        spoken: `[positions]`: which are said; a word is a row of them.
-        loud: `[frames]` of `LoudnessLog.loud`.
-        speed: At which the sound was spoken.
+        times: `[positions, 2]` in seconds at speed 1, ascending.
+        spoken: `[positions]`: whether each is spoken; a run of spoken positions is a word.
+        loud: `[frames]`, from `LoudnessLog.loud`.
+        speed: The speed of the sound.
 
     Returns:
-        As `times`, within them: what is silent all along keeps its times.
+        `[positions, 2]`; the times of silent words are unchanged.
     """
     trimmed = np.array(times, np.float64)
     frame = FRAME_SECONDS * speed
@@ -333,7 +332,7 @@ def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0
 
 
 def fade_out(waveform: Samples, arrays: ModuleType) -> Samples:
-    """The waveform `[samples]` with its last 5 ms faded, or less of a shorter one."""
+    """Fades out the last 5 ms of a waveform `[samples]`, or all of a shorter one."""
     length = min(int(FADE_SECONDS * VOCODER_RATE), len(waveform))
     ramp = arrays.flip(arrays.linspace(0.0, 1.0, length, dtype=arrays.float32), (0,))
     return arrays.concatenate(

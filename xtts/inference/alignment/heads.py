@@ -1,9 +1,9 @@
-"""Finds the attention heads of a model that follow the text, by measuring its speech.
+"""Finds the attention heads that follow the text, by measuring speech of the model.
 
-They are not known in advance: guided training chooses them (https://arxiv.org/abs/1710.08969), and
-in other models a few of hundreds learn to follow the text by themselves. `config.json` may name
-them under `sotaque.alignment_heads`. Otherwise they are measured once on sentences that the voice
-speaks for this purpose, and cached beside the latents. A model may have none, which is logged.
+Guided training trains chosen heads to follow the text (https://arxiv.org/abs/1710.08969); in other
+models, a few of the hundreds of heads learn it by themselves. `config.json` may name them under
+`sotaque.alignment_heads`. Otherwise they are measured once, on a few sentences, and cached in the
+folder of the latents. If a model has none, this is logged.
 """
 
 import itertools
@@ -32,16 +32,16 @@ TEXTS = (
     "We walked along the river.",
     "Please put the box on the table.",
 )
-# Longer than any of these texts takes; a model with random weights never stops.
+# A limit above the length of all these texts; a model with random weights never stops.
 MOST_CODES = 160
-# The score that a head must reach; 1 is to attend to every token in turn and to nothing else. The
-# embedded voice's guided heads reach 0.9, its other heads and random ones 0.1 to 0.4.
+# The least score of a head; 1 means that it attends to one token after the other and to nothing
+# else. The embedded voice's guided heads reach 0.9, its other heads and random ones 0.1 to 0.4.
 FOLLOWS = 0.6
 # The least score relative to the best head's, and the largest number of heads.
 NEARLY, MOST_HEADS = 0.8, 3
-# Only this many heads, whose mean position advances most evenly, are scored in full.
+# The number of heads that are scored: those whose mean position advances most evenly.
 _LOOKED_AT = 24
-# The last codes of an utterance, which are silence.
+# The number of silent codes at the end of an utterance.
 _CLOSING = 4
 
 
@@ -56,7 +56,7 @@ def measured(backend: Any, voice: Any) -> tuple[Head, ...]:
 
 
 def spoken(backend: Any, voice: Any, text: str) -> Spoken:
-    """The attention of every head to a text while it is spoken."""
+    """Speaks a text and returns the attention of every head to it."""
     model, languages = backend.model, backend.model.config.languages
     piece = model.tokenizer.split(text, "en" if "en" in languages else languages[0])[0]
     shape = model.config.gpt
@@ -90,9 +90,9 @@ def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
 def following(rows: Array, spoken: Sequence[bool]) -> float:
     """Scores how well attention `[codes, positions]` follows the text, from 0 to 1.
 
-    The score is the share of attention near the path times the share of tokens on the path. A head
-    that always attends to one place has only the first. Half of the score depends on attending
-    past the last word at the end, which shows the ending.
+    The score is the share of attention near the path times the share of tokens on the path. (A head
+    that always attends to one place is near the path, but does not cover the tokens.) Half of the
+    score depends on attending past the last word at the end, which the guard needs.
     """
     alignment = align(rows, spoken)
     closing = float(rows[-_CLOSING:, alignment.last_spoken + 1 :].sum(1).mean())
@@ -104,8 +104,8 @@ def following(rows: Array, spoken: Sequence[bool]) -> float:
 def kept_or_measured(
     path: Path | None, measure: Callable[[], tuple[Head, ...]]
 ) -> tuple[Head, ...]:
-    """The heads from a file, or measured and then written there. path: None caches nothing; a file
-    that cannot be written is only logged."""
+    """Reads the heads from a file, or measures and writes them. path: None disables the cache. A
+    file that cannot be written is logged."""
     if path is not None and (kept := _read(path)) is not None:
         return kept
     heads = measure()

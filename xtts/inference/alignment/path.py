@@ -2,9 +2,9 @@
 
 Some heads of an autoregressive text-to-speech model attend to the text that is being spoken
 (`xtts.inference.alignment.heads` finds them). Dynamic programming finds the best path through their
-attention, which has one row per code: the path stays, advances or skips, each at a cost. It gives
-the time of each word, and `xtts.inference.alignment.guard` judges the ending by it. The module uses
-only numpy, so that torch and ONNX Runtime share it.
+attention, which has one row per code. The path can stay, advance, skip tokens or jump. It gives the
+times of words, and `xtts.inference.alignment.guard` judges the ending by it. The module uses only
+numpy, so that torch and ONNX Runtime can share it.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,22 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# Attention below this counts as this much, so that no single row forbids a path.
+# A lower bound of attention, so that a single row cannot rule out a path.
 FLOOR = 1e-3
-# Cost, in nats, of a spoken token that is never attended to; blanks and punctuation cost nothing.
+# The cost, in nats, of skipping a spoken token; blanks and punctuation cost nothing.
 SKIP = 1.0
-# Cost, in nats, of a jump to any position: three rows must support it; one or two are often wrong.
+# The cost, in nats, of a jump to any position. Three rows must support it, because one or two are
+# often wrong.
 JUMP = 12.0
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Positions are those of the text span: START, the ids, STOP.
+    """The alignment of codes with text positions, which count START, the ids and STOP.
 
     Attributes:
-        path: `[codes]`: the position that each code speaks; never goes back.
-        wandering: `[codes]`: as `path`, but goes back where the attention does.
+        path: `[codes]`: the position that each code speaks, ascending.
+        wandering: `[codes]`: as `path`, but follows attention back to earlier positions.
         nearness: `[codes]`: the share of the attention to the text within one position of
             `wandering`; near 1 if a head follows the text, 3 / positions if it attends evenly.
         spoken: `[positions]`: whether a position is spoken; START, STOP, blanks and punctuation are
@@ -84,11 +85,11 @@ def attention(queries: Array, keys: Array) -> Array:
 
 
 def align(rows: Array, spoken: Sequence[bool] | Array) -> Alignment:
-    """The path through attention `[codes, positions]`.
+    """Finds the path through attention.
 
     Args:
-        rows: One a code, each sums to 1 (`attention`).
-        spoken: `[positions]`: which of them are said.
+        rows: `[codes, positions]`; each row sums to 1 (`attention`).
+        spoken: `[positions]`: whether each is spoken.
     """
     spoken_positions = np.asarray(spoken, bool)
     wandering = _best_path(rows, spoken_positions, JUMP)
@@ -98,8 +99,8 @@ def align(rows: Array, spoken: Sequence[bool] | Array) -> Alignment:
 
 
 def near(rows: Array, path: Array) -> Array:
-    """`[codes]`: what each row `[codes, positions]` gives to its place on the path and the two
-    beside it."""
+    """`[codes]`: the attention of each row `[codes, positions]` to its position on the path and the
+    two adjacent ones."""
     padded = np.pad(rows, ((0, 0), (1, 1)))
     codes = np.arange(len(rows))
     shares: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))
@@ -107,18 +108,19 @@ def near(rows: Array, path: Array) -> Array:
 
 
 def _best_path(rows: Array, spoken: Array, jump: float) -> Array:
-    """Viterbi (https://doi.org/10.1109/TIT.1967.1054010): `[codes]` positions of the likeliest path
-    where passing over what is said costs SKIP a token, and going anywhere `jump`."""
+    """The positions `[codes]` of the likeliest path, by the Viterbi algorithm
+    (https://doi.org/10.1109/TIT.1967.1054010). Skipping a spoken token costs SKIP, a jump to any
+    position costs `jump`."""
     codes, positions = rows.shape
     likelihood = np.log(np.maximum(rows, FLOOR))
-    # What is skipped between i and k, i < k, costs skipped[k] - skipped[i + 1].
+    # Skipping from i to k, i < k, costs skipped[k] - skipped[i + 1].
     skipped = SKIP * np.concatenate(([0], np.cumsum(spoken)))
     before, after = skipped[:-1], skipped[1:]
     numbers = np.arange(positions)
     came_from = np.zeros((codes, positions), np.int64)
     score = likelihood[0] - before
     for code in range(1, codes):
-        # From any earlier position: the best of (score + what lies up to it), less what lies here.
+        # The best score of advancing from an earlier position, less the tokens skipped on the way.
         credit = score + after
         best = np.maximum.accumulate(credit)
         where = np.maximum.accumulate(np.where(credit >= best, numbers, 0))

@@ -38,7 +38,7 @@ class SpokenWords:
         self._number = 0
         self._began = self._seconds = self._last = 0.0
         self._held: TimedWord | None = None
-        # False as soon as a piece has no path through attention.
+        # False as soon as a piece lacks a path through attention.
         self.known = True
 
     def sounded(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from xtts.text.normalization.spelling import spell
 
 
 class EastAsianRules(LanguageRules):
-    """The rules that the three share."""
+    """Common rules of the three languages."""
 
     group, spaced_groups, spaced, space = ",", False, False, ""
     fraction_digits, minute_joiner = True, ""

@@ -97,7 +97,7 @@ class EnglishRules(LanguageRules):
         return spell("en", number, "numbering-year")
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """March fifth, twenty twenty-four; behind `the`, the fifth of March."""
+        """March fifth, twenty twenty-four; after `the`, the fifth of March."""
         spoken = f"{self.months[month - 1]} {self.day(day)}"
         return spoken if year is None else f"{spoken}, {self.year(year)}"
 
@@ -201,7 +201,7 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
-# A time with a point, where nothing after it can be counted.
+# A time with a point, if no noun follows that could be counted.
 _AT = re.compile(
     r"(?<=\bat )([0-9]{1,2})\.([0-5][0-9])(?=\s*(?:[.,;!?)]|$)|\s(?:on|and|to|until|till|in the|"
     r"this|today|tomorrow|tonight|every|for|sharp)\b)",
@@ -335,7 +335,7 @@ class GermanRules(LanguageRules):
         if not 1 <= int(match[1]) <= 31:
             return match[0]
         spoken = self.day(int(match[1]), match.string[: match.start()])
-        # The second day has no article before it; the ending is the first one's.
+        # The ending follows the article before the first day.
         last = self.day(int(match[2]), match.string[: match.start()])
         return f"{spoken} {self.to} {last}"
 

@@ -1,8 +1,8 @@
-"""Rules for a language of which only ICU's numerals are known: numbers in words, nothing else.
+"""Rules for languages without a class of their own: numbers in words, by ICU's numerals.
 
 They read whole numbers, decimals, negative numbers, ranges and times of day. A numeric date is read
-as its numbers. Words for currencies, units, percentages and months are not in ICU's rules of
-numerals (package `unicode-rbnf`), so those signs stay as they are written.
+number by number. ICU's numerals (package `unicode-rbnf`) have no words for currencies, units,
+percentages and months, so these stay as they are written.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ _COMMA_GROUPS = frozenset(
 )
 # Other codes of the same language.
 _CODES = {"nb": "no", "tl": "fil"}
-# Errors in CLDR's numerals: a Latin i in Belarusian, an accent too many in Greek, cedillas in place
-# of Romanian's commas.
+# Errors in CLDR's numerals: a Latin i in Belarusian, a superfluous accent in Greek, cedillas
+# instead of commas in Romanian.
 _CORRECTIONS = {
     "be": (("i", "і"),),
     "el": (("χίλι", "χιλι"),),
     "ro": (("ş", "ș"), ("ţ", "ț")),
 }
-# Where a line may break in scripts without spaces; it is not spoken.
+# A zero-width space, which allows a line break in scripts without spaces.
 _BREAK = "\u200b"
 _RULE_SETS = (
     "numbering", "cardinal", "cardinal-masculine", "cardinal-neuter", "cardinal-common",
@@ -35,7 +35,7 @@ _RULE_SETS = (
 
 
 class IcuRules(LanguageRules):
-    """The rules that `icu_rules` makes for one language."""
+    """The base class of the rules that `icu_rules` makes."""
 
     plus = ""
 
@@ -50,12 +50,12 @@ class IcuRules(LanguageRules):
 
     @property
     def percents(self) -> Mapping[str, Noun]:
-        """None: ICU's numerals have no word for them."""
+        """Empty, because ICU's numerals lack a word for percent."""
         return {}
 
     @property
     def read_percents(self) -> Step:
-        """Leaves percentages: ICU's numerals have no word for them."""
+        """Leaves percentages unchanged."""
         return lambda text: text
 
     def decimal_words(self, number: WrittenNumber) -> str:
@@ -66,7 +66,7 @@ class IcuRules(LanguageRules):
 
 @cache
 def icu_rules(language: str) -> LanguageRules | None:
-    """The rules of a language by ICU's numerals; None for one that ICU has no numerals of."""
+    """Makes the rules of a language from ICU's numerals; None if ICU does not know it."""
     code = _CODES.get(language, language)
     engine = _engine(code)
     if engine is None:
@@ -92,20 +92,20 @@ def icu_rules(language: str) -> LanguageRules | None:
 
 
 def _spelled(engine: Any, number: str, rule_set: str) -> str:
-    """A number in words; "" where the rules have none for it."""
+    """A number in words; "" if the rules lack them."""
     from unicode_rbnf.engine import RbnfError
 
     try:
         texts: dict[str, str] = engine.format_number(number).text_by_ruleset
-    except RbnfError:  # Zulu has no decimals
+    except RbnfError:  # Zulu lacks decimals
         return ""
-    # The set for counting nothing has no decimals in every language.
+    # The rule set `numbering` lacks decimals in some languages.
     known = [texts.get(f"spellout-{name}", "") for name in (rule_set, *_RULE_SETS)]
     return next((text for text in known if text and not any(map(str.isdigit, text))), "")
 
 
 def _between(words: str, first: str, last: str) -> str:
-    """What stands between two numerals: the word for the decimal separator, or for minus."""
+    """The word between two numerals (for the decimal separator) or before one (for minus)."""
     if words.startswith(first) and words.endswith(last):
         return words[len(first) : len(words) - len(last)].strip(f" {_BREAK}")
     return " ".join(words.split()[1 if first else 0 : -1])

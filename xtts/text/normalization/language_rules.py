@@ -18,11 +18,11 @@ Step = Callable[[str], str]
 
 
 class LanguageRules:
-    """The rules of one language. Does not change after its creation; thread-safe."""
+    """The rules of one language. Immutable, thread-safe."""
 
     code: ClassVar[str]
-    # CLDR's rule sets for numerals, by gender; "" is for a number that counts nothing, if it
-    # differs from the masculine.
+    # CLDR's rule sets for numerals, by gender; "" is for a number without a noun, if it differs
+    # from the masculine.
     cardinals: ClassVar[Mapping[str, str]] = {}
     ordinals: ClassVar[Mapping[str, str]] = {}
     # Errors in CLDR's cardinals, with corrections.
@@ -33,9 +33,9 @@ class LanguageRules:
     # The thousands separators.
     group: ClassVar[str] = "."
     spaced_groups: ClassVar[bool] = True
-    # In scripts without spaces a number may follow a letter.
+    # Whether the script has spaces. Without them, a number may follow a letter.
     spaced: ClassVar[bool] = True
-    # What is written between the words of a number, and before the noun.
+    # Between the words of a number, and before the noun.
     space: ClassVar[str] = " "
     point: ClassVar[str] = ""
     minus: ClassVar[str] = ""
@@ -44,14 +44,14 @@ class LanguageRules:
     # Whether the digits after a decimal separator are spoken one by one.
     fraction_digits: ClassVar[bool] = False
     months: ClassVar[tuple[str, ...]] = ()
-    # The words between day, month and year, and for the first of a month if it is no cardinal.
+    # The words between day, month and year, and for the first of a month if it is an ordinal.
     date_joiner: ClassVar[str] = " "
     first_day: ClassVar[str] = ""
     # The order of day and month in numeric dates.
     month_first: ClassVar[bool] = False
     # Words after which 3/5 is a day and a month.
     date_words: ClassVar[str] = ""
-    # Words before a telephone number whose groups look like a number's.
+    # Words before a telephone number whose groups could be those of a number.
     calling: ClassVar[str] = "tel"
     percent: ClassVar[Noun]
     currencies: ClassVar[Mapping[str, Money]] = {}
@@ -66,36 +66,36 @@ class LanguageRules:
     # The words between hour and minutes, and before minutes of one digit.
     minute_joiner: ClassVar[str] = " "
     zero_minute: ClassVar[str] = ""
-    # Times written in the language's own way; a range of hours; and an hour with minutes (groups 1
-    # and 2) that the sign after them marks as a time.
+    # A time in the notation of the language; a range of hours; and hour and minutes (groups 1 and
+    # 2) that a following sign marks as a time.
     clock: ClassVar[re.Pattern[str] | None] = None
     clock_range: ClassVar[re.Pattern[str] | None] = None
     clock_sign: ClassVar[re.Pattern[str] | None] = None
-    # A written ordinal: its number and its mark; and the marks of the feminine.
+    # A written ordinal (its number and its mark), and the feminine marks.
     ordinal_mark: ClassVar[re.Pattern[str] | None] = None
     feminine_marks: ClassVar[tuple[str, ...]] = ()
-    # A symbol or number (group 1) with its ending (group 2), and what joins them.
+    # A symbol or number (group 1), and its ending (group 2) after a joiner.
     suffix: ClassVar[re.Pattern[str] | None] = None
-    # A year after a word that marks it, or alone; group 1 is kept as it is.
+    # A year (group 2), alone or after a word that marks it (group 1), which is kept.
     year_marks: ClassVar[tuple[re.Pattern[str], ...]] = ()
     # Words after which 8.30 is a time.
     clock_words: ClassVar[str] = ""
-    # The words of scales, those that mean a thousand, and the nouns of the others by their powers
-    # of ten. A thousand, and a scale without a noun, is read as one number with its amount.
+    # The words of scales, those that mean a thousand, and the nouns of the others by powers of ten.
+    # A thousand, or a scale without a noun, is read as one number together with its amount.
     scales: ClassVar[tuple[str, ...]] = ()
     thousands: ClassVar[tuple[str, ...]] = ()
     scale_nouns: ClassVar[Mapping[int, Noun]] = {}
-    # Abbreviations of scales with their powers of ten, and those that are one only beside a
+    # Abbreviations of scales with their powers of ten, and those that are valid only with a
     # currency, in any case: 5 m is five metres, $5m five million dollars.
     scale_marks: ClassVar[Mapping[str, int]] = {}
     money_marks: ClassVar[Mapping[str, int]] = {}
-    # Nouns have capitals.
+    # Whether nouns have capitals.
     capital_nouns: ClassVar[bool] = False
     # The word between a million, or more, and the noun: millions *of* euros.
     scale_joiner: ClassVar[str] = " "
     money_joiner: ClassVar[str] = " "
     fractions: ClassVar[Mapping[str, str]] = {}
-    # The parts of `DENOMINATORS`, with their gender; the word for the bar of other fractions.
+    # The names of `DENOMINATORS`, with their gender; the word for the bar of other fractions.
     denominators: ClassVar[str] = ""
     denominator_gender: ClassVar[str] = "m"
     bar: ClassVar[str] = ""
@@ -103,7 +103,7 @@ class LanguageRules:
     mixed: ClassVar[str] = "{} {}"
     mixed_half: ClassVar[str] = ""
     mixed_gender: ClassVar[str] = ""
-    # Behind a number or a variable: the power of two, of three, and any other.
+    # The words for squared, cubed and other powers.
     powers: ClassVar[tuple[str, str, str]] = ("", "", "")
 
     def read(self, text: str) -> str:
@@ -304,7 +304,7 @@ class LanguageRules:
 
     @cached_property
     def read_fractions(self) -> Step:
-        """Reads fractions, alone and behind a number, with the unit after them: ⅔, 2 1/2 kg."""
+        """Reads fractions, alone and after a number, with the unit after them: ⅔, 2 1/2 kg."""
         nouns = {**self.units, **self.percents}
         unit = rf"(?:\s?({_alternatives(nouns)}){self._unit_end})?"
         mixed = re.compile(
@@ -445,7 +445,7 @@ class LanguageRules:
 
     @cached_property
     def read_phones(self) -> Step:
-        """Reads the numbers of cards, and telephone numbers, which are known by their form or by a
+        """Reads card numbers, and telephone numbers, which are recognised by their form or by the
         word before them."""
         called = re.compile(
             rf"((?<!\w)(?:{self.calling})\b[^\d\n+(]{{0,12}})({_GROUPS})(?![\d.,]\d)", re.IGNORECASE
@@ -474,8 +474,8 @@ class LanguageRules:
         return f"{match[1] or ''} {', '.join(map(self.digits, match[2].split()))}".strip()
 
     def _identifier(self, match: re.Match[str]) -> str:
-        """Three groups and more; of two, those that no range has: they count down, or
-        grow a thousandfold."""
+        """Reads three or more groups; two groups only if they cannot be a range, because they count
+        down or grow a thousandfold."""
         groups = re.findall("[0-9]+", match[0])
         count = sum(map(len, groups))
         if len(groups) == 2:
@@ -488,8 +488,8 @@ class LanguageRules:
         return ", ".join(self.digits(one) for one in groups)
 
     def read_clock_words(self, text: str) -> str:
-        """Writes with a colon the times that a word or a sign marks, and reads the first hour of a
-        range: 9-17:30."""
+        """Writes a colon in times that a word or a sign marks, and reads the first hour of a range:
+        9-17:30."""
         clock_range = self.clock_range or _HOURS_TO
         text = clock_range.sub(self._until, text)
         if self.clock_sign:
@@ -504,7 +504,7 @@ class LanguageRules:
         return text
 
     def _until(self, match: re.Match[str]) -> str:
-        """The beginning of a range of times; a group 2 is its minutes."""
+        """The first time of a range. The minutes are in group 2, if the pattern has one."""
         minutes = match[2] if (match.re.groups or 0) > 1 else None
         begun = (
             f"{match[1]}:{minutes}" if minutes else self.cardinal(int(match[1]), self.hour_gender)
@@ -513,8 +513,8 @@ class LanguageRules:
 
     @cached_property
     def read_spans(self) -> Step:
-        """Puts a word between two amounts that each have their unit: 9:00-17:30, 5%-10%, $5-$10.
-        `signed` holds ranges with one unit."""
+        """Writes the dash of a range as a word if both amounts have a unit: 9:00-17:30, 5%-10%,
+        $5-$10. `signed` matches ranges with one unit."""
         number, sign = self.written, _alternatives(self.currencies) or "(?!)"
         marks = _alternatives(self._money_marks)
         units = _alternatives((*self.units, *self.scale_marks)) or "(?!)"
@@ -623,7 +623,8 @@ class LanguageRules:
 
     @property
     def _scale_powers(self) -> Iterator[tuple[str, int]]:
-        """The abbreviations and words of scales beside a currency, with their powers."""
+        """The words and abbreviations of scales that may occur with a currency, with their
+        powers."""
         for power, noun in self.scale_nouns.items():
             yield from ((form, power) for form in (noun.one, noun.few, noun.many, noun.part))
         yield from ((word, 3) for word in self.thousands)
@@ -706,8 +707,8 @@ class LanguageRules:
         )
 
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
-        """Whether a digit with k, M or B counts what follows, or is a sum: 5M users, over 2M in
-        cash. 4K is a screen, 3M a company, 5B a room, a height of 2M metres."""
+        """Whether k, M or B after a digit is a scale: 5M users, over 2M in cash. 4K is a screen, 3M
+        a company, 5B a room, a height of 2M metres."""
         if re.match(rf"\s?{re.escape(self.to)}\s?[0-9.,]+{mark}", after):
             return True
         is_company = (digit, mark) == ("3", "M")
@@ -759,7 +760,7 @@ class LanguageRules:
         return lambda text: pattern.sub(spoken, text)
 
     def read_signs(self, text: str) -> str:
-        """Reads characters that are numbers: powers, subscripts, ①, Ⅳ."""
+        """Reads numeric characters: powers, subscripts, ①, Ⅳ."""
         if text.isascii():
             return text
         parts = list[str]()
@@ -777,7 +778,7 @@ class LanguageRules:
         return "".join(parts)
 
     def _raised(self, figures: str, before: str) -> str:
-        """A superscript: a power behind a number, a bracket or a variable, else a number."""
+        """A superscript: a power after a number, a bracket or a variable, else a number."""
         if not figures.strip("-"):
             return ""
         square, cube, other = self.powers
@@ -792,7 +793,7 @@ class LanguageRules:
         return sign + self.words(WrittenNumber(whole, fraction))
 
     def _whole_decimals(self, text: str) -> str:
-        """Writes the zero of .5."""
+        """Writes .5 as 0.5."""
         return _BARE_DECIMAL.sub("0", text)
 
     @cached_property
@@ -840,7 +841,7 @@ class LanguageRules:
         return character if character.isalnum() else ""
 
 
-# Separates a number from its ending until both are read; occurs in no text.
+# Separates a number from its ending until both are read. Texts cannot contain it.
 _JOINED = "\ue8ff"
 _ISO_DATE = re.compile(
     r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
@@ -851,24 +852,24 @@ _FIGURES_DATE = re.compile(
 )
 # The denominators that have names in `LanguageRules.denominators`.
 DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
-# Fractions as one character, and those written with a slash that cannot be dates or pages.
+# Fractions that are one character, and fractions with a slash that cannot be dates or pages.
 _SIGNS = "[¼½¾⅐-⅟↉]"
 _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
 _PLAIN = r"1/2|1/4|3/4|[12]/3(?=\s(?:of|cups?|der|des|de|du|di|del|della|van)\b)"
-# What 5M counts: a word of four small letters or more, or one of a script without capitals; German
-# writes nouns with capitals. A word before it that a number or letter names, and what 4K describes.
+# A noun that 5M can count: four lower-case letters or more, or a word in a script without capitals.
+# (German nouns have capitals: `_COUNTED_NOUN`.)
 _COUNTED = re.compile(
     r"\s?(?:d[ei]\s|d['’])?(?:(?!(?:from|with|that|then|when|were|have|will|also|sind|oder|wird|dans|"
     r"pour|para|como|sono|della|niet|voor)\b)(?:(?![A-ZÀ-ÖØ-ÞА-ЯЁ])[a-zß-öø-ÿœŒĀ-ſа-яё]){4}"
     r"|(?![A-Za-zÀ-ſА-яЁё])[^\W\d_])"
 )
-# What a scale counts has a joiner before it, "millions de voix"; a preposition or a verb has none.
+# The noun after a scale takes a joiner, "millions de voix"; a preposition or a verb does not.
 _TAKES_JOINER = re.compile(
     r"\s(?!(?:d[ei]|en|in|em|na|no|nel|nella|dans|sur|sous|por|para|pour|par|per|a|à|al|au|aux|con|"
     r"avec|com|sin|sans|y|e|et|o|ou|que|qui|che|ont|est|sont|son|sono|são|foi|è)\b|d['’])[^\W\d_]",
     re.I,
 )
-# A number that somebody estimates is no name: over 2M, knapp 3M, cerca de 5M.
+# An estimated number cannot be a name: over 2M, knapp 3M, cerca de 5M.
 _ABOUT = re.compile(
     r"(?:(?<!\w)(?:over|about|around|nearly|almost|roughly|approximately|under|than|at least|up to|"
     r"über|rund|etwa|fast|knapp|circa|ca\.|mindestens|mehr als|weniger als|bis zu|environ|presque|"
@@ -879,7 +880,7 @@ _ABOUT = re.compile(
     re.I,
 )
 _TOPIC = re.compile(r"\b(?:about|than|under)\s$", re.I)
-# 2M is two metres in a length, and 2M or 3B is a name before one thing of that name.
+# 2M is two metres in a length. After a label, as in "room 3B", a digit with a letter is a name.
 _LENGTH = re.compile(
     r"(?<!\w)(?:height|depth|length|width|distance|höhe|tiefe|länge|breite|hauteur|longueur|altura|"
     r"longitud|altezza|lunghezza|comprimento|hoogte|lengte)\b[^.!?]{0,30}$",
@@ -907,17 +908,17 @@ _SCREEN = re.compile(
     r"pantall|tela|scherm|schermo|видео|экран)",
     re.I,
 )
-# Cyrillic letters of scales, which look like these.
+# Cyrillic letters of scales, with their Latin look-alikes.
 _LATIN = {"К": "k", "к": "k", "М": "m"}
-# The letters of scales beside a currency.
+# The letters of scales with a currency.
 _MONEY_MARKS = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mln": 6, "b": 9, "bn": 9, "t": 12, "tn": 12}
 _DASHES = re.compile("[–—-]")
 _DASH = r"(?:\s?[–—]\s?|-|\s-\s)"
 _HOURS_TO = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
 )
-# An account in groups of four, with the letters of an IBAN; digits with dashes or slashes; ten
-# digits and more without separators, unless they are a round number, and fewer at a letter.
+# A card or IBAN in groups of four; digits with dashes or slashes; ten or more digits without
+# separators, unless they are a round number, and fewer if a letter touches them.
 _CARD = re.compile(
     r"(?<![\w.,-])(?:([A-Z]{2})(?=[0-9]{2} [0-9]{4} ))?((?:[0-9]{2} )?[0-9]{4}(?: [0-9]{4}){2,7}"
     r"(?: [0-9]{1,4})?)(?![\w-])(?![.,]\d)",
@@ -934,14 +935,14 @@ _LONG = re.compile(
     re.ASCII,
 )
 _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")
-# Numbers that are padded so that files sort by them.
+# Zero-padded numbers, as in "Chapter 01".
 _PADDED = re.compile(
     r"(?i:(\b(?:chapter|part|track|episode|lesson|volume|season|step|section|scene|act|kapitel|teil|"
     r"folge|chapitre|partie|épisode|capítulo|parte|episodio|episódio|capitolo|hoofdstuk|deel|"
     r"aflevering|rozdział|część|odcinek|kapitola|část|díl|fejezet|rész|bölüm|глава|часть|серия)\s))"
     r"0+(?=[1-9][0-9]{0,2}(?![\d-])(?![.,]\d))"
 )
-# What a superscript is the power of: a number, a bracket, a variable of one or two letters.
+# The base of a power: a number, a bracket, a variable of one or two letters.
 _BASE = re.compile(r"[0-9)\]]$|(?:^|[^\w])(?:[^\W\d_]|[a-zα-ω]{2})$")
 _GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
 # Forms: international, area code in brackets, leading zero, groups with dashes, two groups of five.

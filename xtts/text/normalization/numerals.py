@@ -1,6 +1,6 @@
-"""Characters that are numbers: digits of every script, superscripts, subscripts, fractions, ①, Ⅳ.
+"""Numeric characters: digits of every script, superscripts, subscripts, fractions, ①, Ⅳ.
 
-Unicode says which they are (categories Nd, Nl and No) and what they are worth, so that a new
+Unicode defines them (categories Nd, Nl and No) and their values, so that a new
 character needs no entry here.
 """
 
@@ -13,13 +13,13 @@ from typing import Literal
 Kind = Literal["", "raised", "lowered", "fraction", "ideograph", "number"]
 _KINDS: dict[str, Kind] = {"<super>": "raised", "<sub>": "lowered", "<fraction>": "fraction"}
 _RAISED_SIGNS, _LOWERED_SIGNS = "\u207a\u207b", "\u208a\u208b"
-# Ideographs that are numbers, which Chinese and Japanese read as they are.
+# Ideographs for numbers, which Chinese and Japanese read unchanged.
 _IDEOGRAPHS = "\u3007\u3021\u3022\u3023\u3024\u3025\u3026\u3027\u3028\u3029\u3038\u3039\u303a"
 _ASCII = {"\u2212": "-", "\uff0d": "-", "\uff05": "%", "\u2044": "/", "\u2215": "/"}
 
 
 def plain_digits(text: str) -> str:
-    """Converts the digits of every script to 0 to 9, and each sign of numbers to one character."""
+    """Converts the digits of every script to 0 to 9, and variants of number signs to ASCII."""
     if text.isascii():
         return text
     return "".join(
@@ -67,14 +67,13 @@ def figures_of(run: str) -> str:
 
 
 def value_of(character: str) -> str:
-    """What a character is worth, in digits: ① is 1, ༳ is -0.5."""
+    """The value of a character, in digits: ① is 1, ༳ is -0.5."""
     value = unicodedata.numeric(character)
     return str(int(value)) if value == int(value) else f"{value:g}"
 
 
 def in_digits(text: str) -> str:
-    """A text whose characters of numbers are written with the digits 0 to 9, for a reader that
-    knows no others."""
+    """A text with all numeric characters as digits 0 to 9, for rules that know only these."""
     parts = list[str]()
     for kind, part in runs(plain_digits(text)):
         if kind == "fraction":

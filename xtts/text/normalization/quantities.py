@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun that is counted. Its forms are those after 1, 2, 5 and a fraction; a language without
-    these repeats the plural. gender: m, f or n, with which the numeral agrees."""
+    """A counted noun: its forms after 1, 2, 5 and a fraction. Forms that a language lacks repeat
+    the plural. gender: m, f or n, with which the numeral agrees."""
 
     one: str
     few: str
@@ -36,7 +36,7 @@ class Money:
 @dataclass(frozen=True)
 class WrittenNumber:
     """A written number. whole: the digits of its whole part; fraction: those after the separator;
-    parts: more than one if it is no number (`1.2.3`)."""
+    parts: more than one if the text is not a number (`1.2.3`)."""
 
     whole: str
     fraction: str = ""

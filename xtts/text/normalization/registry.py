@@ -5,9 +5,9 @@ from importlib import import_module
 
 from xtts.text.normalization.language_rules import LanguageRules
 
-# The name of the rules, on which a text's ids depend; `config.json`, checkpoints and caches hold
-# it. A mended reading keeps the name and raises `_RULES` of `xtts.text.tokenizer`, so that caches
-# are read again. For other words of texts that were read right, add a name and keep the old rules.
+# The names of the rules in `config.json`, checkpoints and caches. To fix a reading, keep the name
+# and increment `_RULES` in `xtts.text.tokenizer`, which invalidates caches. To change the words of
+# texts that were read correctly, add a name and keep the old rules.
 COQUI, SOTAQUE_1 = "coqui", "sotaque-1"
 NORMALIZERS = (COQUI, SOTAQUE_1)
 NEWEST = SOTAQUE_1
@@ -26,8 +26,8 @@ LANGUAGES = tuple(language for classes in _CLASSES.values() for language in clas
 
 @cache
 def rules_of(language: str) -> LanguageRules | None:
-    """The rules of a language (`pt`, `zh`), made once: its own, else those that ICU's numerals give
-    (`xtts.text.normalization.icu_rules`); None for a language without either."""
+    """The rules of a language (`pt`, `zh`): its class, or else ICU's numerals
+    (`xtts.text.normalization.icu_rules`). None for a language without either."""
     for module, classes in _CLASSES.items():
         if language in classes:
             rules = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])

@@ -50,7 +50,7 @@ def _iberian_gender(after: str) -> str:
 
 
 class RomanceRules(LanguageRules):
-    """The rules that the four share: two genders, and hours are feminine."""
+    """Common rules of the four languages: two genders, and hours are feminine."""
 
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}

@@ -10,7 +10,7 @@ from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.spelling import NoWordsError
 
 _MOST_CHARACTERS = 200
-# The values of interpret-as -> what the error says that the text is not.
+# The values of interpret-as, and the noun for the error "is not …".
 _CALLED = {
     "characters": "characters", "spell-out": "characters", "verbatim": "characters",
     "digits": "digits", "telephone": "a telephone number", "cardinal": "a number",
@@ -29,9 +29,11 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
     Raises TextError if the text cannot be read in this way.
     """
     if rules is None:
-        raise TextError("<say-as> is not known in this language; write it in words.")
+        raise TextError("<say-as> is not supported in this language; write it in words.")
     if not text or len(text) > _MOST_CHARACTERS:
-        raise TextError(f"<say-as> holds {len(text)} characters; 1 to {_MOST_CHARACTERS} are read.")
+        raise TextError(
+            f"<say-as> has {len(text)} characters; 1 to {_MOST_CHARACTERS} are allowed."
+        )
     spoken = _spoken(_CALLED[kind], text, form, rules)
     if not spoken:
         raise TextError(f"<say-as>: {shown(text)} cannot be read as {_CALLED[kind]}.")

@@ -22,11 +22,11 @@ from xtts.text.normalization.spelling import spell
 
 
 class SlavicRules(LanguageRules):
-    """The rules that the three share: a noun has one form after 1, one after 2 to 4, one after
+    """Common rules of the three languages: a noun has one form after 1, one after 2 to 4, one after
     other numbers, and one after a fraction."""
 
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
-    # Whether 21 and 31 count as 1 does.
+    # Whether 21 and 31 take the form after 1.
     last_one_counts = False
     # The word after a year that is an ordinal; "" if it is a cardinal.
     of_year = ""
@@ -329,7 +329,7 @@ class CzechRules(SlavicRules):
         return self.declined("tisící", gender) if number == 1000 else self.cardinal(number)
 
     def decimal_words(self, number: WrittenNumber) -> str:
-        """Tři celé čtrnáct: what is whole is feminine."""
+        """Tři celé čtrnáct: the word for "whole" is feminine."""
         value = number.value
         whole = "celá" if value in (0, 1) else "celé" if value in (2, 3, 4) else "celých"
         return f"{self.whole(number.whole, 'f')} {whole} {self.fraction(number.fraction)}"

@@ -1,6 +1,6 @@
 """Spells numbers in words by ICU's rules (package `unicode-rbnf`, rule sets of Unicode CLDR).
 
-num2words, which Coqui's normaliser uses, has no Hindi, no Chinese and, for most other languages, no
+num2words, which Coqui's normaliser uses, lacks Hindi and Chinese and, for most other languages,
 genders and cases. The module of each language corrects CLDR's errors.
 """
 
@@ -14,15 +14,15 @@ _KEPT = 4_096
 
 
 class NoWordsError(Exception):
-    """The language has no such rules; Arabic and Korean have no ordinals."""
+    """The language lacks these rules, as Arabic and Korean lack ordinals."""
 
 
 @lru_cache(_KEPT)
 def spell(language: str, number: int, rules: str) -> str:
     """`number`, 0 or more, in words. rules: a rule set of CLDR, such as `cardinal-feminine`.
 
-    Returns its digits, one by one, if the rules have no words for it. Raises NoWordsError if the
-    language has no such rules.
+    Spells the digits one by one if the number is too long, or if the rules lack words for it.
+    Raises NoWordsError if the language lacks the rule set.
     """
     if len(str(number)) <= MOST_DIGITS:
         from unicode_rbnf.engine import RbnfError
