@@ -374,9 +374,14 @@ def reserve_stdout() -> BinaryIO:
     return answers
 
 
-def write_json_line(answers: BinaryIO, message: Mapping[str, Any]) -> None:
-    """Writes one answer to `ask_once` or `JsonLineProcess`."""
-    answers.write(json.dumps(message).encode() + b"\n")
+def write_json_line(answers: BinaryIO, message: Mapping[str, Any], body: bytes = b"") -> None:
+    """Writes one answer to `ask_once`, `JsonLineProcess` or `api.engine.child`.
+
+    body: bytes that follow the line, which tells their number; only the last of these reads them.
+    """
+    if body:
+        message = {**message, "bytes": len(body)}
+    answers.write(json.dumps(message).encode() + b"\n" + body)
     answers.flush()
 
 

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import itertools
-import os
-import sys
+import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +14,17 @@ from api.engine.voices import OpenedVoiceState
 from api.errors import APIError
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import Environment, look_at_machine, oom_kills
-from machine.process import StderrFile, kill_group
+from machine.process import StderrFile, kill_group, module_command
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.workers import server_main as frames
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 
-COMMAND = (sys.executable, "-m", frames.__name__)
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
-_READ_LIMIT = 1 << 22
+# The longest line, and the most sound with one; more is not the protocol.
+_MOST_LINE_BYTES, _MOST_SOUND_BYTES = 1 << 20, 1 << 26
+_INVALID = (asyncio.LimitOverrunError, ValueError, KeyError, TypeError, AttributeError)
 _TICK_SECONDS = 0.1
 # A child's answers as the caller gets them: status and code.
 _REASONS = {
@@ -45,11 +44,11 @@ class ChildOptions:
 
     Attributes:
         compute: its device is the configured one.
-        command, look: replaced in tests.
+        module, look: replaced in tests.
     """
 
     compute: ComputeConfig = field(default_factory=lambda: ComputeConfig("auto"))
-    command: tuple[str, ...] = COMMAND
+    module: str = "xtts.workers.server_main"
     look: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))
 
 
@@ -67,15 +66,15 @@ class SpeakingProcess:
         self._names = itertools.count(1)
 
     @staticmethod
-    async def start(command: Sequence[str], *, clean_libraries: bool) -> "SpeakingProcess":
+    async def start(module: str, slots: int, compute: ComputeConfig) -> "SpeakingProcess":
         """Starts the process without waiting until it has loaded. Raises OSError."""
         errors = StderrFile()
         process = await asyncio.create_subprocess_exec(
-            *command, "--parent", str(os.getpid()),
+            *module_command(module, "--slots", str(slots), *compute.command_line()),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
-            start_new_session=True, limit=_READ_LIMIT,
-            env=clean_environment() if clean_libraries else None,
+            start_new_session=True, limit=_MOST_LINE_BYTES,
+            env=clean_environment() if compute.clean_libraries else None,
         )  # fmt: skip
         return SpeakingProcess(process, errors)
 
@@ -83,11 +82,11 @@ class SpeakingProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, header: Mapping[str, Any]) -> None:
-        """Writes a frame to the pipe; does nothing if the child has ended."""
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Writes a message to the pipe; does nothing if the child has ended."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
-            self._process.stdin.write(frames.packed(header))
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     async def ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Sends a message and returns its single answer.
@@ -117,21 +116,21 @@ class SpeakingProcess:
 
     async def run(
         self,
-        on_frame: Callable[[dict[str, Any], bytes], None],
+        on_answer: Callable[[dict[str, Any], bytes], None],
         tick: Callable[[], None],
         *,
         start_seconds: float,
         hang_seconds: float,
     ) -> WorkerFailed:
-        """Reads frames until the process ends, hangs or sends an invalid frame. The reason.
+        """Reads answers until the process ends, hangs or sends an invalid one. The reason.
 
         Args:
-            on_frame: Gets each frame that is no answer to `ask`.
+            on_answer: Gets each answer, with its sound, that is none to `ask`.
             tick: Called ten times a second.
             start_seconds: How long it may be silent until it is ready.
             hang_seconds: And how long from then on.
         """
-        reading = asyncio.get_running_loop().create_task(self._read(on_frame))
+        reading = asyncio.get_running_loop().create_task(self._read(on_answer))
         try:
             while not reading.done():
                 await asyncio.wait({reading}, timeout=_TICK_SECONDS)
@@ -149,35 +148,26 @@ class SpeakingProcess:
         ended = await self.end()
         return self._fault or ended
 
-    async def _read(self, on_frame: Callable[[dict[str, Any], bytes], None]) -> None:
+    async def _read(self, on_answer: Callable[[dict[str, Any], bytes], None]) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None
         try:
-            async for header, body in self._frames():
+            async for answer, sound in answers_of(stdout):
                 self._heard = time.monotonic()
-                if header["say"] == "ready":
+                if answer["say"] == "ready":
                     self.ready = True
-                elif header["say"] == "fault":
-                    self._fault = worker_failed(header)
-                elif (future := self._asked.get(header.get("id", ""))) is not None:
+                elif answer["say"] == "fault":
+                    self._fault = worker_failed(answer)
+                elif (future := self._asked.get(answer.get("id", ""))) is not None:
                     if not future.done():
-                        future.set_result(header)
-                elif header["say"] != "alive":
-                    on_frame(header, body)
-        except (frames.FrameError, KeyError, TypeError) as error:
+                        future.set_result(answer)
+                elif answer["say"] != "alive":
+                    on_answer(answer, sound)
+        except _INVALID as error:
             self._fault = WorkerFailed(
                 "garbled", f"Its output is not the protocol ({type(error).__name__}).",
                 of_device=False,
             )  # fmt: skip
-
-    async def _frames(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
-        """The frames of the process, until its end. Raises FrameError for an invalid frame."""
-        stdout = self._process.stdout
-        assert stdout is not None
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                prefix = await stdout.readexactly(frames.PREFIX.size)
-                header, body = frames.lengths(prefix)
-                text = await stdout.readexactly(header)
-                yield frames.header_of(text), await stdout.readexactly(body)
 
     async def end(self) -> WorkerFailed:
         """Ends the process and its children; returns the reason of its end."""
@@ -205,6 +195,21 @@ class SpeakingProcess:
             await asyncio.wait_for(self._process.wait(), _REAP_SECONDS)
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+
+async def answers_of(
+    stdout: asyncio.StreamReader,
+) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+    """The answers of a child with their sound (`xtts.workers.child`), until its end.
+
+    Raises one of `_INVALID` for anything else.
+    """
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            answer = json.loads(await stdout.readuntil(b"\n"))
+            if (size := answer.get("bytes", 0)) > _MOST_SOUND_BYTES:
+                raise ValueError(size)
+            yield answer, await stdout.readexactly(size)
 
 
 @dataclass(eq=False, kw_only=True)

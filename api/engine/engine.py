@@ -265,7 +265,7 @@ class Engine:
         self.changed()
 
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
-        """One frame of the child."""
+        """One answer of the child."""
         say, name = header["say"], header.get("id", "")
         spoken = self.spoken.get(name)
         if say == "sound" and spoken is not None:
@@ -427,10 +427,7 @@ class Engine:
         slots = self.limits.slots or (4 if placement.device == "cpu" else 16)
         self.waiting.slots = slots
         log.info("Speaking process: %s", self.condition.message)
-        return await SpeakingProcess.start(
-            (*how.command, "--slots", str(slots), *placement.compute.command_line()),
-            clean_libraries=placement.compute.clean_libraries,
-        )
+        return await SpeakingProcess.start(how.module, slots, placement.compute)
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
         """The voice is opened once the child is ready; returns why it ended."""

@@ -3,7 +3,6 @@
 import contextlib
 import re
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from api.state import AppState
 from machine.devices.selection import Environment
 from tests.installed import tables
 
-FAKE = (sys.executable, "-m", "tests.api.fake_child")
+FAKE = "tests.api.fake_child"
 FAKE_TRAIN = "tests.api.runs.fake_train"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
@@ -84,7 +83,7 @@ class Running:
 
 def fake_child(settings: ApiSettings) -> ChildOptions:
     """On a machine without a GPU."""
-    return replace(how_of(settings), command=FAKE, look=lambda: NO_GPU)
+    return replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)
 
 
 @contextlib.contextmanager

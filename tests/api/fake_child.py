@@ -1,4 +1,4 @@
-"""A speaking child without a model and without torch: the real loop and the real frames.
+"""A speaking child without a model and without torch: the real loop and the real protocol.
 
 The text of a request says what happens, at its third step. Anything else is "spoken": a chunk of
 20 ms for each character, one a step; its samples are made from text and seed, and after `!who` from
@@ -80,7 +80,7 @@ class FakeEnsemble:
     """Speaks numbers, or fails as asked."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.device = "cpu"
+        arguments.compute = arguments.compute.on_cpu()  # no GPU is asked whether it lives
         if os.environ.get("FAKE_BROKEN"):
             raise RuntimeError("no such library")
         self._speeches: dict[str, tuple[str, int, int]] = {}

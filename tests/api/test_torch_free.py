@@ -18,7 +18,7 @@ from tests.api.sounds import file_of, speech, upload
 folder = Path(sys.argv[1])
 write_epoch(folder / "output", 1)
 settings = settings_in(folder, backend=sys.argv[2])
-with running(settings, replace(how_of(settings), command=FAKE, look=lambda: NO_GPU)) as service:
+with running(settings, replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)) as service:
     voice = upload(service, file_of(speech())).json()["id"]
     for form in ("wav", "mp3"):
         assert service.say("hello", voice=voice, response_format=form).status_code == 200

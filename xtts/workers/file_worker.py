@@ -1,7 +1,9 @@
 """The separate worker process that speaks files for the trainer: both sides of its protocol.
 
-The protocol has one JSON object per line. Before the first request the child loads its imports and
-the frozen parts of a base model; of a checkpoint it reads only the GPT.
+Before the first request the child loads its imports and the frozen parts of a base model; of a
+checkpoint it reads only the GPT. Besides what every child says (`xtts.workers.child`):
+    {asked: TYPE, request, hashed}  -> {say: progress, share} …, then {say: done, answer} | failed
+asked, request: one of `xtts.workers.requests`; hashed: what the parent knows of its weights.
 """
 
 import argparse
@@ -13,19 +15,18 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any
 
 from pydantic import TypeAdapter
 
-from machine.devices.cuda_errors import GpuLost, exit_after_fault
+from machine.devices.cuda_errors import exit_after_fault
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
-from machine.errors import SotaqueError
-from machine.memory import limit_onednn_cache
-from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
+from machine.process import JsonLineProcess, module_command
 from machine.storage.hashes import HashedFile, hashed_file, trust_cached_hash
-from machine.threads import limit_omp_spinning
 from xtts.inference.compute_config import ComputeConfig
+from xtts.workers import child
+from xtts.workers.child import Say
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import Answer, ReportProgress, Request, no_progress, request_types
@@ -101,7 +102,7 @@ class Worker:
         hashed = _hashed(getattr(request, "weights", None))
         message = {"asked": type(request).__name__, "hashed": hashed, "request": plain}
         answer = self._answer(request.doing, timeout_seconds, interrupted, progress, message)
-        return TypeAdapter(request.answer_type()).validate_python(answer)
+        return TypeAdapter(request.answer_type()).validate_python(answer["answer"])
 
     def close(self) -> None:
         """Ends the child, and whatever it started."""
@@ -123,11 +124,10 @@ class Worker:
             code, last = self._child.wait(_EXIT_SECONDS), self._child.last_error()
             self.close()
             raise death(code or 0, last, oom_killed=oom_kills() > self._oom_kills) from error
-        if not answer.pop("ok"):
-            failure = worker_failed(answer)
-            if failure.fault:  # the child has ended: nothing more is to be had from its context
+        if answer["say"] in ("failed", "fault"):
+            if answer["say"] == "fault":  # nothing more is to be had from its context
                 self.close()
-            raise failure
+            raise worker_failed(answer)
         return answer
 
     def _received(
@@ -140,9 +140,9 @@ class Worker:
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
                 message = self._child.receive(min(_LOOK_SECONDS, left))
-                if "done" not in message:
+                if message["say"] != "progress":
                     return message
-                progress(message["done"])
+                progress(message["share"])
                 end = time.monotonic() + timeout_seconds
             if interrupted():
                 self.close()
@@ -166,54 +166,37 @@ def _hashed(weights: Path | None) -> dict[str, Any] | None:
 
 def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None) -> int:
     """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
-    of the device."""
+    of the device. Any other error ends the process."""
     parser = argparse.ArgumentParser(description="Speaks for a trainer; not for people.")
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--keep-weights", action="store_true")
-    ComputeConfig.add_argument(parser)
-    arguments = parser.parse_args()
-    limit_omp_spinning()
-    limit_onednn_cache()
-    os.nice(arguments.nice)
-    answers = reserve_stdout()
-    try:
+
+    def serve(arguments: argparse.Namespace, say: Say) -> None:
+        os.nice(arguments.nice)
         speaker = (new_speaker or _speaker)(arguments)
+        say({"say": "ready"})
+        for line in sys.stdin:
+            _answer(speaker, json.loads(line), say, arguments.compute.device)
+
+    return child.run(parser, serve)
+
+
+def _answer(speaker: FileSpeaker, message: dict[str, Any], say: Say, device: str) -> None:
+    """Answers one request. Raises a fault of the device: the next process has its own context."""
+    if known := message["hashed"]:
+        trust_cached_hash(Path(message["request"]["weights"]), HashedFile(**known))
+    try:
+        kind = request_types()[message["asked"]]
+        request = TypeAdapter(kind).validate_python(message["request"])
+        done = speaker.ask(request, lambda share: say({"say": "progress", "share": share}))
     except Exception as error:
-        answer = answer_of(error, arguments.compute.device)
-        if answer is None:
+        failed = answer_of(error, device)
+        if failed is None or "fault" in failed:
             raise
-        write_json_line(answers, answer)
-        return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
-    write_json_line(answers, {"ok": True})
-    return serve(speaker, sys.stdin, answers, arguments.compute.device)
-
-
-def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: str) -> int:
-    """One answer per request, and before it how far it is. A refusal is an answer; a fault of the
-    device is the last one: the next process has a context of its own. Any other error ends the
-    process."""
-
-    def progress(done: float) -> None:
-        write_json_line(answers, {"done": done})
-
-    for line in requests:
-        message = json.loads(line)
-        if known := message["hashed"]:
-            trust_cached_hash(Path(message["request"]["weights"]), HashedFile(**known))
-        try:
-            kind = request_types()[message["asked"]]
-            request = TypeAdapter(kind).validate_python(message["request"])
-            answer = {"ok": True, **asdict(speaker.ask(request, progress))}
-        except Exception as error:
-            known = answer_of(error, device)
-            if known is None:
-                raise
-            answer = known
-        write_json_line(answers, answer)
-        if "fault" in answer:
-            return GpuLost.exit_code
-    return 0
+        say({"say": "failed", **failed})
+    else:
+        say({"say": "done", "answer": asdict(done)})
 
 
 def _speaker(arguments: argparse.Namespace) -> FileSpeaker:

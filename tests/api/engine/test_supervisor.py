@@ -184,7 +184,7 @@ def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
 
 @pytest.fixture
 def on_gpu(tmp_path: Path) -> Iterator[Running]:
-    how = ChildOptions(command=FAKE, look=lambda: GPU)
+    how = ChildOptions(module=FAKE, look=lambda: GPU)
     with running(settings_in(tmp_path), how) as found:
         yield found
 

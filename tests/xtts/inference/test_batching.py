@@ -1,14 +1,11 @@
-"""Pushed speech says what pulled speech says; speed, fades and frames by themselves."""
+"""Pushed speech says what pulled speech says; speed and fades by themselves."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.xtts.inference.crowds import sounds_of
@@ -18,8 +15,6 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model, load_model
-from xtts.workers import server_main
-from xtts.workers.server_main import FrameError
 
 TEXT = "hello there. " + "and one more sentence that is rather long, with words in it. " * 12
 
@@ -79,18 +74,3 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder):
     greedy = SynthesisRequest("hello", "en", seed=1, temperature=0.0, max_codes=9)
     found = sounds_of(batcher, whose, {"one": greedy, "two": replace(greedy, seed=2)})
     assert np.array_equal(found["one"], found["two"])
-
-
-@given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())
-def test_a_frame_comes_out_as_it_went_in(header, body):
-    stream = io.BytesIO(server_main.packed(header, body) * 2)
-    assert server_main.read(stream) == server_main.read(stream) == (header, body)
-    assert server_main.read(stream) is None
-
-
-@given(st.binary(max_size=60))
-def test_what_is_no_frame_is_an_error_or_an_end(data):
-    try:
-        server_main.read(io.BytesIO(data))
-    except FrameError as error:
-        assert str(error)

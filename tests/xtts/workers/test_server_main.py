@@ -1,9 +1,8 @@
-"""The speaking child with a tiny model: frames in, sound out, voices that change meanwhile."""
+"""The speaking child with a tiny model: messages in, sound out, voices that change meanwhile."""
 
-import os
+import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from machine.process import module_command
 from tests.models import tiny_voice
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers import server_main
 
 ASK = {"text": "hello there", "language": "en", "max_codes": 20}
 
@@ -24,27 +23,33 @@ class Talk:
     """A child, and what it says."""
 
     def __init__(self, **compute: Any) -> None:
-        command = (sys.executable, "-m", "xtts.workers.server_main", "--parent", str(os.getpid()),
-                   "--slots", "3", *ComputeConfig(threads=1, **compute).command_line())  # fmt: skip
+        command = module_command(
+            "xtts.workers.server_main", "--slots", "3",
+            *ComputeConfig(threads=1, **compute).command_line(),
+        )  # fmt: skip
         self.child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         assert self.until("ready")
 
     def send(self, **message: Any) -> None:
-        self.child.stdin.write(server_main.packed(message))
+        self.child.stdin.write(json.dumps(message).encode() + b"\n")
         self.child.stdin.flush()
 
+    def heard(self) -> tuple[dict[str, Any], bytes]:
+        """Its next answer, and the sound that comes with it."""
+        header = json.loads(self.child.stdout.readline())
+        return header, self.child.stdout.read(header.get("bytes", 0))
+
     def until(self, say: str, name: str = "") -> dict[str, Any]:
-        """The next frame of that kind; the sound until then under `pcm`, by id."""
+        """The next answer of that kind; the sound until then under `pcm`, by id."""
         pcm: dict[str, bytes] = {}
-        while (found := server_main.read(self.child.stdout)) is not None:
-            header, body = found
+        while True:
+            header, body = self.heard()
             if header["say"] == "sound":
                 pcm[header["id"]] = pcm.get(header["id"], b"") + body
             if header["say"] in (say, "failed", "fault") and header.get("id", "") in (name, ""):
                 return header | {"pcm": pcm}
-        raise AssertionError(f"it ended without {say}")
 
     def open(self, key: str, folder: Path) -> dict[str, Any]:
         self.send(do="open", id=key, key=key, voice={"name": str(folder)})
@@ -98,7 +103,7 @@ def says_the_same_alone_and_in_a_crowd(talk: Talk) -> None:
 
 def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
     while True:
-        header, body = server_main.read(talk.child.stdout)
+        header, body = talk.heard()
         if header["say"] == "sound":
             pcm[header["id"]] = pcm.get(header["id"], b"") + body
         elif header["say"] != "alive":

@@ -1,0 +1,67 @@
+"""What every child that computes speech does: it starts, answers in JSON lines, says why it ends.
+
+Messages come on stdin and answers go to stdout, each a JSON object on its own line. After an answer
+with `bytes`, so many bytes of sound follow. Nothing in them can run: no pickle.
+    {say: ready}                              once, before anything else
+    {say: failed, reason_code, reason, …}     a refusal; the child lives on
+    {say: fault, reason_code, reason, fault}  the last word, if the device computes no more; exit 70
+The end of stdin ends a child, and so does its parent's death (`machine.process.module_command`).
+Other libraries' prints go to stderr.
+"""
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from machine.devices.cuda_errors import GpuLost
+from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
+from machine.process import reserve_stdout, write_json_line
+from machine.threads import limit_omp_spinning
+from xtts.inference.compute_config import ComputeConfig
+from xtts.workers.failures import answer_of, place_of
+
+# Writes an answer, and the sound that belongs to it.
+Say = Callable[..., None]
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    serve: Callable[[argparse.Namespace, Say], None],
+    *,
+    quotes_texts: bool = False,
+) -> int:
+    """Serves until stdin is closed, and returns the exit code.
+
+    Args:
+        parser: The child's own arguments; `--compute` is added.
+        serve: Opens what it needs, says that it is ready, and answers.
+        quotes_texts: Whether an unexpected error may quote a user's text. Then stderr gets only its
+            type and place.
+    """
+    ComputeConfig.add_argument(parser)
+    arguments = parser.parse_args()
+    limit_omp_spinning()
+    limit_onednn_cache()
+    say = partial(write_json_line, reserve_stdout())
+    try:
+        serve(arguments, say)
+    except BrokenPipeError:  # the parent has gone
+        return 0
+    except Exception as error:
+        answer: dict[str, Any] | None = answer_of(error, arguments.compute.device)
+        if answer is not None:
+            say({"say": "fault", **answer})
+            if isinstance(error, SotaqueError) and "fault" not in answer:
+                return error.exit_code
+            return GpuLost.exit_code
+        if not quotes_texts:
+            raise
+        for frame in traceback.extract_tb(error.__traceback__):
+            sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
+        sys.stderr.write(place_of(error) + "\n")
+        return 1
+    return 0
