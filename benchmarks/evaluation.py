@@ -26,9 +26,9 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
-from xtts.workers import file_evaluation
-from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers import tasks as worker_tasks
 from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
+from xtts.workers.tasks import FileSpeaker
 
 DATASET = Path("train/data/demo")
 # The recogniser is unreliable on shorter texts; longer ones would take most of the time.
@@ -168,7 +168,7 @@ def listened(
             for number, (text, wav) in enumerate(zip(lines, wavs, strict=True))
         )
         # The evaluation's own judge of words is not asked again: half of the time would be its.
-        with mock.patch.object(file_evaluation, "evidence", lambda *_: []):
+        with mock.patch.object(worker_tasks, "evidence", lambda *_: []):
             said = speaker.ask(EvaluateRequest(tasks, reference, weights, one.share, rate))
         heard = [judges.words_heard(audio.read(wav, audio.SPEAKER_RATE)) for wav in wavs]
     counted = [judges.counted_errors(*pair) for pair in zip(lines, heard, strict=True)]

@@ -30,8 +30,8 @@ from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import short_code
-from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import EvaluateRequest, SentenceTask
+from xtts.workers.tasks import FileSpeaker
 
 log = logging.getLogger("train")
 

@@ -15,9 +15,8 @@ from train.evaluation.evaluator import FRESH_SEEDS, OTHER_VOICES
 from train.evaluation.person import Person, describe
 from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan
 from xtts.voices.evaluation_file import Candidate
-from xtts.workers import file_evaluation
-from xtts.workers.file_evaluation import Listener
 from xtts.workers.requests import EvaluateRequest, ListenRequest, SentenceTask, SpokenFacts
+from xtts.workers.tasks import Listener, evaluate, listen
 from xtts.workers.tuned_model import TunedModel
 
 
@@ -66,7 +65,7 @@ def _candidate(
 def _person(tuned: TunedModel, plan: EvaluationPlan) -> Person:
     own = [clip.path for clip in plan.recordings]
     recordings = ListenRequest((*own, *sorted(OTHER_VOICES.glob("*.flac"))))
-    return describe(plan.clips, file_evaluation.listen(tuned, recordings), len(own))
+    return describe(plan.clips, listen(tuned, recordings), len(own))
 
 
 def _facts(
@@ -87,5 +86,5 @@ def _facts(
         recogniser=plan.recogniser, decoder=one.decoder,
     )  # fmt: skip
     started = time.perf_counter()
-    facts = file_evaluation.evaluate(one.tuned, request, words_by=listener).sentences
+    facts = evaluate(one.tuned, request, words_by=listener).sentences
     return facts, time.perf_counter() - started

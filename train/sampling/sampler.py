@@ -44,7 +44,6 @@ from xtts.voices import speakers
 from xtts.voices.learned_decoder import learned_for
 from xtts.voices.run_folder import BestWeights, RunError, RunFolder
 from xtts.workers.failures import WorkerFailed
-from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.file_worker import START_SECONDS, Worker
 from xtts.workers.requests import (
     Answer,
@@ -55,6 +54,7 @@ from xtts.workers.requests import (
     SpokenFile,
     no_progress,
 )
+from xtts.workers.tasks import FileSpeaker
 
 log = logging.getLogger("train")
 

@@ -28,8 +28,8 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
-from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import Answer, ReportProgress, Request, no_progress, request_types
+from xtts.workers.tasks import FileSpeaker
 
 START_SECONDS = 180.0
 _LOOK_SECONDS = 0.2

@@ -1,6 +1,6 @@
 """Requests to a process that speaks files, and their answers.
 
-`xtts.workers.file_synthesis.FileSpeaker.ask` answers in this process,
+`xtts.workers.tasks.FileSpeaker.ask` answers in this process,
 `xtts.workers.file_worker.Worker.ask` in a child. Importing this module does not import torch.
 """
 

@@ -12,7 +12,7 @@ from extras.distil import lessons
 from extras.distil.lessons import Narrator, Teacher, of_clips, spoken, texts
 from tests.datasets import make_dataset
 from tests.models import ending_base
-from tests.xtts.workers.test_file_evaluation import checkpoint
+from tests.xtts.workers.test_tasks import checkpoint
 from train.settings import TrainSettings
 from train.setup import build_context
 from xtts.inference.compute_config import ComputeConfig

@@ -20,7 +20,7 @@ from xtts.text.tokenizer import Tokenizer
 from xtts.voices import base_models
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder, read_checkpoint
-from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.tasks import FileSpeaker
 
 
 @pytest.fixture

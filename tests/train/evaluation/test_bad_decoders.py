@@ -34,7 +34,6 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.workers.decoder_learning import DecoderLearningError
-from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import (
     EvaluateRequest,
     LearnDecoderRequest,
@@ -44,6 +43,7 @@ from xtts.workers.requests import (
     SpokenFacts,
     TranscribedClip,
 )
+from xtts.workers.tasks import FileSpeaker
 
 PERSON, OTHER, RATE = "awb", "slt", 16_000
 DRAWS, CLIPS, STEPS, SENTENCES = 5, 24, 60, 16

@@ -22,7 +22,7 @@ from train.sampling.placement import SamplingPlan
 from train.sampling.sampler import Sampler
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.run_folder import RunFolder
-from xtts.workers import file_synthesis
+from xtts.workers import tasks
 from xtts.workers.file_worker import Worker
 from xtts.workers.requests import SpeakRequest
 
@@ -198,7 +198,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
     with monkeypatch.context() as patched:
         chosen = SamplingPlan("in_process", ComputeConfig(), "a test")
         patched.setattr(placement, "plan", lambda *_: chosen)
-        patched.setattr(file_synthesis, "speak", dies)
+        patched.setattr(tasks, "speak", dies)
         run = workshop.run(name, EPOCHS, expect=70, SAMPLE_TEXT="One.")
         told = capfd.readouterr().err
         assert f"number {code}" in told and "Give the same command again" in told

@@ -8,8 +8,8 @@ from typing import Any
 
 from machine.devices.cuda_errors import exit_after_fault
 from xtts.workers import file_worker
-from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import Answer, ReportProgress, Request, no_progress
+from xtts.workers.tasks import FileSpeaker
 
 
 def injected_fault() -> None:

@@ -17,8 +17,8 @@ from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.workers import decoder_learning
 from xtts.workers.decoder_learning import DecoderLearningError
-from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+from xtts.workers.tasks import FileSpeaker
 
 DATA = Path("train/data/demo")
 REFERENCE = DATA / "wavs" / "demo-90.flac"

@@ -1,28 +1,38 @@
-"""Measures recordings and spoken sentences for the evaluation of a run.
+"""FileSpeaker: answers `xtts.workers.requests` in this process.
 
-The worker that speaks files runs these functions; `train.evaluation.judges` judges the results.
-Importing this module does not import torch.
+It speaks texts into files, and measures recordings and spoken sentences, which
+`train.evaluation.judges` judges. `xtts.workers.file_worker` uses it in a separate process,
+`train.sampling.sampler` in the trainer's on a GPU that passed its check. Importing this module
+does not import torch.
 """
 
 import math
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from xtts.workers import decoder_learning
 from xtts.workers.requests import (
     SLOTS,
+    Answer,
     EvaluateRequest,
     HeardRecordings,
+    LearnDecoderRequest,
     ListenRequest,
     RecordingFacts,
     ReportProgress,
+    Request,
     SentenceTask,
     SpeakingRate,
+    SpeakRequest,
     SpokenFacts,
+    SpokenFile,
     SpokenSet,
     no_progress,
 )
@@ -71,9 +81,8 @@ class BackgroundHearing:
         self._recogniser = recogniser
         self._tokenizer = tokenizer
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hearing")
-        # Of each group: which sentences are listened to, and what is heard of them.
+        # Of each group: the numbers of the sentences, and what is heard of them.
         self._groups: list[tuple[list[int], Future[list[str]]]] = []
-        self._tasks: list[SentenceTask] = []
 
     def __enter__(self) -> "BackgroundHearing":
         return self
@@ -82,37 +91,93 @@ class BackgroundHearing:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(
-        self,
-        tasks: Sequence[SentenceTask],
-        sounds: "Sequence[Tensor | None]",
-        facts: Sequence[SpokenFacts],
+        self, first: int, sounds: "Sequence[Tensor | None]", facts: Sequence[SpokenFacts]
     ) -> None:
-        """Listens to the next group, where it has a sound, and ended: what did not end is counted
-        apart, and is the longest."""
-        first, self._tasks = len(self._tasks), [*self._tasks, *tasks]
+        """Listens to a group, whose first sentence has this number. A sentence without an end is
+        the longest, and counted apart."""
         if self._recogniser is None:
             return
-        sounds_by_number = {
-            first + number: _for_recogniser(sound)
-            for number, (sound, one) in enumerate(zip(sounds, facts, strict=True))
+        waveforms = {
+            number: _for_recogniser(sound)
+            for number, (sound, one) in enumerate(zip(sounds, facts, strict=True), start=first)
             if sound is not None and one.finished
         }
-        heard = self._pool.submit(self._recogniser.hear, list(sounds_by_number.values()))
-        self._groups.append((list(sounds_by_number), heard))
+        heard = self._pool.submit(self._recogniser.hear, list(waveforms.values()))
+        self._groups.append((list(waveforms), heard))
 
-    def with_heard(self, facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
-        """The measurements of all groups, with what was heard."""
+    def with_heard(
+        self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]
+    ) -> list[SpokenFacts]:
+        """The measurements of all sentences, with what was heard."""
         from xtts.evaluation.recogniser import heard_words, num_errors, words_of
 
         results = list(facts)
         for numbers, group in self._groups:
             for number, heard in zip(numbers, group.result(), strict=True):
-                request = self._tasks[number].request
+                request = tasks[number].request
                 words = words_of(self._tokenizer, request.text, request.language)
                 errors = num_errors(words, heard_words(self._tokenizer, heard, request.language))
                 share = round(errors / max(1, len(words)), 5)
                 results[number] = replace(results[number], heard=heard, word_errors=share)
         return results
+
+
+class FileSpeaker(TunedModel):
+    """A model that answers one request after another."""
+
+    def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
+        """Does what a request asks; draws from no global random state.
+
+        progress: hears it of a set of sentences and of a decoder that learns.
+
+        Raises the errors of audio, voice, text, decoding, runs, model and recogniser.
+        """
+        doing: dict[type[Request[Any]], Any] = {
+            SpeakRequest: speak,
+            EvaluateRequest: partial(evaluate, progress=progress),
+            ListenRequest: listen,
+            LearnDecoderRequest: partial(decoder_learning.learn, progress=progress),
+        }
+        answer: Answer = doing[type(request)](self, request)
+        self.let_go()
+        return answer
+
+
+def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
+    """Speaks a text into its file. What is wrong with text or recording is reported before weights
+    are read or anything is computed."""
+    from xtts import audio
+    from xtts.inference import speech, voice
+    from xtts.inference.alignment.words import words_of_speech
+    from xtts.inference.torch_backend import TorchBackend
+
+    started = time.perf_counter()
+    reading = tuned.reading(request.weights)
+    pieces = request.request.read(reading.tokenizer)
+    reference = voice.read_reference(reading.config, request.reference)
+    model, whose = tuned.speaking(reading, reference, request.weights, decoder=request.decoder)
+    guard = tuned.guard(whose, request.request.seed)
+    synthesis = replace(request.request, pieces=pieces)
+    waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
+    audio.write_wav(request.out, waveform)
+    likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
+    audio_seconds = len(waveform) / audio.VOCODER_RATE
+    spoken = SpokenFile(
+        time.perf_counter() - started, audio_seconds, tuned.compute.device, likeness
+    )
+    if guard is None or not guard.pieces:
+        return spoken
+    worst = next((piece for piece in guard.pieces if piece.faulty), guard.pieces[0])
+    words = words_of_speech(pieces, guard.pieces)
+    return replace(
+        spoken,
+        ending=worst.ending.value,
+        ending_reason=worst.reason,
+        attempts=max(piece.attempts for piece in guard.pieces),
+        words=None
+        if words is None
+        else [(one.word, one.start_time, one.end_time) for one in words],
+    )
 
 
 def evaluate(
@@ -129,28 +194,39 @@ def evaluate(
     import torch
 
     from xtts.inference import voice
+    from xtts.inference.torch_backend import vocode
 
+    tasks, facts, spoken = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
     reading = tuned.reading(request.weights)
     reference = voice.read_reference(reading.config, request.reference)
-    language = request.sentences[0].request.language if request.sentences else ""
-    recogniser = tuned.recogniser(request.recogniser, language)
-    natural = tuned.naturalness(any(one.natural for one in request.sentences))
+    recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
+    natural = tuned.naturalness(any(one.natural for one in tasks))
     with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
         weights = None if request.of_base else request.weights
         model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
-        of_base = request.of_base and words_by is None
-        facts, spoken = _speak_all(model, whose, request, hearing, natural, progress, of_base)
-        if not of_base:
+        for first in range(0, len(tasks), SLOTS):
+            said = _decoded(model, whose, request.rate, tasks[first : first + SLOTS])
+            sounds = [
+                vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
+            ]
+            measured = [
+                _measured(model, one, sound, natural)
+                for one, sound in zip(said, sounds, strict=True)
+            ]
+            hearing.begin(first, sounds, measured)
+            facts += measured
+            spoken += said
+            progress(len(facts) / len(tasks))
+        if not request.of_base or words_by is not None:
             listener = words_by or Listener(tuned, request.weights, None)
-            base, heard = listener.tuned.speaking(
+            model, whose = listener.tuned.speaking(
                 listener.tuned.reading(listener.reading), reference, listener.weights
             )
-            facts = [
-                replace(one, words=evidence(base, heard.latents, sentence))
-                for one, sentence in zip(facts, spoken, strict=True)
-            ]
-        facts = hearing.with_heard(facts)
-    return SpokenSet(facts)
+        facts = [
+            replace(one, words=evidence(model, whose.latents, sentence))
+            for one, sentence in zip(facts, spoken, strict=True)
+        ]
+        return SpokenSet(hearing.with_heard(tasks, facts))
 
 
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
@@ -168,43 +244,6 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)
-
-
-def _speak_all(
-    model: "Model",
-    whose: "Voice",
-    request: EvaluateRequest,
-    hearing: BackgroundHearing,
-    natural: "NaturalnessJudge | None",
-    progress: ReportProgress,
-    of_base: bool,
-) -> tuple[list[SpokenFacts], list[DecodedSentence]]:
-    """The measurements, and what was decoded. `words` are measured where the base itself speaks,
-    and are to be measured by it elsewhere (`evidence`)."""
-    from xtts.inference.torch_backend import vocode
-
-    facts: list[SpokenFacts] = []
-    spoken: list[DecodedSentence] = []
-
-    for first in range(0, len(request.sentences), SLOTS):
-        group = request.sentences[first : first + SLOTS]
-        said = _decoded(model, whose, request.rate, group)
-        sounds = [
-            vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
-        ]
-        measured = [
-            _measured(model, one, sound, natural) for one, sound in zip(said, sounds, strict=True)
-        ]
-        hearing.begin(group, sounds, measured)
-        if of_base:
-            measured = [
-                replace(one, words=evidence(model, whose.latents, sentence))
-                for one, sentence in zip(measured, said, strict=True)
-            ]
-        facts += measured
-        spoken += said
-        progress(len(facts) / len(request.sentences))
-    return facts, spoken
 
 
 def _measured(
