@@ -27,7 +27,7 @@ from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import tasks as worker_tasks
-from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
+from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate, TunedVoice
 from xtts.workers.tasks import FileSpeaker
 
 DATASET = Path("train/data/demo")
@@ -169,7 +169,9 @@ def listened(
         )
         # The evaluation's own judge of words is not asked again: half of the time would be its.
         with mock.patch.object(worker_tasks, "evidence", lambda *_: []):
-            said = speaker.ask(EvaluateRequest(tasks, reference, weights, one.share, rate))
+            said = speaker.ask(
+                EvaluateRequest(tasks, TunedVoice(reference, weights, one.share), rate)
+            )
         heard = [judges.words_heard(audio.read(wav, audio.SPEAKER_RATE)) for wav in wavs]
     counted = [judges.counted_errors(*pair) for pair in zip(lines, heard, strict=True)]
     errors, words = (list(column) for column in zip(*counted, strict=True))

@@ -30,7 +30,7 @@ from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import short_code
-from xtts.workers.requests import EvaluateRequest, SentenceTask
+from xtts.workers.requests import EvaluateRequest, SentenceTask, TunedVoice
 from xtts.workers.tasks import FileSpeaker
 
 log = logging.getLogger("train")
@@ -216,7 +216,7 @@ def _speak(
                 said = speaker.ask(
                     EvaluateRequest(
                         tuple(SentenceTask(one.request, out=folder / one.name) for one in portion),
-                        reference, None, 0.0, OLD_RATE,
+                        TunedVoice(reference), OLD_RATE,
                     )
                 )  # fmt: skip
                 rows = [

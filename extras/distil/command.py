@@ -51,7 +51,7 @@ from xtts.text.languages import short_code
 from xtts.voices.evaluation_file import Candidate
 from xtts.voices.run_folder import RunError, RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
-from xtts.workers.requests import SLOTS
+from xtts.workers.requests import SLOTS, TunedVoice
 from xtts.workers.tuned_model import TunedModel
 
 log = logging.getLogger("train")
@@ -261,18 +261,17 @@ class Distillation:
             opens = narrator.recording == self.voice.reference
             own = self.voice.speaker_decoders.get(narrator.recording)
             students = student.speaker_decoders.get(student.speakers.get(narrator.name, part))
-            results[narrator.name] = judged(
-                Speaking(
-                    teacher, self.reading, 0.0 if self.of_base else 1.0,
-                    self.voice.decoder if opens else own,
-                    self.folder / "teacher" if opens else None,
-                ),
-                Speaking(
-                    small, decoder=None if opens else students,
-                    sounds=self.folder / "student" if opens else None,
-                ),
-                self.plan if opens else _plan_of(self.plan, narrator, self.context),
+            plan = self.plan if opens else _plan_of(self.plan, narrator, self.context)
+            asked = TunedVoice(
+                plan.reference.path, self.reading, 0.0 if self.of_base else 1.0,
+                self.voice.decoder if opens else own,
             )  # fmt: skip
+            learned = TunedVoice(plan.reference.path, decoder=None if opens else students)
+            results[narrator.name] = judged(
+                Speaking(teacher, asked, self.folder / "teacher" if opens else None),
+                Speaking(small, learned, self.folder / "student" if opens else None),
+                plan,
+            )
         write_json(
             self.folder / "judged.json",
             {

@@ -15,8 +15,14 @@ from train.evaluation.evaluator import FRESH_SEEDS, OTHER_VOICES
 from train.evaluation.person import Person, describe
 from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan
 from xtts.voices.evaluation_file import Candidate
-from xtts.workers.requests import EvaluateRequest, ListenRequest, SentenceTask, SpokenFacts
-from xtts.workers.tasks import Listener, evaluate, listen
+from xtts.workers.requests import (
+    EvaluateRequest,
+    ListenRequest,
+    SentenceTask,
+    SpokenFacts,
+    TunedVoice,
+)
+from xtts.workers.tasks import evaluate, listen
 from xtts.workers.tuned_model import TunedModel
 
 
@@ -25,16 +31,11 @@ class Speaking:
     """What speaks.
 
     Attributes:
-        weights: A checkpoint of the model, as whose run it reads texts; None is the model's own.
-        share: Of the checkpoint's weights; 0 is the model's own.
-        decoder: As of `EvaluateRequest`.
         sounds: Where the first of what it says is kept, to be heard; None keeps nothing.
     """
 
     tuned: TunedModel
-    weights: Path | None = None
-    share: float = 1.0
-    decoder: Path | None = None
+    voice: TunedVoice
     sounds: Path | None = None
 
 
@@ -48,7 +49,8 @@ def judged(
     """
     person = _person(teacher.tuned, plan)
     knows = not plan.learns_added_language
-    listener = Listener(teacher.tuned, teacher.weights, None if knows else teacher.weights)
+    weights = replace(teacher.voice, share=0.0 if knows else 1.0, decoder=None)
+    listener = (teacher.tuned, weights)
     own = _facts(teacher, listener, plan, person)
     others = _facts(student, listener, plan, person)
     usual = judges.measures_of_base(own[0])["base_nats_per_token"]
@@ -69,7 +71,7 @@ def _person(tuned: TunedModel, plan: EvaluationPlan) -> Person:
 
 
 def _facts(
-    one: Speaking, listener: Listener, plan: EvaluationPlan, person: Person
+    one: Speaking, listener: tuple[TunedModel, TunedVoice], plan: EvaluationPlan, person: Person
 ) -> tuple[Sequence[SpokenFacts], float]:
     tasks = tuple(
         SentenceTask(
@@ -81,10 +83,7 @@ def _facts(
         )
         for number, sentence in enumerate(plan.sentences)
     )  # fmt: skip
-    request = EvaluateRequest(
-        tasks, plan.reference.path, one.weights, one.share, person.rate,
-        recogniser=plan.recogniser, decoder=one.decoder,
-    )  # fmt: skip
+    request = EvaluateRequest(tasks, one.voice, person.rate, plan.recogniser)
     started = time.perf_counter()
     facts = evaluate(one.tuned, request, words_by=listener).sentences
     return facts, time.perf_counter() - started

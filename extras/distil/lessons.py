@@ -34,7 +34,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.errors import TextError
 from xtts.text.languages import short_code
 from xtts.voices.run_folder import RunError
-from xtts.workers.requests import SLOTS
+from xtts.workers.requests import SLOTS, TunedVoice
 from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
@@ -99,11 +99,8 @@ class Teacher:
 
     def voice_of(self, recording: Path) -> "tuple[Model, Voice]":
         """The model, and the voice of a recording."""
-        from xtts.inference import voice
-
-        reading = self.tuned.reading(self.reading)
-        reference = voice.read_reference(reading.config, recording)
-        return self.tuned.speaking(reading, reference, self.weights)
+        asked = TunedVoice(recording, self.reading, 0.0 if self.weights is None else 1.0)
+        return self.tuned.speaking(self.tuned.reading(asked), asked)
 
 
 def texts(own: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:

@@ -229,14 +229,14 @@ def test_a_sample_beside_training_changes_nothing_and_gives_its_memory_back(devi
     import soundfile
 
     from train.sampling.sampler import InProcessSpeaker
-    from xtts.workers.requests import SpeakRequest
+    from xtts.workers.requests import SpeakRequest, TunedVoice
 
     base = tiny_base(tmp_path / "base")
     noise = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
     soundfile.write(tmp_path / "who.wav", noise.numpy(), 22_050)
     here = InProcessSpeaker(base, ComputeConfig(device, device))
     text = SynthesisRequest("one two", "en")
-    request = SpeakRequest(text, tmp_path / "who.wav", tmp_path / "out.wav")
+    request = SpeakRequest(text, TunedVoice(tmp_path / "who.wav"), tmp_path / "out.wav")
     first = a_learner(dropout=0.1)
     pair = [Learner(copy.deepcopy(first.gpt), first.config, device=device) for _ in range(2)]
     held = []

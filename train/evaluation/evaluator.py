@@ -44,6 +44,7 @@ from xtts.workers.requests import (
     SentenceTask,
     SpeakingRate,
     SpokenFacts,
+    TunedVoice,
 )
 
 log = logging.getLogger("train")
@@ -405,7 +406,7 @@ class Evaluator:
 
     def _request(
         self, weights: Path | None, share: float, count: int, natural: Collection[int],
-        sounds: str | None = None,
+        sounds: str | None = None, decoder: Path | None = None,
     ) -> EvaluateRequest:  # fmt: skip
         """natural: the numbers of the sentences whose naturalness is judged, unless the plan leaves
         it out; sounds: the folder that keeps some of the audio; None keeps none."""
@@ -420,10 +421,8 @@ class Evaluator:
             )
             for number, one in enumerate(self.plan.sentences[:count])
         )  # fmt: skip
-        return EvaluateRequest(
-            tasks, self.plan.reference.path, weights, share, self.person.rate,
-            recogniser=self.plan.recogniser,
-        )  # fmt: skip
+        voice = TunedVoice(self.plan.reference.path, weights, share, decoder)
+        return EvaluateRequest(tasks, voice, self.person.rate, self.plan.recogniser)
 
     def _old_sentences(
         self, old: Sequence[SpokenFacts], measures: dict[str, Any]
@@ -450,12 +449,12 @@ class Evaluator:
         """
         known = self.run.evaluation()
         natural = _with_naturalness(known.candidates[0]) if known and known.candidates else ()
-        request = self._request(weights, share, count, natural)
+        request = self._request(weights, share, count, natural, decoder=decoder)
         tasks = tuple(
             replace(one, request=replace(one.request, seed=one.request.seed + seed_offset))
             for one in request.sentences
         )
-        facts = self.sampler.ask(replace(request, sentences=tasks, decoder=decoder)).sentences
+        facts = self.sampler.ask(replace(request, sentences=tasks)).sentences
         beside_reference = self.person.beside(self.reference)
         return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)
 

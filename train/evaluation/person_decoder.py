@@ -28,7 +28,7 @@ from xtts.voices.evaluation_file import MeanInterval, Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError
 from xtts.workers.decoder_learning import STEPS
-from xtts.workers.requests import LearnDecoderRequest
+from xtts.workers.requests import LearnDecoderRequest, TunedVoice
 
 log = logging.getLogger("train")
 
@@ -187,11 +187,11 @@ def request_of(
     weights, share = source
     return LearnDecoderRequest(
         clips=clips_to_learn_from(evaluator.plan.clips, most_clips),
-        reference=evaluator.plan.reference.path,
+        voice=TunedVoice(
+            evaluator.plan.reference.path, None if verdict.kind == "base" else weights, share
+        ),
         # Until it is judged, under a name that nothing else reads.
         out=tensors.with_stem(f"unjudged_{tensors.stem}"),
-        weights=None if verdict.kind == "base" else weights,
-        share=share,
         steps=STEPS,
         budget_seconds=seconds,
     )

@@ -20,7 +20,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder, learned_for
 from xtts.voices.run_folder import RunFolder
 from xtts.workers.decoder_learning import STEPS
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
 
@@ -65,10 +65,8 @@ class EpochDecoders:
             result = ask(
                 LearnDecoderRequest(
                     clips=self._of_epoch(epoch),
-                    reference=self._reference,
+                    voice=TunedVoice(self._reference, checkpoint),
                     out=candidate,
-                    weights=checkpoint,
-                    share=1.0,
                     steps=STEPS,
                     budget_seconds=min(MOST_SECONDS, max(FEWEST_SECONDS, SHARE_OF_EPOCH * seconds)),
                     start=self._before(epoch),

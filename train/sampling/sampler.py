@@ -52,6 +52,7 @@ from xtts.workers.requests import (
     Request,
     SpeakRequest,
     SpokenFile,
+    TunedVoice,
     no_progress,
 )
 from xtts.workers.tasks import FileSpeaker
@@ -205,7 +206,8 @@ class Sampler:
     ) -> None:
         person, plan, failure = self.reference, self.plan, None
         text = SynthesisRequest(person.text, person.language, self.seed)
-        request = SpeakRequest(text, person.path, files.output, checkpoint, decoder)
+        voice = TunedVoice(person.path, checkpoint, decoder=decoder)
+        request = SpeakRequest(text, voice, files.output)
         sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
         # Also in a run without samples: speaking with an epoch needs the person's recording.
         unread = self._write_reference(files.reference)
@@ -249,7 +251,7 @@ class Sampler:
                 log.info("To save time, epoch %d has no sample as %s.", epoch, late)
                 break
             out = of_speaker(self.run, epoch, recording)
-            answer = self._asked(SpeakRequest(text, recording, out, checkpoint))
+            answer = self._asked(SpeakRequest(text, TunedVoice(recording, checkpoint), out))
             if not isinstance(answer, WorkerFailed):
                 spoken[name] = out.name
             elif self._lost(answer):

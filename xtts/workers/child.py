@@ -1,10 +1,10 @@
-"""What every child that computes speech does: it starts, answers in JSON lines, says why it ends.
+"""Start, answers and exit of every child process that computes speech.
 
-Messages come on stdin and answers go to stdout, each a JSON object on its own line. After an answer
-with `bytes`, so many bytes of sound follow. Nothing in them can run: no pickle.
-    {say: ready}                              once, before anything else
-    {say: failed, reason_code, reason, …}     a refusal; the child lives on
-    {say: fault, reason_code, reason, fault}  the last word, if the device computes no more; exit 70
+Messages arrive on stdin and answers leave on stdout, each a JSON object on its own line. An answer
+with `bytes` is followed by that number of bytes of sound. No message can run code: no pickle.
+    {say: ready}                              first
+    {say: failed, reason_code, reason, …}     a refusal; the child continues
+    {say: fault, reason_code, reason, fault}  last, if the device no longer computes; exit 70
 The end of stdin ends a child, and so does its parent's death (`machine.process.module_command`).
 Other libraries' prints go to stderr.
 """
@@ -38,7 +38,7 @@ def run(
 
     Args:
         parser: The child's own arguments; `--compute` is added.
-        serve: Opens what it needs, says that it is ready, and answers.
+        serve: Loads the models, says `ready`, and answers until stdin is closed.
         quotes_texts: Whether an unexpected error may quote a user's text. Then stderr gets only its
             type and place.
     """

@@ -85,14 +85,11 @@ def learn(
     """
     import torch
 
-    from xtts.inference import voice
     from xtts.model import loading, vocoder
     from xtts.voices import learned_decoder
 
     started = time.perf_counter()
-    reading = tuned.reading(request.weights)
-    reference = voice.read_reference(reading.config, request.reference)
-    model, whose = tuned.speaking(reading, reference, request.weights, request.share)
+    model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
     with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
         dvae = vocoder.load_dvae(tuned.base, model.config)
     until = started + MOST_PREPARING * request.budget_seconds

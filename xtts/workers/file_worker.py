@@ -1,9 +1,9 @@
 """The separate worker process that speaks files for the trainer: both sides of its protocol.
 
 Before the first request the child loads its imports and the frozen parts of a base model; of a
-checkpoint it reads only the GPT. Besides what every child says (`xtts.workers.child`):
+checkpoint it reads only the GPT. Its messages, beside those of every child (`xtts.workers.child`):
     {asked: TYPE, request, hashed}  -> {say: progress, share} …, then {say: done, answer} | failed
-asked, request: one of `xtts.workers.requests`; hashed: what the parent knows of its weights.
+asked, request: one of `xtts.workers.requests`; hashed: the known hash of its checkpoint.
 """
 
 import argparse
@@ -28,7 +28,14 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
-from xtts.workers.requests import Answer, ReportProgress, Request, no_progress, request_types
+from xtts.workers.requests import (
+    Answer,
+    ReportProgress,
+    Request,
+    TunedVoice,
+    no_progress,
+    request_types,
+)
 from xtts.workers.tasks import FileSpeaker
 
 START_SECONDS = 180.0
@@ -99,7 +106,7 @@ class Worker:
             self._answer("getting ready", self.start_seconds, interrupted, progress)
             self._ready = True
         plain = TypeAdapter(type(request)).dump_python(request, mode="json")
-        hashed = _hashed(getattr(request, "weights", None))
+        hashed = _hashed(getattr(request, "voice", None))
         message = {"asked": type(request).__name__, "hashed": hashed, "request": plain}
         answer = self._answer(request.doing, timeout_seconds, interrupted, progress, message)
         return TypeAdapter(request.answer_type()).validate_python(answer["answer"])
@@ -153,10 +160,10 @@ class Worker:
         raise WorkerFailed("hang", reason + (f" Its last line: {last}" if last else ""))
 
 
-def _hashed(weights: Path | None) -> dict[str, Any] | None:
+def _hashed(voice: TunedVoice | None) -> dict[str, Any] | None:
     """What the trainer has just written need not be hashed once more: a second at full size."""
     with contextlib.suppress(OSError):  # the child tells of what cannot be read
-        known = hashed_file(weights) if weights else None
+        known = hashed_file(voice.weights) if voice and voice.weights else None
         return asdict(known) if known else None
     return None
 
@@ -185,7 +192,7 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
 def _answer(speaker: FileSpeaker, message: dict[str, Any], say: Say, device: str) -> None:
     """Answers one request. Raises a fault of the device: the next process has its own context."""
     if known := message["hashed"]:
-        trust_cached_hash(Path(message["request"]["weights"]), HashedFile(**known))
+        trust_cached_hash(Path(message["request"]["voice"]["weights"]), HashedFile(**known))
     try:
         kind = request_types()[message["asked"]]
         request = TypeAdapter(kind).validate_python(message["request"])

@@ -36,6 +36,28 @@ class Request(Generic[Answer]):
 
 
 @dataclass(frozen=True)
+class TunedVoice:
+    """A speaker, and the weights to speak with.
+
+    Attributes:
+        reference: The recording of the speaker.
+        weights: A checkpoint, whose run also decides how texts are read; None is the base.
+        share: The share of the checkpoint's weights in a blend with the base's; 0 is the base.
+        decoder: The tensors of a learned decoder; None is the base's.
+    """
+
+    reference: Path
+    weights: Path | None = None
+    share: float = 1.0
+    decoder: Path | None = None
+
+    @property
+    def of_base(self) -> bool:
+        """Whether the base's own weights speak."""
+        return self.weights is None or self.share == 0
+
+
+@dataclass(frozen=True)
 class SpokenFile:
     """A sample that was spoken.
 
@@ -60,20 +82,12 @@ class SpokenFile:
 
 @dataclass(frozen=True)
 class SpeakRequest(Request[SpokenFile]):
-    """A text to speak into a file, 24 kHz PCM16.
-
-    Attributes:
-        reference: The recording of who speaks.
-        weights: A checkpoint; None speaks with the base's own.
-        decoder: The tensors of a learned decoder; None speaks with the base's own.
-    """
+    """A text to speak into a file of 24 kHz PCM16."""
 
     doing = "speaking"
     request: SynthesisRequest
-    reference: Path
+    voice: TunedVoice
     out: Path
-    weights: Path | None = None
-    decoder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -147,28 +161,15 @@ class EvaluateRequest(Request[SpokenSet]):
 
     Attributes:
         sentences: In the order in which they are spoken.
-        reference: The recording of who speaks.
-        weights: A checkpoint; None is the base's own.
-        share: Of the checkpoint's weights; the rest is the base's. 0 is the base, which then reads
-            the texts as the checkpoint's run does.
         rate: What ends a sentence that does not end.
         recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
-        decoder: As of `SpeakRequest`.
     """
 
     doing = "evaluating"
     sentences: tuple[SentenceTask, ...]
-    reference: Path
-    weights: Path | None
-    share: float
+    voice: TunedVoice
     rate: SpeakingRate
     recogniser: str = ""
-    decoder: Path | None = None
-
-    @property
-    def of_base(self) -> bool:
-        """Whether the base's own weights speak."""
-        return self.weights is None or self.share == 0
 
 
 @dataclass(frozen=True)
@@ -235,9 +236,8 @@ class LearnDecoderRequest(Request[DecoderLearned]):
 
     Attributes:
         clips: Some of them judge and are not learned from.
-        reference: The person's recording, whose embedding it is learned with.
+        voice: The weights whose latents it learns to decode, and the speaker.
         out: Where its tensors are written (`xtts.voices.learned_decoder`).
-        weights, share: As of `EvaluateRequest`.
         steps: Of gradient descent.
         budget_seconds: Fewer steps are taken where these end before.
         start: The tensors of a decoder to go on from; None is the base's own.
@@ -245,10 +245,8 @@ class LearnDecoderRequest(Request[DecoderLearned]):
 
     doing = "learning a decoder"
     clips: tuple[TranscribedClip, ...]
-    reference: Path
+    voice: TunedVoice
     out: Path
-    weights: Path | None
-    share: float
     steps: int
     budget_seconds: float
     seed: int = 0

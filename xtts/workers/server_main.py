@@ -1,6 +1,6 @@
-"""The speech server's process: messages on stdin, sound and answers on stdout, many at a time.
+"""The speech server's process: speaks many requests at once for the service.
 
-Besides what every child says (`xtts.workers.child`), on stdin:
+Its messages, beside those of every child (`xtts.workers.child`):
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
     {do: close, key}                                   when no request uses it any more
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …},
@@ -13,7 +13,7 @@ Besides what every child says (`xtts.workers.child`), on stdin:
     {do: listen, id, key, recording}                   -> heard | failed
     {do: forget, recording}                            of a voice that was deleted
     {do: cancel, id}                                   -> cancelled, unless it is over
-and on stdout, unasked: {say: alive} every second.
+and, unasked, {say: alive} every second.
 """
 
 import argparse

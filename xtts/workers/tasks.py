@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from xtts.workers.requests import (
     SpokenFacts,
     SpokenFile,
     SpokenSet,
+    TunedVoice,
     no_progress,
 )
 from xtts.workers.tuned_model import TunedModel
@@ -60,15 +60,6 @@ class DecodedSentence:
     task: SentenceTask
     pieces: "list[Piece]"
     utterances: "list[TorchUtterance]"
-
-
-class Listener(NamedTuple):
-    """A model with the same codes whose likelihood measures words. reading: a checkpoint whose run
-    it reads texts as; weights: those that listen. None is the model's own."""
-
-    tuned: TunedModel
-    reading: Path | None
-    weights: Path | None
 
 
 class BackgroundHearing:
@@ -152,10 +143,9 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     from xtts.inference.torch_backend import TorchBackend
 
     started = time.perf_counter()
-    reading = tuned.reading(request.weights)
-    pieces = request.request.read(reading.tokenizer)
-    reference = voice.read_reference(reading.config, request.reference)
-    model, whose = tuned.speaking(reading, reference, request.weights, decoder=request.decoder)
+    reading = tuned.reading(request.voice)
+    pieces = request.request.read(reading[0].tokenizer)
+    model, whose = tuned.speaking(reading, request.voice)
     guard = tuned.guard(whose, request.request.seed)
     synthesis = replace(request.request, pieces=pieces)
     waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
@@ -184,26 +174,24 @@ def evaluate(
     tuned: TunedModel,
     request: EvaluateRequest,
     progress: ReportProgress = no_progress,
-    words_by: "Listener | None" = None,
+    words_by: tuple[TunedModel, TunedVoice] | None = None,
 ) -> SpokenSet:
     """Speaks the sentences with some weights, a group at once, and measures them; the words by the
     base's own, and a recogniser where one is asked for.
 
-    words_by: what measures the words instead of this base's own weights.
+    words_by: the model with the same codes whose likelihood measures the words, in place of this
+    base's own weights.
     """
     import torch
 
-    from xtts.inference import voice
     from xtts.inference.torch_backend import vocode
 
     tasks, facts, spoken = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
-    reading = tuned.reading(request.weights)
-    reference = voice.read_reference(reading.config, request.reference)
+    reading = tuned.reading(request.voice)
     recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
     natural = tuned.naturalness(any(one.natural for one in tasks))
-    with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
-        weights = None if request.of_base else request.weights
-        model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
+    with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
+        model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
             said = _decoded(model, whose, request.rate, tasks[first : first + SLOTS])
             sounds = [
@@ -217,11 +205,9 @@ def evaluate(
             facts += measured
             spoken += said
             progress(len(facts) / len(tasks))
-        if not request.of_base or words_by is not None:
-            listener = words_by or Listener(tuned, request.weights, None)
-            model, whose = listener.tuned.speaking(
-                listener.tuned.reading(listener.reading), reference, listener.weights
-            )
+        if not request.voice.of_base or words_by is not None:
+            listener, asked = words_by or (tuned, replace(request.voice, share=0.0, decoder=None))
+            model, whose = listener.speaking(listener.reading(asked), asked)
         facts = [
             replace(one, words=evidence(model, whose.latents, sentence))
             for one, sentence in zip(facts, spoken, strict=True)

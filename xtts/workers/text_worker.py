@@ -4,6 +4,10 @@ Whatever a text does there ends only its own request: the speaking process and a
 continue. A text is blamed only if it was the cause, since the machine may also end a process. That
 judgement, and a child that loads no model, distinguish it from `xtts.workers.file_worker`.
 
+A thread would be shorter: no adversarial text of 4,096 characters, of 3,400 in 17 languages, took
+more than 0.6 s. But reading is Python that holds the interpreter's lock, so decode steps took seven
+times as long beside it, and a thread can be neither limited nor ended.
+
 Lines of JSON on the child's stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
     {"read": TEXT, "language": L, "plain": false, "tokenizer": TOKENIZER}

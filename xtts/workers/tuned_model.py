@@ -13,6 +13,7 @@ from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices import learned_decoder
+from xtts.workers.requests import TunedVoice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,41 +53,32 @@ class TunedModel:
         self._naturalness: tuple[NaturalnessJudge | None] | None = None
         self.let_go()
 
-    def reading(self, weights: Path | None) -> "Model":
-        """The model with the tokenizer that these weights have learned from, and the list of
-        pronunciations of their run, or of the model's own folder. Reads no weights."""
+    def reading(self, asked: TunedVoice) -> "tuple[Model, Tensor]":
+        """The model with the tokenizer and the pronunciations of these weights' run, or else of the
+        model's folder; and the recording. Reads no weights."""
+        from xtts.inference import voice
         from xtts.text.pronunciations import NAME
         from xtts.text.tokenizer import Tokenizer
         from xtts.voices import run_folder
 
-        if weights is None:
-            if not (own := self.base / NAME).is_file():
-                return self.model
-            tokenizer = Tokenizer(self.model.config, self.base, (own,))
-            return replace(self.model, tokenizer=tokenizer)
-        normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
-        own = weights.parent.parent / NAME
-        config = replace(self.model.config, normalizer=normalizer)
-        tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
-        return replace(self.model, config=config, tokenizer=tokenizer)
+        config, folder = self.model.config, self.base
+        if (weights := asked.weights) is not None:
+            normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
+            config, folder = replace(config, normalizer=normalizer), weights.parent.parent
+        model, own = self.model, folder / NAME
+        if weights is not None or own.is_file():
+            tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
+            model = replace(model, config=config, tokenizer=tokenizer)
+        return model, voice.read_reference(config, asked.reference)
 
-    def speaking(
-        self,
-        reading: "Model",
-        reference: "Tensor",
-        weights: Path | None,
-        share: float = 1.0,
-        decoder: Path | None = None,
-    ) -> "tuple[Model, Voice]":
-        """The model that reads so with a share of some weights, and the voice of a recording.
-
-        reference: as `xtts.inference.voice.read_reference`; weights, decoder: None is the base's
-        own.
-        """
-        self._take(weights, share)
-        model, whose = replace(reading, gpt=self.model.gpt), self._voice_of(reference)
-        if decoder is not None:
-            tensors = learned_decoder.read_tensors(decoder)
+    def speaking(self, reading: "tuple[Model, Tensor]", asked: TunedVoice) -> "tuple[Model, Voice]":
+        """The model with the requested weights, and the latents of the speaker. reading: as
+        `reading` returned it."""
+        self._take(None if asked.of_base else asked.weights, asked.share)
+        model, recording = reading
+        model, whose = replace(model, gpt=self.model.gpt), self._voice_of(recording)
+        if asked.decoder is not None:
+            tensors = learned_decoder.read_tensors(asked.decoder)
             whose = replace(whose, vocoder=model.another_vocoder(tensors))
         return model, whose
 

@@ -18,8 +18,10 @@ from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import base_models
+from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder, read_checkpoint
+from xtts.workers.requests import TunedVoice
 from xtts.workers.tasks import FileSpeaker
 
 
@@ -132,7 +134,8 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     assert any(not torch.equal(blended[name], tensor) for name, tensor in epoch.model.items())
     # As it was judged.
     speaker = FileSpeaker(folder, ComputeConfig(precision="fp32"))
-    judged, _ = speaker.speaking(speaker.reading(saved), 0.1 * torch.randn(40_000), saved, 0.5)
+    asked = TunedVoice(DEMO / "reference.wav", saved, 0.5)
+    judged, _ = speaker.speaking(speaker.reading(asked), asked)
     learned = to_coqui(judged.gpt.state_dict())
     assert all(torch.equal(learned[name], blended[name]) for name in TABLES)
     # A voice of it speaks the language as one that it knows.

@@ -42,6 +42,7 @@ from xtts.workers.requests import (
     SpeakingRate,
     SpokenFacts,
     TranscribedClip,
+    TunedVoice,
 )
 from xtts.workers.tasks import FileSpeaker
 
@@ -139,7 +140,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
         clips.append(TranscribedClip(path, entry.text, "en"))
     out = folder / "decoder.safetensors"
     request = LearnDecoderRequest(
-        tuple(clips), ground.reference, out, None, 0.0, STEPS, 600.0, seed=draw
+        tuple(clips), TunedVoice(ground.reference), out, STEPS, 600.0, seed=draw
     )
     try:
         found = ground.speaker.ask(request)
@@ -189,8 +190,8 @@ def _spoken(ground: Ground, decoder: Path | None) -> Spoken:
     )
     said = ground.speaker.ask(
         EvaluateRequest(
-            tasks, ground.reference, None, 0.0, SpeakingRate(3.0, 10.0),
-            recogniser="pocketsphinx", decoder=decoder,
+            tasks, TunedVoice(ground.reference, decoder=decoder), SpeakingRate(3.0, 10.0),
+            recogniser="pocketsphinx",
         )
     )  # fmt: skip
     distances = [

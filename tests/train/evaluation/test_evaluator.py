@@ -99,13 +99,13 @@ class Speaking:
             self.asked.append(asked)
         epoch = asked[0]
         sound: dict[str, Any] = self.sounds.get(asked, {"voice": 0.4})
-        if request.decoder is not None:
+        if request.voice.decoder is not None:
             sound = {**sound, "errors": self.errors_with_learned}
             if self.voice_with_learned is not None:
                 sound["voice"] = self.voice_with_learned
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
-        said = facts(epoch + int(100 * request.share), count=count, **sound)
+        said = facts(epoch + int(100 * request.voice.share), count=count, **sound)
         return SpokenSet(
             [
                 one if task.natural else replace(one, naturalness=None)
@@ -116,10 +116,10 @@ class Speaking:
 
 def _asked(request: EvaluateRequest) -> tuple[int, float]:
     """Epoch and share of what is to speak; best.pt is its own, so that its name is all there is."""
-    if request.of_base:
+    if request.voice.of_base:
         return 0, 0.0
-    name = request.weights.stem.split("_")[-1]
-    return (BEST if name == "best" else int(name)), request.share
+    name = request.voice.weights.stem.split("_")[-1]
+    return (BEST if name == "best" else int(name)), request.voice.share
 
 
 class Ground:
@@ -300,7 +300,7 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
     ground.restart(in_run=True)
     ground.evaluator.judge_base()
     (asked,) = ground.speaking.requests
-    assert asked.of_base and asked.weights is None and ground.run.evaluation() is None
+    assert asked.voice.of_base and asked.voice.weights is None and ground.run.evaluation() is None
     ground.judge(1, seconds=47.0)
     ground.restart(in_run=True)
     ground.evaluator.judge_base()
@@ -484,7 +484,7 @@ def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(ground, monkeypa
 
     def badly(request: EvaluateRequest) -> SpokenSet:
         found = speak(request)
-        if request.of_base:
+        if request.voice.of_base:
             return found
         said = [
             replace(one, codes=round(lengths.get(number, 1.0) * one.codes), finished=number > 0)
@@ -576,7 +576,7 @@ def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(gr
     found = ground.run.evaluation()
     heard, of_old = ground.speaking.requests[:2]
     assert len(of_old.sentences) == SLOTS and not any(one.out for one in of_old.sentences)
-    assert of_old.weights == heard.weights and of_old.share == heard.share == 0.0
+    assert of_old.voice == heard.voice and heard.voice.share == 0.0
     base, first, second = found.candidates
     assert not base.knows_language and first.knows_language
     assert all(len(one.old_sentences) == SLOTS for one in found.candidates)

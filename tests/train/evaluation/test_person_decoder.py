@@ -33,8 +33,8 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
     ground.conclude()
     assert ground.best()["kind"] == "blend"
     (request,) = ground.speaking.learned
-    assert request.weights == ground.run.checkpoint_path(2)
-    assert request.share == ground.best()["share"]
+    assert request.voice.weights == ground.run.checkpoint_path(2)
+    assert request.voice.share == ground.best()["share"]
     found = kept(ground)
     assert found.fault(ground.run.best_decoder) is None
     assert decoder_beside(ground.run.best_blend) == ground.run.best_decoder
@@ -68,8 +68,8 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     ground.conclude("off")
     assert ground.best()["kind"] == ("base" if of_base else "epoch")
     found, asked = kept(ground), ground.speaking.requests[-1]
-    assert asked.of_base == of_base
-    assert asked.decoder == ground.speaking.learned[-1].out
+    assert asked.voice.of_base == of_base
+    assert asked.voice.decoder == ground.speaking.learned[-1].out
     assert all(one.out is None for one in asked.sentences)
     assert found.harder == harder
     assert (found.more_word_errors > 0.3) == harder
@@ -99,7 +99,12 @@ def test_one_that_sounds_measurably_less_like_the_person_speaks_nowhere(
     found = kept(ground)
     assert found.less_alike == less_alike and not found.harder
     # The base and the epoch; then the epoch again without the decoder, and with it.
-    assert [one.decoder is None for one in ground.speaking.requests] == [True, True, True, False]
+    assert [one.voice.decoder is None for one in ground.speaking.requests] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert found.closer_voice == pytest.approx(0.6 * (voice - 0.7), abs=0.01)  # a cosine
     assert (found.more_word_errors is None) is not heard
     told = "It sounds less like the reference, so the base's decoder stays."
@@ -142,7 +147,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folde
     ground.conclude("off")
     assert ground.best()["kind"] == "base"
     (request,) = ground.speaking.learned
-    assert request.weights is None and request.share == 0
+    assert request.voice.weights is None and request.voice.share == 0
     assert learned_for(ground.run, None) == ground.run.best_decoder
     assert decoder_beside(ground.run.checkpoint_path(2)) is None
 
@@ -262,7 +267,7 @@ def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, 
     learn_best_decoder(ground.evaluator, known.verdict, most_clips=8)
     before, after = ground.speaking.requests[-2:]
     assert len(before.sentences) == len(after.sentences) == 24
-    assert before.decoder is None and after.decoder == ground.speaking.learned[-1].out
+    assert before.voice.decoder is None and after.voice.decoder == ground.speaking.learned[-1].out
 
 
 def test_no_time_for_a_step_is_no_answer(ground):
@@ -280,8 +285,10 @@ def test_it_is_judged_on_speech_that_the_weights_were_not_chosen_by(ground):
     ground.conclude()
     requests = ground.speaking.requests
     without, with_it = requests[-2:]
-    assert without.decoder is None and with_it.decoder == ground.speaking.learned[-1].out
-    assert (without.weights, without.share) == (with_it.weights, with_it.share)
+    assert (
+        without.voice.decoder is None and with_it.voice.decoder == ground.speaking.learned[-1].out
+    )
+    assert replace(with_it.voice, decoder=None) == without.voice
 
     def seeds(request):
         return [one.request.seed for one in request.sentences]

@@ -77,10 +77,10 @@ def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     assert f"As ben: word error rate {ben.learned.word_errors.mean:.2f} (base " in caplog.text
     # Each learned from their own clips, with their own recording, for the best weights.
     own, *others = ground.speaking.learned
-    assert [one.reference for one in others] == [ground.recording(2), ground.recording(3)]
+    assert [one.voice.reference for one in others] == [ground.recording(2), ground.recording(3)]
     assert [one.clips[0].recording for one in others] == [ground.run.folder.parent / "clip.wav"] * 2
     checkpoint = ground.run.checkpoint_path(1)
-    assert {one.weights for one in (own, *others)} == {checkpoint}
+    assert {one.voice.weights for one in (own, *others)} == {checkpoint}
     for number in (2, 3):
         tensors = speakers.decoder_of(ground.recording(number))
         for weights, expected in ((checkpoint, tensors), (None, None)):
@@ -183,7 +183,7 @@ def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monke
     learn = ground.speaking.learn_decoder
 
     def refuse_ben(request: Any) -> Any:
-        if request.reference == ground.recording(2):
+        if request.voice.reference == ground.recording(2):
             raise WorkerFailed("refused", "A clip cannot be read.")
         return learn(request)
 

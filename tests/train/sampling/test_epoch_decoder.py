@@ -16,7 +16,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for
 from xtts.voices.run_folder import RunFolder, manifest_beside
 from xtts.workers.failures import WorkerFailed
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 CLIPS = [TranscribedClip(Path(f"{number}.wav"), "One.", "en") for number in range(20)]
 LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, step_seconds=0.3)
@@ -62,7 +62,7 @@ def test_an_epoch_has_a_decoder_of_its_own_and_goes_on_from_the_one_before(learn
     assert learned_for(run, second) == run.decoder_path(2)
     assert digest_beside(second) == sha256_of(run.decoder_path(2))
     assert (one.start, two.start) == (None, run.decoder_path(1))
-    assert (two.weights, two.share, two.reference) == (second, 1.0, Path("person.wav"))
+    assert two.voice == TunedVoice(Path("person.wav"), second)
     assert len(one.clips) == len(two.clips) == CLIPS_AN_EPOCH
     assert not set(one.clips) & set(two.clips)
 

@@ -37,7 +37,7 @@ from xtts.model import loading as model
 from xtts.voices.run_folder import RunError, RunFolder, reference_beside
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import Worker
-from xtts.workers.requests import SpeakRequest, SpokenFile
+from xtts.workers.requests import SpeakRequest, SpokenFile, TunedVoice
 
 QUICK = "tests.xtts.workers.quick_worker"
 CORES = Environment(8, False, 8 << 30, False)
@@ -359,7 +359,7 @@ def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads
     monkeypatch.setattr(sampling, "FileSpeaker", load)
     monkeypatch.setattr(sampling, "Worker", load)
     asked = ComputeConfig("cuda:1", "cpu", "bf16", guard=False, cudnn=False)
-    request = SpeakRequest(SynthesisRequest("one", "en"), Path(), Path())
+    request = SpeakRequest(SynthesisRequest("one", "en"), TunedVoice(Path()), Path())
     if mode == "in_process":
         asked = replace(asked, device="cpu")
     plan = SamplingPlan(mode, asked, "a test", overlap=overlap)
@@ -466,7 +466,7 @@ def test_a_sample_as_a_speaker_that_fails_costs_no_other(monkeypatch, tmp_path, 
     ask = Worker.ask
 
     def refuse_ben(worker: Worker, request: Any, *more: Any) -> Any:
-        if request.reference.name == "2.wav":
+        if request.voice.reference.name == "2.wav":
             raise WorkerFailed("refused", "The recording is silent.")
         return ask(worker, request, *more)
 

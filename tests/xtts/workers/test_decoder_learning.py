@@ -17,7 +17,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.workers import decoder_learning
 from xtts.workers.decoder_learning import DecoderLearningError
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 from xtts.workers.tasks import FileSpeaker
 
 DATA = Path("train/data/demo")
@@ -33,8 +33,8 @@ def clips(count: int) -> tuple[TranscribedClip, ...]:
 
 
 def request(out: Path, count: int = 10, **changes: object) -> LearnDecoderRequest:
-    asked = {"clips": clips(count), "reference": REFERENCE, "out": out, "weights": None,
-             "share": 0.0, "budget_seconds": 600.0, "steps": 6} | changes  # fmt: skip
+    asked = {"clips": clips(count), "voice": TunedVoice(REFERENCE), "out": out,
+             "budget_seconds": 600.0, "steps": 6} | changes  # fmt: skip
     return LearnDecoderRequest(**asked)  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
 from xtts.workers.file_worker import Worker
-from xtts.workers.requests import SpeakRequest
+from xtts.workers.requests import SpeakRequest, TunedVoice
 
 HELLO = SynthesisRequest("hello", "en", 1)
 QUICK = "tests.xtts.workers.quick_worker"
@@ -42,7 +42,8 @@ def worker() -> Iterator[Worker]:
 
 
 def request(folder: Path, text: str = "hello") -> SpeakRequest:
-    return SpeakRequest(SynthesisRequest(text, "en"), folder / "reference.wav", folder / "out.wav")
+    voice = TunedVoice(folder / "reference.wav")
+    return SpeakRequest(SynthesisRequest(text, "en"), voice, folder / "out.wav")
 
 
 def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) -> WorkerFailed:
@@ -243,12 +244,12 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recordi
     out, hashes = tmp_path / "out.wav", []
     with speaking(base_folder) as worker:
         for weights in (None, moved, None):
-            spoken = worker.ask(SpeakRequest(HELLO, recording, out, weights), 120)
+            spoken = worker.ask(SpeakRequest(HELLO, TunedVoice(recording, weights), out), 120)
             assert spoken.audio_seconds == soundfile.info(out).frames / 24_000 > 0
             assert spoken.similarity is not None and -1.001 <= spoken.similarity <= 1.001
             hashes.append(sha256_of(out))
         assert hashes[0] == hashes[2] != hashes[1]
-        failed = failure(worker, SpeakRequest(HELLO, recording, out, broken), 120)
+        failed = failure(worker, SpeakRequest(HELLO, TunedVoice(recording, broken), out), 120)
         assert failed.reason_code == "not_finite"
         assert worker.pid is not None
 
@@ -263,7 +264,7 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     told = Written("0" * 64, moved.stat().st_size)
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
     remember_hash(moved, told.sha256)
-    asked = SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved)
+    asked = SpeakRequest(HELLO, TunedVoice(recording, moved), tmp_path / "out.wav")
     with speaking(base_folder) as worker:
         assert worker.ask(asked, 120).audio_seconds > 0
         os.utime(moved)
@@ -286,6 +287,8 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
         ready = time.monotonic()
         mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
         assert "libtorch" in mapped and "soundfile" in mapped
-        spoken = worker.ask(SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved), 120)
+        spoken = worker.ask(
+            SpeakRequest(HELLO, TunedVoice(recording, moved), tmp_path / "out.wav"), 120
+        )
         answered = time.monotonic()
     assert spoken.seconds <= answered - ready < ready - began

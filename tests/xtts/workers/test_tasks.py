@@ -40,8 +40,9 @@ from xtts.workers.requests import (
     SpeakingRate,
     SpeakRequest,
     SpokenFacts,
+    TunedVoice,
 )
-from xtts.workers.tasks import BackgroundHearing, FileSpeaker, Listener
+from xtts.workers.tasks import BackgroundHearing, FileSpeaker
 from xtts.workers.tuned_model import TunedModel
 
 
@@ -113,7 +114,9 @@ def written(path: Path, samples: np.ndarray, rate: int) -> Path:
 def test_a_text_that_cannot_be_spoken_costs_nothing(idle, tmp_path, name):
     text, language, told = UNSPEAKABLE[name]
     reference = written(tmp_path / "good.wav", GOOD, 22_050)
-    asked = SpeakRequest(SynthesisRequest(text, language), reference, tmp_path / "out.wav")
+    asked = SpeakRequest(
+        SynthesisRequest(text, language), TunedVoice(reference), tmp_path / "out.wav"
+    )
     with pytest.raises(SotaqueError, match=told):
         idle.ask(asked)
     assert not asked.out.exists()
@@ -125,7 +128,7 @@ def test_a_recording_that_is_no_voice_costs_nothing(idle, tmp_path, name):
     reference = written(tmp_path / f"bad.{form}", samples, rate)
     if form == "flac":
         assert reference.stat().st_size < 250_000
-    asked = SpeakRequest(HELLO, reference, tmp_path / "out.wav")
+    asked = SpeakRequest(HELLO, TunedVoice(reference), tmp_path / "out.wav")
     tracemalloc.start()
     with pytest.raises(SotaqueError, match=told):
         idle.ask(asked)
@@ -152,7 +155,7 @@ def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeyp
     out, counts = [], []
     for number, reference in enumerate((one, one, other, one)):
         path = tmp_path / f"{number}.wav"
-        speaker.ask(SpeakRequest(HELLO, reference, path))
+        speaker.ask(SpeakRequest(HELLO, TunedVoice(reference), path))
         out.append(path.read_bytes())
         counts.append(len(heard))
         heard.clear()
@@ -174,16 +177,16 @@ def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(base_folder, tm
     damaged = tmp_path / "checkpoint_epoch_1.pt"
     damaged.write_bytes((base_folder / "model.pth").read_bytes()[:5000])
     speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
-    asked = SpeakRequest(HELLO, reference, tmp_path / "out.wav", damaged)
+    asked = SpeakRequest(HELLO, TunedVoice(reference, damaged), tmp_path / "out.wav")
     with pytest.raises(SotaqueError, match="checkpoint_epoch_1"):
         speaker.ask(asked)
-    assert speaker.ask(replace(asked, weights=None)).audio_seconds > 0
+    assert speaker.ask(replace(asked, voice=TunedVoice(reference))).audio_seconds > 0
 
 
 def test_a_sample_knows_when_its_words_are_spoken(tmp_path):
     speaker = FileSpeaker(DEMO, ComputeConfig())
     text = SynthesisRequest("He paid $5.", "en")
-    asked = SpeakRequest(text, DEMO / "reference.wav", tmp_path / "out.wav")
+    asked = SpeakRequest(text, TunedVoice(DEMO / "reference.wav"), tmp_path / "out.wav")
     found = speaker.ask(asked)
     assert found.words is not None
     assert [word for word, _, _ in found.words] == ["He", "paid", "$5"]
@@ -214,11 +217,16 @@ def request_of_base(tmp_path_factory: pytest.TempPathFactory) -> EvaluateRequest
         )
         for number, text in enumerate(TEXTS)
     )
-    return EvaluateRequest(sentences, folder / "person.wav", None, 1.0, SpeakingRate(0.5, 1.0))
+    return EvaluateRequest(sentences, TunedVoice(folder / "person.wav"), SpeakingRate(0.5, 1.0))
 
 
 def task(text: str, seed: int = 0) -> SentenceTask:
     return SentenceTask(SynthesisRequest(text, "en", seed))
+
+
+def by(asked: EvaluateRequest, **changes: Any) -> EvaluateRequest:
+    """The same sentences by other weights, or with another decoder."""
+    return replace(asked, voice=replace(asked.voice, **changes))
 
 
 def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
@@ -237,12 +245,12 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
 ):
     base = speaker.ask(request_of_base)
     same = checkpoint(tmp_path / "same", base_folder)
-    assert speaker.ask(replace(request_of_base, weights=same)).sentences == base.sentences
+    assert speaker.ask(by(request_of_base, weights=same)).sentences == base.sentences
     other = checkpoint(tmp_path / "other", base_folder, shift=0.02)
-    tuned = replace(request_of_base, weights=other)
+    tuned = by(request_of_base, weights=other)
     assert speaker.ask(tuned).sentences != base.sentences
-    assert speaker.ask(replace(tuned, share=0.0)).sentences == base.sentences
-    half = speaker.ask(replace(tuned, share=0.5)).sentences
+    assert speaker.ask(by(tuned, share=0.0)).sentences == base.sentences
+    half = speaker.ask(by(tuned, share=0.5)).sentences
     assert half not in (base.sentences, speaker.ask(tuned).sentences)
 
 
@@ -255,8 +263,8 @@ def test_words_are_measured_by_another_base_where_one_is_named(request_of_base, 
     )
     usual = tasks.evaluate(own, request_of_base).sentences
     measured = partial(tasks.evaluate, own, request_of_base)
-    assert measured(words_by=Listener(same, None, None)).sentences == usual
-    found = measured(words_by=Listener(other, None, None)).sentences
+    assert measured(words_by=(same, request_of_base.voice)).sentences == usual
+    found = measured(words_by=(other, request_of_base.voice)).sentences
     assert [replace(one, words=[]) for one in found] == [replace(one, words=[]) for one in usual]
     ended = [(one.words, two.words) for one, two in zip(found, usual, strict=True) if two.words]
     assert ended and all(one != two for one, two in ended)
@@ -268,7 +276,7 @@ def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base,
     published = loading.read_tensors(speaker.base / "model.pth")
     tensors = vocoder.published_names(speaker.model.vocoder, published)
     learned_decoder.write_tensors(decoder, {name: 1.2 * one for name, one in tensors.items()})
-    other = speaker.ask(replace(request_of_base, decoder=decoder)).sentences
+    other = speaker.ask(by(request_of_base, decoder=decoder)).sentences
     assert [one.codes for one in own] == [one.codes for one in other]
     assert own[0].embedding and own[0].embedding != other[0].embedding
 
@@ -280,8 +288,8 @@ def test_the_base_reads_as_the_run_that_it_is_compared_with(
     old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # its provenance names none
     asked = replace(request_of_base, sentences=(task("It is 1/2 past 3 on the 4th.", 1),))
     own = speaker.ask(asked).sentences[0]
-    base = speaker.ask(replace(asked, weights=old, share=0.0)).sentences[0]
-    tuned = speaker.ask(replace(asked, weights=old)).sentences[0]
+    base = speaker.ask(by(asked, weights=old, share=0.0)).sentences[0]
+    tuned = speaker.ask(by(asked, weights=old)).sentences[0]
     assert base.text_tokens == tuned.text_tokens != own.text_tokens
     assert base.words or not base.finished
 
@@ -315,7 +323,7 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
     texts = {"hello": True, "one two three": True, "good night": False}
     asked = EvaluateRequest(
         tuple(replace(task(text, 1), sounded=sounded) for text, sounded in texts.items()),
-        DEMO / "reference.wav", None, 1.0, SpeakingRate(2.0, 3.0), recogniser="a folder",
+        TunedVoice(DEMO / "reference.wav"), SpeakingRate(2.0, 3.0), "a folder",
     )  # fmt: skip
     found = speaker.ask(asked).sentences
     speaker.ask(asked)
@@ -340,7 +348,9 @@ def test_recordings_and_the_bases_own_voices_are_heard(base_folder, request_of_b
         (base / path.name).symlink_to(path)
     voices = {name: {"speaker_embedding": torch.ones(1, 512, 1)} for name in ("Ana", "Ben")}
     torch.save(voices, base / "speakers_xtts.pth")
-    found = FileSpeaker(base, ComputeConfig()).ask(ListenRequest((request_of_base.reference,)))
+    found = FileSpeaker(base, ComputeConfig()).ask(
+        ListenRequest((request_of_base.voice.reference,))
+    )
     (person,) = found.recordings
     assert person.seconds == pytest.approx(1.5, abs=0.01) and len(person.embedding) == 512
     assert person.pitch_hz is not None and 60 < person.pitch_hz < 500
@@ -419,7 +429,7 @@ def test_naturalness_is_judged_where_it_is_asked_for_and_there_is_a_sound(monkey
         for sounded, natural in ((True, True), (True, False), (False, True))
     )
     reference = DEMO / "reference.wav"
-    asked = EvaluateRequest(sentences, reference, None, 1.0, SpeakingRate(2.0, 3.0))
+    asked = EvaluateRequest(sentences, TunedVoice(reference), SpeakingRate(2.0, 3.0))
     off = tuple(replace(one, natural=False) for one in sentences)
     without = speaker.ask(replace(asked, sentences=off)).sentences
     assert opened == []
