@@ -71,12 +71,12 @@ def probe(at: Setup) -> Figures:
     numbers each time: its distance beside its limit."""
     found: Figures = {}
     if at.on_gpu:
-        from machine.devices.probe import runner
+        from machine.devices.probe import probe as check
 
         with tempfile.TemporaryDirectory() as name:
             cache = Path(name) / "gpus.json"
             for start in ("cold", "cached"):
-                seconds = measuring.seconds_of(lambda: runner.probe(cache=cache))
+                seconds = measuring.seconds_of(lambda: check(cache=cache))
                 found[f"{start}_seconds"] = round(seconds, 2)
     for row in distances(at.device, TIMES if at.on_gpu else 1):
         found[f"{row['operation']}, {row['part']}"] = {
@@ -90,7 +90,7 @@ def probe(at: Setup) -> Figures:
 def distances(device: str, times: int) -> list[dict[str, Any]]:
     """Every part of every operation of the check: the largest distance to the CPU, and between two
     runs."""
-    from machine.devices.probe.operations import TOLERANCES, ProbePlace, distance, operations
+    from machine.devices.probe_child import TOLERANCES, ProbePlace, distance, operations
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

@@ -47,6 +47,14 @@ _PR_SET_PDEATHSIG = 1
 _awaited: "set[subprocess.Popen[bytes]]" = set()
 
 
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11; a real-time signal has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 @dataclass(frozen=True)
 class ProcessResult:
     """The result of a program. Its output has no control characters and is safe for a terminal.

@@ -2,15 +2,7 @@
 
 from dataclasses import replace
 
-from machine.devices.health import (
-    CLEAN_LIBRARY_PATH,
-    CUDNN_OFF,
-    OPERATIONS,
-    GpuHealth,
-    OperationVerdict,
-    Outcome,
-    ProbeVariant,
-)
+from machine.devices.health import OPERATIONS, GpuHealth, OperationVerdict, Outcome
 from machine.devices.selection import Environment
 
 SOUND = GpuHealth(
@@ -29,24 +21,20 @@ def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) ->
     return replace(SOUND, outcome=outcome, operations=operations, reason=reason, **others)  # type: ignore[arg-type]
 
 
-def _cured(name: str, *passed: str) -> tuple[ProbeVariant, ...]:
-    return (ProbeVariant(name, True, f"{name} is the cure.", "", passed),)
+def without_cudnn(*which: str) -> GpuHealth:
+    """The RTX 3090 on which some operations pass only without cuDNN."""
+    gpu = failing(*which)
+    operations = tuple(replace(one, ok=True, cudnn=one.name not in which) for one in gpu.operations)
+    return replace(gpu, operations=operations)
 
 
 GPUS: dict[str, GpuHealth] = {
     "sound": SOUND,
     "fft": failing("fft"),
     "convolution": failing("convolution"),
-    "convolution, right without cuDNN": failing(
-        "convolution", "train_step", variants=_cured(CUDNN_OFF, "convolution", "train_step")
-    ),
-    "convolution, right with clean libraries": failing(
-        "convolution", variants=_cured(CLEAN_LIBRARY_PATH, "convolution")
-    ),
+    "convolution, right without cuDNN": without_cudnn("convolution", "train_step"),
     "bf16": failing("attention_bf16"),
-    "bf16, right without cuDNN": failing(
-        "attention_bf16", variants=_cured(CUDNN_OFF, "attention_bf16")
-    ),
+    "bf16, right without cuDNN": without_cudnn("attention_bf16"),
     "16 bits": failing("attention_fp16", "attention_bf16"),
     "sampling": failing("sampling"),
     "train step": failing("train_step"),
@@ -56,12 +44,6 @@ GPUS: dict[str, GpuHealth] = {
     "dead": failing("sampling", outcome=Outcome.STICKY),
     "hang": GpuHealth(0, "RTX 3090", (8, 6), 24 << 30, Outcome.HANG, reason="the check hung."),
     "surprise": replace(SOUND, surprise="CUDA error: an illegal memory access"),
-    "exclusive": replace(SOUND, exclusive=True),
-    "exclusive surprise": replace(SOUND, surprise="CUDA error", exclusive=True),
-    "exclusive, fft": failing("fft", exclusive=True),
-    "exclusive, right with clean libraries": failing(
-        "convolution", variants=_cured(CLEAN_LIBRARY_PATH, "convolution"), exclusive=True
-    ),
 }
 
 

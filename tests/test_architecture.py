@@ -41,7 +41,7 @@ READS_ENVIRONMENT = {
     "machine/settings/loading.py": "command line, environment, .env",
     "machine/storage/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
-    "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
+    "machine/devices/probe.py": "what its children inherit; where a user's caches are",
     "extras/doctor/collection.py": "libraries and GPUs it chooses: that is judged",
     "api/background/work_queue.py": "what work behind speech inherits",
     "machine/steps.py": "RAY_ADDRESS",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from machine import commands, extras
-from machine.devices import selection
 from train import clip_checks
 from train.dataset import features
 from train.dataset.dataset import Dataset
@@ -56,9 +55,8 @@ def run(
         _show_texts(context)
     log.info(context.data.report())
     if repair:
-        features_on = selection.choose_feature_device(context.machine, context.device.value)
         repaired = features.repair(
-            context.data, context.base, context.config, settings.cache_dir, features_on
+            context.data, context.base, context.config, settings.cache_dir, context.device.features
         )
         log.info(
             "Features: %d damaged records were computed again. %s", len(repaired), _named(repaired)

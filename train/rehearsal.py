@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from machine.devices import selection
-from machine.devices.health import GpuHealth
 from train.dataset import dataset
 from train.dataset.dataset import Clip
 from train.dataset.entries import DatasetError
@@ -206,8 +204,7 @@ def _speak(
     if not missing:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    device = selection.choose_device(context.machine, context.device.value, GpuHealth.speaks).value
-    speaker = FileSpeaker(context.base, ComputeConfig(device=device))
+    speaker = FileSpeaker(context.base, ComputeConfig().at(context.device))
     with Progress("Speaking what is rehearsed", len(missing), "sentences") as progress:
         for reference in dict.fromkeys(task.reference for task in missing):
             own = [task for task in missing if task.reference == reference]

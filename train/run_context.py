@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine.devices.selection import Choice, Environment
+from machine.devices.selection import Choice, Environment, Place
 from train.dataset.dataset import Dataset
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
@@ -14,7 +14,7 @@ class RunContext:
     """Made by `train.setup.build_context`."""
 
     machine: Environment
-    device: Choice
+    device: Place
     precision: Choice
     base: Path
     config: ModelConfig

@@ -7,8 +7,7 @@ import shutil
 
 import torch
 
-from machine.devices import selection
-from machine.devices.selection import Environment
+from machine.devices.selection import Environment, Place
 from train.distributed import World
 from train.metrics import flops
 from train.settings import TrainSettings
@@ -21,16 +20,15 @@ _LARGEST_THRESHOLD = 32 << 20
 
 
 def set_up_runtime(
-    settings: TrainSettings, machine: Environment, device: str, world: World
+    settings: TrainSettings, machine: Environment, place: Place, world: World
 ) -> None:
     """Threads, memory and cuDNN, before anything computes."""
     own = max(1, machine.cpu_count // world.local_size)
     torch.set_num_threads(settings.num_threads or own)
     keep_freed()
-    cudnn = selection.uses_cudnn(machine, device)
-    torch.backends.cudnn.enabled = cudnn.value == "on"
-    if cudnn.reason:
-        log.warning("cuDNN: %s (%s)", cudnn.value, cudnn.reason)
+    torch.backends.cudnn.enabled = place.cudnn
+    if not place.cudnn:
+        log.warning("cuDNN: off (%s)", place.reason)
 
 
 def keep_freed() -> None:

@@ -74,7 +74,8 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     # 1 to 3. Machine, base and data: nothing is written into OUTPUT_DIR yet.
     context = build_context(settings, world)
     device = context.device.value
-    current_gpu.make_current(device)
+    with lost_gpu(device):  # the last check of the GPU may be a day old
+        current_gpu.make_current(device)
     run = RunFolder(settings.output_dir)
     with ExitStack() as closing:
         enter = closing.enter_context
@@ -161,7 +162,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     device = selection.choose_device(machine, settings.device)
     if (own := distributed.device_of(world, device.value)) != device.value:
         device = selection.choose_device(machine, own)
-    runtime.set_up_runtime(settings, machine, device.value, world)
+    runtime.set_up_runtime(settings, machine, device, world)
     precision = selection.choose_precision(machine, device.value, settings.precision)
 
     # 2. Base
@@ -321,8 +322,9 @@ def build_feature_cache(
         return cached.UncachedFeatures(context.data.clips, context.base, context.config)
     if world.local_rank:
         world.barrier()
-    place = selection.choose_feature_device(context.machine, context.device.value)
-    cache = cached.build(context.data, context.base, context.config, settings.cache_dir, place)
+    cache = cached.build(
+        context.data, context.base, context.config, settings.cache_dir, context.device.features
+    )
     if not world.local_rank:
         world.barrier()
     return cache

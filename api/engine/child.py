@@ -12,7 +12,6 @@ from typing import Any
 from api.engine.queue import QueuedRequest
 from api.engine.voices import OpenedVoiceState
 from api.errors import APIError
-from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group, module_command
 from xtts.inference.compute_config import ComputeConfig
@@ -74,7 +73,6 @@ class SpeakingProcess:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
             start_new_session=True, limit=_MOST_LINE_BYTES,
-            env=clean_environment() if compute.clean_libraries else None,
         )  # fmt: skip
         return SpeakingProcess(process, errors)
 

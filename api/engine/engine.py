@@ -23,10 +23,11 @@ from api.engine.queue import (
     RequestQueue,
     digest_of,
 )
-from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
+from api.engine.supervision import EngineCondition, RestartHistory
 from api.engine.voices import DEMO, OpenedVoiceState, PreviewSlot, VoiceTarget
 from api.errors import APIError, closing, starting, without_paths
 from api.metrics import ServiceMetrics
+from machine.devices.selection import Place
 from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
@@ -63,7 +64,7 @@ class Engine:
         self.waiting = RequestQueue(limits.slots or 4, limits.queue)
         self.wanted: VoiceTarget = DEMO
         self.standing: OpenedVoiceState | None = None
-        self.place: ComputePlacement | None = None
+        self.place: Place | None = None
         self.happened = RestartHistory()
         self.problem = self.problem_code = ""
         self.started_once = False
@@ -417,17 +418,15 @@ class Engine:
     async def _started(self) -> SpeakingProcess:
         how, before = self.how, self.place
         machine = await asyncio.to_thread(how.look)
-        self.place = placement = supervision.place(
-            machine, how.compute, self.happened, time.monotonic()
+        self.place = place = supervision.place(
+            machine, how.compute.device, self.happened, time.monotonic()
         )
-        if before is not None and before.device != placement.device:
-            self.metrics.fallbacks.labels(
-                before.device, placement.device, placement.reason_code
-            ).inc()
-        slots = self.limits.slots or (4 if placement.device == "cpu" else 16)
+        if before is not None and before.value != place.value:
+            self.metrics.fallbacks.labels(before.value, place.value, place.code).inc()
+        slots = self.limits.slots or (4 if place.value == "cpu" else 16)
         self.waiting.slots = slots
         log.info("Speaking process: %s", self.condition.message)
-        return await SpeakingProcess.start(how.module, slots, placement.compute)
+        return await SpeakingProcess.start(how.module, slots, how.compute.at(place))
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
         """The voice is opened once the child is ready; returns why it ended."""
@@ -472,10 +471,8 @@ class Engine:
 
     def _lost(self, why: WorkerFailed) -> None:
         """The child is gone: active requests are answered; waiting ones go on waiting."""
-        now, device = time.monotonic(), self.place.device if self.place else "cpu"
-        self.happened = self.happened.died(
-            device, str(why), why.reason_code, now, of_device=why.of_device
-        )
+        device = self.place.value if self.place else "cpu"
+        self.happened = self.happened.died(device, why, time.monotonic())
         # Of a request that was active as well it is not known which of the two was the reason; and
         # what a GPU does is no voice's fault: there the device changes.
         if not self.waiting.speaking and (device == "cpu" or why.reason_code == "crashed"):

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from machine.devices.health import GpuHealth
-from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at
+from machine.devices.cuda_errors import DeviceFault
+from machine.devices.selection import Environment, Place, choose_place, step_down
 from xtts.inference.compute_config import ComputeConfig
+from xtts.workers.failures import WorkerFailed
 
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
@@ -20,41 +21,30 @@ BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True)
-class ComputePlacement:
-    """How a child computes, and why there. reason_code: "" where it is what was asked for."""
-
-    compute: ComputeConfig
-    reason: str
-    reason_code: str = ""
-
-    @property
-    def device(self) -> str:
-        return self.compute.device
-
-
-@dataclass(frozen=True)
 class RestartHistory:
-    """What children came to. gpu_deaths: when; in_a_row: deaths since the last successful request;
-    last: what the last one died of, and its code."""
+    """What children came to. gpu_deaths: when, and of which fault; in_a_row: deaths since the last
+    successful request; last: what the last one died of, and its code."""
 
-    gpu_deaths: tuple[float, ...] = ()
+    gpu_deaths: tuple[tuple[float, DeviceFault | None], ...] = ()
     in_a_row: int = 0
     last: str = ""
     last_code: str = ""
     restarts: int = 0
 
-    def died(
-        self, device: str, reason: str, code: str, now: float, *, of_device: bool = True
-    ) -> "RestartHistory":
-        """A child has died; deaths on a GPU that are ten minutes old count no more. of_device: the
-        GPU may be the reason; an error of ours in a process that computes there is not its own."""
-        deaths = tuple(at for at in self.gpu_deaths if now - at < WINDOW_SECONDS)
-        if device != "cpu" and of_device:
-            deaths += (now,)
+    def died(self, device: str, why: WorkerFailed, now: float) -> "RestartHistory":
+        """A child has died. An error of ours in a process that computes on a GPU is not the GPU's
+        fault."""
+        deaths = self.gpu_deaths
+        if device != "cpu" and why.of_device:
+            deaths = (*self.recent(now), (now, why.fault))
         return replace(
-            self, gpu_deaths=deaths, in_a_row=self.in_a_row + 1, last=reason, last_code=code,
-            restarts=self.restarts + 1,
+            self, gpu_deaths=deaths, in_a_row=self.in_a_row + 1, last=str(why),
+            last_code=why.reason_code, restarts=self.restarts + 1,
         )  # fmt: skip
+
+    def recent(self, now: float) -> tuple[tuple[float, DeviceFault | None], ...]:
+        """Deaths on a GPU; those that are ten minutes old count no more."""
+        return tuple(one for one in self.gpu_deaths if now - one[0] < WINDOW_SECONDS)
 
     def spoke(self) -> "RestartHistory":
         """A child has spoken."""
@@ -66,35 +56,20 @@ def back_off(happened: RestartHistory) -> float:
     return BACK_OFF_SECONDS[min(happened.in_a_row, len(BACK_OFF_SECONDS) - 1)]
 
 
-def place(
-    machine: Environment, wanted: ComputeConfig, happened: RestartHistory, now: float
-) -> ComputePlacement:
-    """Where the next child computes: the GPU while it is good and has not died there too often."""
-    wish, on_cpu = wanted.device, wanted.on_cpu()
-    recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
-    if len(recent) > MOST_ON_GPU and wish != "cpu":
+def place(machine: Environment, wish: str, happened: RestartHistory, now: float) -> Place:
+    """Where the next child computes: on a good GPU, without what children died of there; after too
+    many deaths on the CPU."""
+    found, recent = choose_place(machine, wish), happened.recent(now)
+    if found.value == "cpu":
+        return found
+    if len(recent) > MOST_ON_GPU:
         minutes = int(WINDOW_SECONDS // 60)
-        return ComputePlacement(
-            on_cpu, f"The GPU failed {len(recent)} times in {minutes} minutes. The last reason: "
-            f"{happened.last}", happened.last_code or "gpu_fault",
-        )  # fmt: skip
-    try:
-        choice = choose_device(machine, wish, GpuHealth.speaks_in_own_process)
-    except DeviceError as error:
-        return ComputePlacement(on_cpu, str(error), "device_refused")
-    gpu = gpu_at(machine, choice.value)
-    if gpu is None:
-        return ComputePlacement(on_cpu, choice.reason, _code(machine, wish))
-    return ComputePlacement(wanted.on(gpu), choice.reason)
-
-
-def _code(machine: Environment, wish: str) -> str:
-    """Why the CPU, as a word; "" where the CPU is all there is, or was asked for."""
-    if wish == "cpu":
-        return ""
-    if machine.gpus:
-        return "gpu_failed_check"
-    return "gpu_out_of_reach" if machine.gpu_hint else ""
+        why = f"The GPU failed {len(recent)} times in {minutes} minutes. The last reason: "
+        return Place("cpu", why + happened.last, code=happened.last_code or "gpu_fault")
+    for _, fault in recent:
+        below = step_down(found, happened.last, fault)
+        found = found if below.value == "cpu" else below
+    return found
 
 
 @dataclass(frozen=True)
@@ -111,7 +86,7 @@ class EngineCondition:
     """
 
     requested: ComputeConfig
-    actual: ComputePlacement | None
+    actual: Place | None
     placed: Mapping[str, Any] | None
     started_once: bool
     problem: str
@@ -129,11 +104,11 @@ class EngineCondition:
         if self.actual is None:
             requested = f"{backend}:{wish}"
             return {"device": "none", "execution_provider": "none", "requested_provider": requested}
-        on_cpu = self.actual.device == "cpu"
+        on_cpu = self.actual.value == "cpu"
         # auto wants the GPU if there is one.
-        wanted_cpu = wish == "cpu" or (wish == "auto" and on_cpu and not self.actual.reason_code)
+        wanted_cpu = wish == "cpu" or (wish == "auto" and on_cpu and not self.actual.code)
         return {
-            "device": self.actual.device,
+            "device": self.actual.value,
             "execution_provider": f"{backend}:{'cpu' if on_cpu else 'cuda'}",
             "requested_provider": f"{backend}:{'cpu' if wanted_cpu else 'cuda'}",
         }
@@ -149,7 +124,7 @@ class EngineCondition:
         """Why it is not as asked for, as a word; "" when it is."""
         if self.placed is None:
             return self.happened.last_code or "starting"
-        of_place = self.actual.reason_code if self.actual else ""
+        of_place = self.actual.code if self.actual else ""
         return self.problem_code or str(self.placed.get("reason_code", "")) or of_place
 
     @property
@@ -168,6 +143,6 @@ class EngineCondition:
             why = why or (placement.reason if placement else "as configured")
             parts.append(f"ONNX Runtime computes on {self.placed['device']}: {why.rstrip('.')}.")
         elif placement is not None:
-            where = "CPU" if placement.device == "cpu" else f"GPU ({placement.device})"
+            where = "CPU" if placement.value == "cpu" else f"GPU ({placement.value})"
             parts.append(f"Speaks on the {where}: {placement.reason.rstrip('.')}.")
         return " ".join(parts)

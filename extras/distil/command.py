@@ -20,8 +20,6 @@ from extras.distil.judging import Speaking, judged
 from extras.distil.lessons import Lesson, Narrator, Teacher
 from extras.distil.student import kept_layers, new_student
 from machine import commands
-from machine.devices import selection
-from machine.devices.health import GpuHealth
 from machine.errors import SotaqueError
 from machine.memory import trim_heap
 from machine.storage.atomic import remove_stale, write_json
@@ -141,8 +139,7 @@ class Distillation:
         if voice.reference is None:
             raise RunError("The run kept no recording of the person. Speak with it once: `sample`.")
         self.settings, self.context, self.voice, self.folder = settings, context, voice, folder
-        device = selection.choose_device(context.machine, settings.device, GpuHealth.speaks)
-        self.compute = ComputeConfig(device=device.value)
+        self.compute = ComputeConfig().at(context.device)
         # The base reads texts as the run does.
         newest = RunFolder(settings.output_dir).newest_whole()
         assert newest is not None

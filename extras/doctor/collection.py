@@ -1,7 +1,7 @@
 """Takes all readings in parallel, each with a time limit.
 
 Nothing here raises: a reading that fails or hangs leaves its reason in `Machine.troubles`. Only
-child processes use CUDA (`machine.devices.probe.runner` and `programs`).
+child processes use CUDA (`machine.devices.probe` and `programs`).
 """
 
 import contextlib

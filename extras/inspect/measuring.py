@@ -23,7 +23,6 @@ import torch
 from extras.inspect.judging import Measurements, group_voices, is_speech
 from extras.inspect.outside_models import OutsideModel
 from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
-from machine.devices.selection import choose_feature_device
 from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
@@ -221,7 +220,7 @@ def _likelihoods(
         started = time.monotonic()
         known = features.build(
             context.data, context.base, context.config, settings.cache_dir,
-            choose_feature_device(context.machine, device),
+            context.device.features,
         )  # fmt: skip
         gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, device=device)
         gpt.eval().requires_grad_(False)

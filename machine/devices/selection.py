@@ -1,17 +1,17 @@
-"""Detects the environment and chooses DEVICE and PRECISION, each with its reason.
+"""What this machine has, and where to compute: a ladder of places, each with its reason.
 
-Nothing is guessed from versions: a GPU counts only if `machine.devices.probe.runner` has run
-operations on it in a child process. This process creates no CUDA context.
+Nothing is guessed from versions: a GPU counts only if `machine.devices.probe` has run operations on
+it in a child process. This process creates no CUDA context.
 """
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from machine.devices.health import GpuHealth
-from machine.devices.probe.runner import probe
+from machine.devices.cuda_errors import DeviceFault
+from machine.devices.health import GpuHealth, Outcome
+from machine.devices.probe import probe
 from machine.errors import SotaqueError
 from machine.storage.reading import read_text
 
@@ -48,6 +48,30 @@ class Choice:
 
     value: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Place(Choice):
+    """Where to compute, and why there: a rung of the ladder.
+
+    The first rung is a GPU. If its FFT fails (cuFFT), FFTs run on the CPU and everything else stays
+    on the GPU; if its convolutions fail through cuDNN, they run without it. The last is the CPU.
+
+    Attributes:
+        value: cpu or cuda:N.
+        mel_device: Where FFTs run.
+        cudnn: Whether convolutions go through cuDNN.
+        code: Why this is not what was asked for, in a word; "" if it is.
+    """
+
+    mel_device: str = "cpu"
+    cudnn: bool = True
+    code: str = ""
+
+    @property
+    def features(self) -> Choice:
+        """Where the codes and mels of a dataset are computed, which need FFTs."""
+        return Choice(self.mel_device, self.reason)
 
 
 def look_at_machine(*, use_cache: bool = True) -> Environment:
@@ -99,52 +123,70 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
     return "There is an NVIDIA driver, but no /dev/nvidia0. Run `nvidia-smi` for details."
 
 
-def choose_device(
-    machine: Environment, wish: str, good: Callable[[GpuHealth], bool] = GpuHealth.trains
-) -> Choice:
-    """Chooses the device: `auto` takes the first GPU that is `good` for the task, else the CPU.
+def choose_place(
+    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = ""
+) -> Place:
+    """Chooses the first rung of the ladder: the best GPU that the wish allows, else the CPU.
 
-    A GPU that passed everything comes before one that failed something unneeded.
+    A GPU that passed everything comes before one that failed something dispensable, and any comes
+    before one that failed in a run.
 
     Args:
-        machine: What the machine has.
-        wish: The setting DEVICE.
-        good: Whether a GPU can do the task.
-
-    Raises:
-        DeviceError: `wish` names a GPU that does not exist or is not `good`.
+        wish: cpu, auto, cuda (any GPU) or cuda:N.
+        setting: The name of the setting that holds the wish.
+        prefer: The GPU to take unless it failed in a run.
     """
     if wish == "cpu":
-        return Choice("cpu", "DEVICE=cpu")
-    if wish == "auto":
-        fit = sorted(
-            filter(good, machine.gpus), key=lambda gpu: (gpu.verdict, gpu.surprise) != ("", "")
-        )
-        if fit:
-            return Choice(f"cuda:{fit[0].index}", passed(fit[0]))
-        if machine.gpus:
-            return Choice("cpu", distrusted(machine.gpus[0]))
-        return Choice("cpu", machine.gpu_hint or "no GPU on this machine")
-    gpu = gpu_at(machine, wish)
-    if gpu is None:
-        available = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in machine.gpus) or "no GPU"
-        hint = f" {machine.gpu_hint}" if machine.gpu_hint else ""
-        raise DeviceError(
-            f"DEVICE={wish}, but this machine has {available}.{hint} Set DEVICE=auto."
-        )
-    if not good(gpu):
-        raise DeviceError(
-            f"DEVICE={wish}, but {gpu.name} failed the check: {gpu.verdict} Set DEVICE=auto to "
-            "use the CPU."
-        )
-    return Choice(f"cuda:{gpu.index}", f"DEVICE={wish}; {passed(gpu)}")
+        return Place("cpu", f"{setting}=cpu")
+    named = [gpu for gpu in machine.gpus if wish in ("auto", "cuda", gpu.device)]
+    good = sorted(
+        (gpu for gpu in named if gpu.works),
+        key=lambda gpu: (bool(gpu.surprise), gpu.device != prefer, bool(gpu.verdict)),
+    )
+    if good:
+        gpu = good[0]
+        asked = "" if wish == "auto" else f"{setting}={wish}; "
+        mel_device = "cpu" if "fft" in gpu.failed else gpu.device
+        return Place(gpu.device, asked + passed(gpu), mel_device, gpu.cudnn)
+    if named:
+        why = f"{named[0].name} failed the check: {named[0].verdict}"
+    elif machine.gpus:
+        why = "this machine has " + ", ".join(f"{one.device} ({one.name})" for one in machine.gpus)
+    else:
+        why = machine.gpu_hint or "no GPU on this machine"
+    if wish != "auto":
+        return Place("cpu", f"{setting}={wish}, but {why}", code="device_refused")
+    code = "gpu_out_of_reach" if machine.gpu_hint else ""
+    return Place("cpu", why, code="gpu_failed_check" if machine.gpus else code)
+
+
+def choose_device(machine: Environment, wish: str) -> Place:
+    """As `choose_place`, for a wish that is never replaced.
+
+    Raises:
+        DeviceError: `wish` names a GPU that does not exist or failed its check.
+    """
+    place = choose_place(machine, wish)
+    if place.code == "device_refused":
+        raise DeviceError(f"{place.reason.rstrip('.')}. Set DEVICE=auto.")
+    return place
+
+
+def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
+    """The next rung after a fault on a GPU: without the part that failed, else the CPU."""
+    library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
+    if library == "fft" and place.mel_device != "cpu":
+        return replace(place, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
+    if library == "convolution" and place.cudnn:
+        return replace(place, cudnn=False, reason=f"{why}; without cuDNN")
+    return Place("cpu", why, code="gpu_fault")
 
 
 def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
     """Chooses the precision: `auto` takes bf16 if the hardware has it and passed its check, else
     fp16 if that passed, else fp32. Raises DeviceError for fp16 on a CPU."""
     gpu = gpu_at(machine, device)
-    failed = gpu.failed - gpu.without_cudnn if gpu else frozenset()
+    failed = gpu.failed if gpu else frozenset()
     if wish == "fp16" and gpu is None:
         raise DeviceError(
             "PRECISION=fp16 is for GPUs. This run is on the CPU, where fp16 is slower than fp32 "
@@ -166,34 +208,9 @@ def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
     return Choice("fp32", f"{gpu.name} failed bf16 and fp16")
 
 
-def uses_cudnn(machine: Environment, device: str) -> Choice:
-    """Whether convolutions on `device` go through cuDNN: "on" or "off"."""
-    gpu = gpu_at(machine, device)
-    if gpu and gpu.without_cudnn:
-        return Choice("off", f"{', '.join(sorted(gpu.without_cudnn))} passed only without cuDNN")
-    return Choice("on", "")
-
-
-def choose_feature_device(machine: Environment, device: str) -> Choice:
-    """Chooses where a run on `device` computes the codes and mels of its dataset.
-
-    That is `device` if it is a GPU whose FFT, convolutions and products passed the check, else the
-    CPU.
-    """
-    gpu = gpu_at(machine, device)
-    if gpu is None:
-        return Choice("cpu", "the run is on the CPU")
-    if gpu.computes_features():
-        return Choice(device, f"{gpu.name} passed the check of FFT, convolutions and products")
-    return Choice("cpu", distrusted(gpu))
-
-
 def gpu_at(machine: Environment, device: str) -> GpuHealth | None:
-    """The GPU that "cuda" or "cuda:N" names; None for the CPU, or if it does not exist."""
-    if not device.startswith("cuda"):
-        return None
-    index = int(device.partition(":")[2] or 0)
-    return next((gpu for gpu in machine.gpus if gpu.index == index), None)
+    """The GPU that "cuda:N" names; None for the CPU, or if it does not exist."""
+    return next((gpu for gpu in machine.gpus if gpu.device == device), None)
 
 
 def passed(gpu: GpuHealth) -> str:
@@ -201,11 +218,6 @@ def passed(gpu: GpuHealth) -> str:
     if gpu.verdict:
         return f"{gpu.name} passed the operations that are needed, but not all: {gpu.verdict}"
     return f"{gpu.name} passed the check"
-
-
-def distrusted(gpu: GpuHealth) -> str:
-    """Why a GPU is not used."""
-    return f"{gpu.name} is not used: {gpu.verdict}"
 
 
 def oom_kills() -> int:

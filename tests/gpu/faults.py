@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import measuring, synthetic
 from machine.devices import cuda_errors
-from machine.devices.probe import runner as probe
+from machine.devices.probe import ProbeChild, probe
 from machine.errors import SotaqueError
 
 SHIM = Path(__file__).with_name("cufft_shim.c")
@@ -85,16 +85,16 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     """The check and a whole run with a libcufft that refuses every plan."""
     library = build_shim(folder)
     environ = {
-        **probe.ProbeChild().environ,
+        **ProbeChild().environ,
         "LD_PRELOAD": str(library),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
     index = int(device.partition(":")[2] or 0)
-    gpus = probe.probe(cache=folder / "gpus.json", child=probe.ProbeChild(environ=environ))
+    gpus = probe(cache=folder / "gpus.json", child=ProbeChild(environ=environ))
     gpu = gpus[index]
     check = {
         "outcome": gpu.outcome, "failed": sorted(gpu.failed), "reason": gpu.reason,
-        "trains": gpu.trains(), "speaks": gpu.speaks(),
+        "works": gpu.works,
     }  # fmt: skip
     return {"check": check, "run": run_of_one_epoch(folder / "run", environ, device)}
 

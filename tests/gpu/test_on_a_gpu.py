@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import gpu_parts, memory, synthetic
 from machine.devices.cuda_errors import GpuLost, poisoned
-from machine.devices.probe.runner import probe
+from machine.devices.probe import probe
 from tests.gpu import faults
 from tests.models import random_adapter, tiny_base
 from tests.train.test_learner import a_batch, a_learner
@@ -278,13 +278,13 @@ def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device, what):
 
 def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(device, tmp_path):
     found = faults.refused_fft(device, tmp_path)
-    assert found["check"]["failed"] == ["fft"] and found["check"]["trains"]
+    assert found["check"]["failed"] == ["fft"] and found["check"]["works"]
     assert found["run"]["exit_code"] == 0 and found["run"]["mode"] == "in_process"
 
 
 def test_the_check_passes_on_a_good_gpu(tmp_path):
     gpu = probe(cache=tmp_path / "gpus.json")[0]
-    assert gpu.verdict == "" and gpu.trains() and gpu.speaks()
+    assert gpu.verdict == "" and gpu.works
 
 
 def test_every_distance_is_four_times_under_its_limit(device):

@@ -239,7 +239,7 @@ def build(
     """The features of every clip; computes those that are missing now, and damaged ones when the
     first of them is used.
 
-    place: the device, as `machine.devices.selection.choose_feature_device` returns it. A clip that
+    place: the device, as `machine.devices.selection.Place.features` says. A clip that
     can no longer be decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError
     if these are more than one in a hundred.
     """

@@ -11,7 +11,7 @@ from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
 from machine.devices.health import Outcome
-from machine.devices.probe.runner import report_surprise
+from machine.devices.probe import report_surprise
 from machine.errors import SotaqueError
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import DeviceFault, NotFinite
-from machine.devices.health import GpuHealth, Outcome
-from machine.devices.selection import Environment, distrusted, gpu_at, passed
+from machine.devices.health import Outcome
+from machine.devices.selection import Environment, Place, choose_place, gpu_at, step_down
 from machine.errors import SotaqueError
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed
@@ -24,8 +24,7 @@ from xtts.workers.failures import WorkerFailed
 class SamplingPlan:
     """Where and how samples are spoken, and the reason.
 
-    overlap: the next epoch does not wait; beside_gpu: training runs on a GPU; exclusive:
-    that GPU lets no second process in.
+    overlap: the next epoch does not wait; beside_gpu: training runs on a GPU.
     """
 
     mode: str
@@ -33,7 +32,6 @@ class SamplingPlan:
     reason: str
     overlap: bool = False
     beside_gpu: bool = False
-    exclusive: bool = False
 
     @property
     def device(self) -> str:
@@ -59,23 +57,21 @@ def plan(
 ) -> SamplingPlan:
     """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; wanted:
     what is asked for on whatever device."""
-    own = gpu_at(machine, training_device)
     beside_gpu = training_device.startswith("cuda")
-    named = gpu_at(machine, wish)
     if wish == "off":
         return SamplingPlan("skipped", wanted, "SAMPLE_DEVICE=off")
-    if wish == "cpu":
-        return _on_cpu(wanted, "SAMPLE_DEVICE=cpu", beside_gpu)
-    if ":" in wish:
-        if named is None:
-            return _on_cpu(wanted, f"SAMPLE_DEVICE={wish}, but there is no such GPU", beside_gpu)
-        machine = replace(machine, gpus=(named,))
-    if own and own in machine.gpus and own.speaks() and not own.surprise:
-        return _on(own, wanted, "in_process", passed(own), own)
-    if gpu := _for_worker(machine, own):
-        return _on(gpu, wanted, "gpu_subprocess", _why_worker(gpu, own), own)
-    but = f"SAMPLE_DEVICE={wish}, but " if wish.startswith("cuda") else ""
-    return _on_cpu(wanted, but + _why_cpu(machine, own), beside_gpu)
+    place = choose_place(machine, wish, "SAMPLE_DEVICE", prefer=training_device)
+    gpu = gpu_at(machine, place.value)
+    if gpu is None:
+        return _on_cpu(wanted, place, beside_gpu)
+    compute, reason = wanted.at(place), place.reason
+    if gpu.device != training_device:
+        reason += f"; training runs on {training_device if beside_gpu else 'the CPU'}"
+        return SamplingPlan("gpu_subprocess", compute, reason, beside_gpu, beside_gpu)
+    if gpu.surprise:
+        reason = f"{gpu.name} is not reliable beside training: {gpu.surprise}"
+        return SamplingPlan("gpu_subprocess", compute, reason, beside_gpu=True)
+    return SamplingPlan("in_process", compute, reason, beside_gpu=True)
 
 
 def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
@@ -87,18 +83,16 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
     if plan.device == "cpu" or not failure.elsewhere:
         return None
     why = f"speaking on {plan.device} ({plan.mode}) failed: {failure.first_line}"
-    compute, fault = plan.compute, failure.fault
-    library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
-    if library == "fft" and compute.mel_device != "cpu":
-        on_cpu = replace(compute, mel_device="cpu")
-        return replace(plan, compute=on_cpu, reason=f"{why}; the speaker's mel is on the CPU")
-    without = replace(compute, cudnn=compute.cudnn and library != "convolution")
-    # Not in process: it would change the convolutions of training too.
-    if without != compute and plan.mode == "gpu_subprocess":
-        return replace(plan, compute=without, reason=f"{why}; without cuDNN")
-    if plan.mode == "in_process" and not plan.exclusive and not failure.transient:
-        return replace(plan, mode="gpu_subprocess", compute=without, reason=why)
-    return _on_cpu(compute, why, plan.beside_gpu)
+    at = plan.compute
+    here = Place(at.device, why, at.mel_device, at.cudnn)
+    below, mode = step_down(here, why, failure.fault), plan.mode
+    moved_mel = below.value == here.value and below.cudnn == here.cudnn
+    if mode == "in_process" and not moved_mel and not failure.transient:
+        # Only in another process can cuDNN go off without changing training.
+        mode, below = "gpu_subprocess", here if below.value == "cpu" else below
+    if below.value == "cpu":
+        return _on_cpu(at, below, plan.beside_gpu)
+    return replace(plan, mode=mode, compute=at.at(below), reason=below.reason)
 
 
 def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
@@ -130,46 +124,5 @@ def surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
     return failure.fault is None or failure.fault.outcome not in (Outcome.TRANSIENT, Outcome.DATA)
 
 
-def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
-    """The best GPU for a separate process, if any allows one."""
-    return min(
-        (
-            gpu
-            for gpu in machine.gpus
-            if gpu.speaks_in_own_process() and not (gpu is own and gpu.exclusive)
-        ),
-        key=lambda gpu: (not gpu.speaks(), bool(gpu.surprise), bool(gpu.verdict)),
-        default=None,
-    )
-
-
-def _on(
-    gpu: GpuHealth, wanted: ComputeConfig, mode: str, reason: str, own: GpuHealth | None
-) -> SamplingPlan:
-    return SamplingPlan(
-        mode, wanted.on(gpu), reason, overlap=own is not None and gpu is not own,
-        beside_gpu=own is not None, exclusive=gpu is own and gpu.exclusive,
-    )  # fmt: skip
-
-
-def _on_cpu(wanted: ComputeConfig, reason: str, beside_gpu: bool) -> SamplingPlan:
-    return SamplingPlan("cpu_subprocess", wanted.on_cpu(), reason, beside_gpu, beside_gpu)
-
-
-def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
-    if not gpu.speaks():
-        return f"{gpu.name} passed only without foreign libraries: {gpu.verdict}"
-    if gpu is own:
-        return f"{gpu.name} is not reliable beside training: {gpu.surprise}"
-    where = f"{own.name} (cuda:{own.index})" if own else "the CPU"
-    return f"{passed(gpu)}; training runs on {where}"
-
-
-def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
-    if not machine.gpus:
-        return machine.gpu_hint or "no GPU on this machine"
-    gpu = own if own and own in machine.gpus else machine.gpus[0]
-    if gpu is own and gpu.exclusive and gpu.speaks_in_own_process():
-        why = gpu.surprise or gpu.verdict
-        return f"{gpu.name} allows one process, and that is the training; beside it: {why}"
-    return distrusted(gpu)
+def _on_cpu(wanted: ComputeConfig, place: Place, beside_gpu: bool) -> SamplingPlan:
+    return SamplingPlan("cpu_subprocess", wanted.at(place), place.reason, beside_gpu, beside_gpu)

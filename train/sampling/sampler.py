@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 from machine.devices import cuda_errors
-from machine.devices.probe.runner import report_surprise
-from machine.devices.selection import Environment
+from machine.devices.probe import report_surprise
+from machine.devices.selection import Environment, Place
 from machine.storage.atomic import crash_point, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.reading import read_json
@@ -348,7 +348,7 @@ class Sampler:
         if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self._lost(failure):
             ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
             log.warning("This run speaks no more samples: %s Training goes on.", ends)
-            self._change(SamplingPlan("skipped", self.plan.compute.on_cpu(), ends))
+            self._change(SamplingPlan("skipped", self.plan.compute.at(Place("cpu", ends)), ends))
         return replace(nothing, reason=reason)
 
     def _write_reference(self, path: Path) -> WorkerFailed | None:

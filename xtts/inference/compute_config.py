@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from machine.devices.health import GpuHealth
+from machine.devices.selection import Place
 from xtts import arguments
 
 
@@ -27,7 +27,6 @@ class ComputeConfig:
         threads: The number of threads; None is the library's default.
         guard: Whether speech is judged, and faulty pieces are spoken again.
         cudnn: Whether convolutions use cuDNN.
-        clean_libraries: Whether the process runs without LD_LIBRARY_PATH and LD_PRELOAD.
 
     Raises ArgumentError for an invalid precision or low_memory.
     """
@@ -41,20 +40,14 @@ class ComputeConfig:
     threads: int | None = None
     guard: bool = True
     cudnn: bool = True
-    clean_libraries: bool = False
 
     def __post_init__(self) -> None:
         arguments.choice("precision", self.precision, arguments.PRECISIONS)
         arguments.switch("low_memory", self.low_memory)
 
-    def on(self, gpu: GpuHealth) -> "ComputeConfig":
-        """The same on a GPU, configured by the result of its check. Requires
-        `gpu.speaks_in_own_process`."""
-        return replace(self, **gpu.speaking_setup()._asdict())
-
-    def on_cpu(self) -> "ComputeConfig":
-        """The same on the CPU, without the GPU's fields."""
-        return replace(self, device="cpu", mel_device="cpu", cudnn=True, clean_libraries=False)
+    def at(self, place: Place) -> "ComputeConfig":
+        """The same at another place."""
+        return replace(self, device=place.value, mel_device=place.mel_device, cudnn=place.cudnn)
 
     def command_line(self) -> tuple[str, str]:
         """The arguments that pass this to a child, which reads them with `add_argument`."""

@@ -4,8 +4,8 @@ Importing this module imports no torch, and neither does opening an ONNX folder.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from machine.devices import selection
 from xtts import arguments
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
@@ -31,17 +31,8 @@ def compute_config(
     )  # fmt: skip
     if device == "cpu" or voice.onnx:
         return where, ""
-    from machine.devices import selection
-    from machine.devices.health import GpuHealth
-
-    machine = selection.look_at_machine()
-    choice = selection.choose_device(machine, device, GpuHealth.speaks)
-    gpu = selection.gpu_at(machine, choice.value)
-    if gpu is None:
-        return replace(where, device=choice.value), choice.reason
-    cudnn = selection.uses_cudnn(machine, choice.value)
-    reasons = [choice.reason] + [f"cuDNN off: {cudnn.reason}"] * bool(cudnn.reason)
-    return where.on(gpu), "; ".join(reasons)
+    place = selection.choose_device(selection.look_at_machine(), device)
+    return where.at(place), place.reason
 
 
 def load_voice(

@@ -11,6 +11,7 @@ from machine.devices import cuda_errors
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
+from machine.process import signal_name
 
 _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 
@@ -95,7 +96,7 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
 
 def ending(code: int) -> str:
     """An exit status, negative for a signal, as the end of a sentence: `ended by SIGSEGV`."""
-    return f"ended by {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
+    return f"ended by {signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
 
 
 def place_of(error: BaseException) -> str:
@@ -104,10 +105,3 @@ def place_of(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"

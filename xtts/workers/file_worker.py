@@ -20,7 +20,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from machine.devices.cuda_errors import exit_after_fault
-from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess, module_command
 from machine.storage.hashes import HashedFile, hashed_file, trust_cached_hash
@@ -83,8 +82,7 @@ class Worker:
             return
         self.close()
         self._oom_kills = oom_kills()
-        environ = clean_environment() if self.compute.clean_libraries else None
-        self._child = JsonLineProcess(self._command, keep_stderr=True, environ=environ)
+        self._child = JsonLineProcess(self._command, keep_stderr=True)
         self._ready = False
 
     def ask(

@@ -6,6 +6,7 @@ from typing import Any
 from api.state import AppState
 from extras.books.uploads.reading import BookQueue, Reader
 from extras.books.uploads.store import Books
+from machine.devices.selection import Place
 
 
 class Library:
@@ -27,8 +28,8 @@ class Library:
         """The served voice where it speaks, or the one that is being opened."""
         engine = self._engine
         voice = engine.standing.voice if engine.standing else engine.wanted
-        compute = engine.place.compute if engine.place else engine.how.compute.on_cpu()
-        return Reader(voice.wanted, compute)
+        place = engine.place or Place("cpu", "")
+        return Reader(voice.wanted, engine.how.compute.at(place))
 
     def _somebody_speaks(self) -> bool:
         waiting = self._engine.waiting

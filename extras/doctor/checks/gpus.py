@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-from extras.doctor.checks.builds import without_foreign_libraries
 from extras.doctor.finding import Finding, could_not_run, fail, ok, warn
 from machine import commands
 from machine.devices.health import GpuHealth, Outcome
@@ -115,7 +114,7 @@ def _judged(
     seen = f"{name}: {gpu.verdict or gpu.surprise}"
     if gpu.outcome is Outcome.COULD_NOT_RUN:
         return could_not_run(seen, meaning, fix, evidence)
-    works = gpu.outcome is Outcome.TRANSIENT or gpu.trains()
+    works = gpu.outcome is Outcome.TRANSIENT or gpu.works
     judge = warn if works else fail
     return judge(seen, expected, meaning, fix, evidence)
 
@@ -123,37 +122,31 @@ def _judged(
 def _meant(
     gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> tuple[str, str]:
-    """(meaning, fix); the advice of a variant that passed comes before any rule."""
-    advice = next((one.advice for one in gpu.variants if one.ok and one.advice), "")
-    advice = without_foreign_libraries() if gpu.with_clean_libraries else advice
+    """(meaning, fix)"""
     outcome = gpu.outcome
     if outcome is Outcome.DEGRADED:
-        works = " and ".join(
-            what for what, good in (("train", gpu.trains()), ("speak", gpu.speaks())) if good
-        )
-        bad = ", ".join(sorted(gpu.failed))
-        rest = (
-            f"Sotaque can still {works} on this GPU and avoids what failed."
-            if works
-            else "Sotaque does not use this GPU."
-        )
-        return f"Failed: {bad}. {rest}", advice or CPU_ONLY
+        if not gpu.works:
+            bad = ", ".join(sorted(gpu.failed))
+            return f"Failed: {bad}. Sotaque does not use this GPU.", CPU_ONLY
+        bad = ", ".join(sorted(one.name for one in gpu.operations if one.reason))
+        rest = "Sotaque can still train and speak on this GPU and avoids what failed."
+        return f"Failed: {bad}. {rest}", CPU_ONLY
     if outcome is Outcome.BUILD:
         fitting = fitting_backend(driver.version, [gpu.capability])
         return (
             "This build of torch, or a library that it loads, does not fit this GPU.",
-            advice or (use_backend(fitting, container.inside) if fitting else CPU_ONLY),
+            use_backend(fitting, container.inside) if fitting else CPU_ONLY,
         )
     if outcome is Outcome.TRANSIENT:
         return (
             "Another program holds the GPU or its memory at the moment.",
-            advice or "Close the programs that `nvidia-smi` lists, then run the doctor again.",
+            "Close the programs that `nvidia-smi` lists, then run the doctor again.",
         )
     if "unknown error" in gpu.reason.lower() and "nvidia-uvm" in nodes.names:
         return "The driver did not wake up after a suspend; see after_suspend.", _AFTER_SUSPEND
     if outcome is Outcome.DRIVER:
         mend = REBOOT if managed.fault else get_driver(driver.system, container.inside)
-        return "The driver cannot start CUDA.", advice or mend
+        return "The driver cannot start CUDA.", mend
     meanings = {
         Outcome.HANG: "A call into the driver did not return. Sotaque does not use this GPU.",
         Outcome.CRASH: "A fault inside a library ended the check's process.",
@@ -162,15 +155,11 @@ def _meant(
         Outcome.COULD_NOT_RUN: "Nothing is known about this GPU: the check itself failed.",
     }
     # Running the check by hand shows its own output.
-    check = commands.program(f"machine.devices.probe.child --device cuda:{gpu.index}")
+    check = commands.program(f"machine.devices.probe_child --device cuda:{gpu.index}")
     last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.",
             Outcome.COULD_NOT_RUN: check}  # fmt: skip
-    return meanings.get(outcome, ""), advice or last.get(outcome, CPU_ONLY)
+    return meanings.get(outcome, ""), last.get(outcome, CPU_ONLY)
 
 
 def _evidence(gpu: GpuHealth) -> str:
-    if not gpu.failed:
-        return ""
-    evidence = [one.reason for one in gpu.operations if not one.ok]
-    evidence += [f"{name} is {path}" for name, path in gpu.libraries.items()]
-    return "; ".join(evidence)
+    return "; ".join(one.reason for one in gpu.operations if one.reason)

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from api.engine.supervision import (
-    ComputePlacement,
     EngineCondition,
     RestartHistory,
     back_off,
     place,
 )
+from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
-from machine.devices.selection import Environment
+from machine.devices.selection import Environment, Place
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers.failures import death
+from xtts.workers.failures import WorkerFailed, death
 
 CPU = Environment(4, False, 8 << 30, False)
 GOOD = GpuHealth(0, "RTX", (8, 9), 24 << 30)
@@ -24,7 +24,7 @@ FRESH = RestartHistory()
 
 
 def condition(
-    found: ComputePlacement, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "",
+    found: Place, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "",
     once: bool = True,
 ) -> EngineCondition:  # fmt: skip
     """placed: what ONNX Runtime says where it computes, {} of a voice that stands with torch;
@@ -39,10 +39,14 @@ def with_gpu(operation: str = "", outcome: Outcome = Outcome.OK) -> Environment:
     return replace(CPU, gpus=(gpu if operation else GOOD,))
 
 
-def dead(times: int, device: str = "cuda:0") -> RestartHistory:
+FFT = DeviceFault(Outcome.BUILD, "fft", None, "")
+CUDNN = DeviceFault(Outcome.BUILD, "convolution", None, "")
+
+
+def dead(times: int, device: str = "cuda:0", *faults: DeviceFault) -> RestartHistory:
     happened = FRESH
-    for _ in range(times):
-        happened = happened.died(device, "cuFFT error.", "gpu_fault", 100.0)
+    for fault in faults or [None] * times:
+        happened = happened.died(device, WorkerFailed("gpu_fault", "It broke.", fault), 100.0)
     return happened
 
 
@@ -75,9 +79,9 @@ def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
     machine, wish, happened, now, device, code, told
 ):
     asked = ComputeConfig(wish)
-    found = place(machine, asked, happened, now)
-    assert (found.device, found.reason_code) == (device, code)
-    assert found.compute.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED)
+    found = place(machine, wish, happened, now)
+    assert (found.value, found.code) == (device, code)
+    assert found.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED)
                                         else device)  # fmt: skip
     speaks = condition(found, asked, {})
     assert speaks.message and told in speaks.message
@@ -85,6 +89,19 @@ def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
         "device": device, "execution_provider": f"torch:{device.partition(':')[0]}",
         "requested_provider": "torch:cuda" if code or device != "cpu" else "torch:cpu",
     }  # fmt: skip
+
+
+def test_what_children_died_of_is_left_out_on_the_gpu():
+    """One step down the ladder for each fault, as with samples, before the CPU is taken."""
+    for faults, mel_device, cudnn in (
+        ((FFT,), "cpu", True),
+        ((CUDNN,), "cuda:0", False),
+        ((FFT, CUDNN), "cpu", False),
+        ((FFT, FFT), "cpu", True),
+    ):
+        found = place(with_gpu(), "auto", dead(0, "cuda:0", *faults), 200.0)
+        assert (found.value, found.mel_device, found.cudnn) == ("cuda:0", mel_device, cudnn)
+        assert "It broke" in condition(found, AUTO, {}).message and found.code == ""
 
 
 def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
@@ -111,20 +128,20 @@ def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
     placed, once, problem, of_place, state, code
 ):
-    found = ComputePlacement(ComputeConfig(), "", of_place)
+    found = Place("cpu", "", code=of_place)
     told = condition(found, placed=placed, problem=problem, once=once)
     assert (told.state, told.reason_code) == (state, code)
 
 
 def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu():
-    found = place(CPU, ComputeConfig("cuda"), FRESH, 0.0)
+    found = place(CPU, "cuda", FRESH, 0.0)
     missing = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
     told = condition(found, placed=missing).message
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
     told = condition(found, placed={"device": "cpu", "message": ""}).message
     assert found.reason.rstrip(".") in told
     asked = ComputeConfig("auto", backend="onnx")
-    assert condition(place(CPU, asked, FRESH, 0.0), asked).placement["requested_provider"] == (
+    assert condition(place(CPU, "auto", FRESH, 0.0), asked).placement["requested_provider"] == (
         "onnx:cpu"
     )
 
@@ -133,8 +150,6 @@ def test_an_error_of_ours_is_no_fault_of_the_gpu():
     """Four requests whose text raised had moved the service to the CPU."""
     happened, why = FRESH, death(1, "OverflowError in text.py:12")
     for at in range(10):
-        happened = happened.died(
-            "cuda:0", str(why), why.reason_code, float(at), of_device=why.of_device
-        )
+        happened = happened.died("cuda:0", why, float(at))
     assert happened.gpu_deaths == () and happened.restarts == 10
     assert death(-11, "").of_device and death(70, "").of_device is False

@@ -15,12 +15,10 @@ from typing import Any
 from extras.doctor import report
 from extras.doctor.diagnosis import exit_code, judge
 from machine.devices.health import (
-    CLEAN_LIBRARY_PATH,
     OPERATIONS,
     GpuHealth,
     OperationVerdict,
     Outcome,
-    ProbeVariant,
 )
 from machine.devices.nvml import GpuState
 from machine.devices.selection import Environment
@@ -126,7 +124,9 @@ NO_KERNEL = "CUDA error: no kernel image is available"
 BLACKWELL, MX230 = "NVIDIA GeForce RTX 5090", "NVIDIA GeForce MX230"
 OTHER = "/usr/local/cuda-13.1/lib64"
 NO_FFT = "cuFFT error: CUFFT_INVALID_SIZE"
-CLEAN = "It passes without LD_LIBRARY_PATH: put `env -u LD_LIBRARY_PATH` before the command."
+CLEAN = (
+    "If another library than torch's is loaded, put `env -u LD_LIBRARY_PATH` before the command."
+)
 NO_CUBLAS = "libcublasLt.so.13: cannot open shared object file: No such file or directory"
 ASSERTED = "CUDA error: device-side assert triggered"
 
@@ -176,8 +176,6 @@ MACHINES: Mapping[str, Machine] = {
         environment=checked(
             Outcome.DEGRADED, f"fft: {NO_FFT} {CLEAN}",
             operations=passed(OperationVerdict("fft", False, reason=NO_FFT)),
-            libraries={"libcufft.so.12": f"{OTHER}/libcufft.so.12"},
-            variants=(ProbeVariant(CLEAN_LIBRARY_PATH, True, CLEAN),),
         ),
     ),
     "cpu_build_of_onnx_runtime": replace(HEALTHY, onnx=OnnxRuntime({"onnxruntime": "1.31.1"})),
@@ -200,8 +198,7 @@ MACHINES: Mapping[str, Machine] = {
     "exclusive_mode": replace(
         HEALTHY, managed=managed(mode="Exclusive_Process"),
         environment=checked(
-            Outcome.TRANSIENT, "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-            exclusive=True,
+            Outcome.TRANSIENT, "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
         ),
     ),
     "poisoned_child": replace(HEALTHY, environment=checked(

@@ -6,15 +6,17 @@ import pytest
 import torch
 
 from machine.devices import selection
+from machine.devices.cuda_errors import DeviceFault, fault
 from machine.devices.health import GpuHealth
 from machine.devices.selection import (
     DeviceError,
+    Place,
     choose_device,
-    choose_feature_device,
+    choose_place,
     choose_precision,
     gpu_hint,
     oom_kills,
-    uses_cudnn,
+    step_down,
 )
 from tests.machines import GPUS, SOUND, machine
 
@@ -48,74 +50,92 @@ def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
     assert words in str(found.value) and found.value.exit_code == 2
 
 
-# Every state of GPUS: good for training, good for speaking, precision, cuDNN.
+# Every state of GPUS: where it computes, where FFTs run, precision, whether through cuDNN.
 DECISIONS = {
-    "sound": (True, True, "bf16", "on"),
-    "fft": (True, True, "bf16", "on"),
-    "convolution": (False, False, "bf16", "on"),
-    "convolution, right without cuDNN": (True, True, "bf16", "off"),
-    "convolution, right with clean libraries": (False, False, "bf16", "on"),
-    "bf16": (True, True, "fp16", "on"),
-    "bf16, right without cuDNN": (True, True, "bf16", "off"),
-    "16 bits": (True, True, "fp32", "on"),
-    "sampling": (True, False, "bf16", "on"),
-    "train step": (False, True, "bf16", "on"),
-    "everything": (False, False, "fp32", "on"),
-    "driver": (False, False, "fp32", "on"),
-    "full": (False, False, "bf16", "on"),
-    "dead": (False, False, "bf16", "on"),
-    "hang": (False, False, "bf16", "on"),
-    "surprise": (True, True, "bf16", "on"),
-    "exclusive": (True, True, "bf16", "on"),
-    "exclusive surprise": (True, True, "bf16", "on"),
-    "exclusive, fft": (True, True, "bf16", "on"),
-    "exclusive, right with clean libraries": (False, False, "bf16", "on"),
+    "sound": ("cuda:0", "cuda:0", "bf16", True),
+    "fft": ("cuda:0", "cpu", "bf16", True),
+    "convolution": ("cpu", "cpu", "bf16", True),
+    "convolution, right without cuDNN": ("cuda:0", "cuda:0", "bf16", False),
+    "bf16": ("cuda:0", "cuda:0", "fp16", True),
+    "bf16, right without cuDNN": ("cuda:0", "cuda:0", "bf16", False),
+    "16 bits": ("cuda:0", "cuda:0", "fp32", True),
+    "sampling": ("cpu", "cpu", "bf16", True),
+    "train step": ("cpu", "cpu", "bf16", True),
+    "everything": ("cpu", "cpu", "fp32", True),
+    "driver": ("cpu", "cpu", "fp32", True),
+    "full": ("cpu", "cpu", "bf16", True),
+    "dead": ("cpu", "cpu", "bf16", True),
+    "hang": ("cpu", "cpu", "bf16", True),
+    "surprise": ("cuda:0", "cuda:0", "bf16", True),
 }
 
 
-@pytest.mark.parametrize("use", ["training", "speaking"])
 @pytest.mark.parametrize("wish", ["auto", "cpu", "cuda", "cuda:0"])
 @pytest.mark.parametrize("state", GPUS)
-def test_device_by_verdicts(state, wish, use):
-    good = DECISIONS[state][use == "speaking"]
+def test_the_first_rung_by_verdicts(state, wish):
+    device, mel_device, _, cudnn = DECISIONS[state]
     gpu, found = GPUS[state], machine(GPUS[state])
-    judge = GpuHealth.trains if use == "training" else GpuHealth.speaks
-    if wish.startswith("cuda") and not good:
-        with pytest.raises(DeviceError, match="failed the check") as refused:
-            choose_device(found, wish, judge)
-        assert gpu.verdict in str(refused.value)
+    place = choose_place(found, wish, "SAMPLE_DEVICE")
+    if wish == "cpu":
+        assert place == Place("cpu", "SAMPLE_DEVICE=cpu")
         return
-    choice = choose_device(found, wish, judge)
-    assert choice.value == ("cuda:0" if good and wish != "cpu" else "cpu")
-    # Whatever the check found is told, unless nobody asked about the GPU.
-    assert wish == "cpu" or gpu.verdict in choice.reason
+    assert (place.value, place.mel_device, place.cudnn) == (device, mel_device, cudnn)
+    assert (place.features.value, place.features.reason) == (mel_device, place.reason)
+    # Whatever the check found is told, and an unfulfilled wish.
+    assert gpu.name in place.reason and gpu.verdict in place.reason
+    refused = device == "cpu" and wish != "auto"
+    assert place.reason.startswith(f"SAMPLE_DEVICE={wish}, but ") is refused
+    assert place.code == (
+        "" if device != "cpu" else "device_refused" if refused else "gpu_failed_check"
+    )
+    if refused:
+        with pytest.raises(DeviceError, match="failed the check") as error:
+            choose_device(found, wish)
+        assert gpu.verdict in str(error.value)
 
 
-@pytest.mark.parametrize("state", GPUS)
-def test_features_are_computed_where_what_they_need_is_right(state):
-    bad = {
-        "fft", "exclusive, fft", "convolution", "convolution, right with clean libraries",
-        "exclusive, right with clean libraries", "everything", "driver", "full", "dead", "hang",
-    }  # fmt: skip
-    choice = choose_feature_device(machine(GPUS[state]), "cuda:0")
-    assert choice.value == ("cpu" if state in bad else "cuda:0")
-    assert choice.reason.startswith("RTX 3090" if GPUS[state].name != "the GPU" else "the GPU")
-    assert GPUS[state].verdict in choice.reason or choice.value == "cuda:0"
-    assert choose_feature_device(machine(GPUS[state]), "cpu").value == "cpu"
+def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():
+    bad, surprise = GPUS["fft"], GPUS["surprise"]
+    assert choose_place(machine(bad, SECOND), "auto", prefer="cuda:0").value == "cuda:0"
+    assert choose_place(machine(bad, SECOND), "cuda").value == "cuda:1"
+    assert choose_place(machine(surprise, SECOND), "auto", prefer="cuda:0").value == "cuda:1"
+    assert choose_place(machine(surprise), "auto", prefer="cuda:0").value == "cuda:0"
+
+
+FFT = fault("RuntimeError", "cuFFT error: CUFFT_INVALID_SIZE")
+CUDNN = fault("RuntimeError", "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
+LOW = fault("RuntimeError", "cuFFT error: CUFFT_INTERNAL_ERROR", free_bytes=1 << 20)
+DEAD = fault("RuntimeError", "CUDA error: an illegal memory access was encountered")
+
+
+@pytest.mark.parametrize(
+    ("seen", "steps"),
+    [
+        (FFT, [("cuda:0", "cpu", True), ("cpu", "cpu", True)]),
+        (CUDNN, [("cuda:0", "cuda:0", False), ("cpu", "cpu", True)]),
+        (LOW, [("cpu", "cpu", True)]),
+        (DEAD, [("cpu", "cpu", True)]),
+        (None, [("cpu", "cpu", True)]),
+    ],
+)
+def test_the_ladder_down_after_faults(seen: DeviceFault | None, steps):
+    place = Place("cuda:0", "RTX 3090 passed the check", "cuda:0")
+    for step in steps:
+        place = step_down(place, "It failed", seen)
+        assert (place.value, place.mel_device, place.cudnn) == step
+        assert place.reason.startswith("It failed")
+        assert place.code == ("gpu_fault" if place.value == "cpu" else "")
 
 
 @pytest.mark.parametrize("wish", ["auto", "fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("state", GPUS)
-def test_precision_and_cudnn_by_verdicts(state, wish):
-    _, _, precision, cudnn = DECISIONS[state]
+def test_precision_by_verdicts(state, wish):
+    precision = DECISIONS[state][2]
     found = machine(GPUS[state])
     choice = choose_precision(found, "cuda:0", wish)
     assert choice.value == (precision if wish == "auto" else wish)
-    failed = GPUS[state].failed - GPUS[state].without_cudnn
-    warned = wish != "auto" and f"attention_{wish}" in failed
+    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed
     assert ("failed the check" in choice.reason) is warned
-    assert uses_cudnn(found, "cuda:0").value == cudnn
-    assert uses_cudnn(found, "cpu").value == "on"
     assert choose_precision(replace(found, cpu_has_bf16=True), "cpu", "auto").value == "bf16"
 
 
@@ -139,7 +159,9 @@ def test_precision(gpu, bf16, device, wish, precision):
 def test_a_container_that_was_given_no_gpu_is_told_the_line():
     hint = gpu_hint(driver=True, devices=False, in_container=True)
     assert "DOCKER_RUNTIME=nvidia" in hint
-    assert choose_device(machine(hint=hint), "auto").reason == hint
+    place = choose_device(machine(hint=hint), "auto")
+    assert (place.reason, place.code) == (hint, "gpu_out_of_reach")
+    assert choose_place(machine(hint=hint), "cuda", "SAMPLE_DEVICE").reason.endswith(hint)
     assert "DOCKER_RUNTIME" not in gpu_hint(driver=True, devices=False, in_container=False)
     assert gpu_hint(driver=True, devices=True, in_container=True) == ""
     assert gpu_hint(driver=False, devices=False, in_container=True) == ""

@@ -14,7 +14,7 @@ from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
 from tests.train.test_run import Workshop, assert_same_end, losses
-from train import trainer
+from train import setup, trainer
 from train.learner import Learner
 from train.resilience.lost_gpu import lost_gpu
 from train.sampling import placement, sampler
@@ -239,6 +239,17 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
     assert run.epochs() == [1] and not run.interrupted.exists()
     assert reports == []  # no GPU is known by the name of cpu
     assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
+
+
+def test_a_gpu_that_is_lost_since_its_check_ends_the_start_with_70(
+    workshop, monkeypatch, capfd, reports
+):
+    def lost(_device: str) -> None:
+        raise accelerator_error(999)
+
+    monkeypatch.setattr(setup.current_gpu, "make_current", lost)
+    workshop.run("stale", EPOCHS, expect=70)
+    assert "number 999" in capfd.readouterr().err
 
 
 def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(

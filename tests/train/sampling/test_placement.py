@@ -16,33 +16,26 @@ from xtts.inference.torch_backend import DecodingError
 from xtts.workers.failures import WorkerFailed
 
 # state of the GPU: where to speak beside training on it, and while training runs on the CPU.
-# in = in process, gpu = GPU subprocess, clean = that without foreign libraries, cpu = CPU
-# subprocess; -mel: the speaker's mel on the CPU; -dnn: without cuDNN.
+# in = in process, gpu = GPU subprocess, cpu = CPU subprocess; -mel: the speaker's mel on the CPU;
+# -dnn: without cuDNN.
 PLACES = {
     "sound": ("in", "gpu"),
     "fft": ("in-mel", "gpu-mel"),
     "convolution": ("cpu", "cpu"),
     "convolution, right without cuDNN": ("in-dnn", "gpu-dnn"),
-    "convolution, right with clean libraries": ("clean", "clean"),
     "bf16": ("in", "gpu"),
     "bf16, right without cuDNN": ("in-dnn", "gpu-dnn"),
     "16 bits": ("in", "gpu"),
     "sampling": ("cpu", "cpu"),
-    "train step": ("in", "gpu"),
+    "train step": ("cpu", "cpu"),
     "everything": ("cpu", "cpu"),
     "driver": ("cpu", "cpu"),
     "full": ("cpu", "cpu"),
     "dead": ("cpu", "cpu"),
     "hang": ("cpu", "cpu"),
     "surprise": ("gpu", "gpu"),
-    "exclusive": ("in", "gpu"),
-    "exclusive surprise": ("cpu", "gpu"),
-    "exclusive, fft": ("in-mel", "gpu-mel"),
-    "exclusive, right with clean libraries": ("cpu", "clean"),
 }
-MODES = {
-    "in": "in_process", "gpu": "gpu_subprocess", "clean": "gpu_subprocess", "cpu": "cpu_subprocess",
-}  # fmt: skip
+MODES = {"in": "in_process", "gpu": "gpu_subprocess", "cpu": "cpu_subprocess"}
 
 
 ASKED = ComputeConfig(precision="bf16", guard=False)
@@ -69,9 +62,7 @@ def test_where_a_sample_is_spoken(state, wish, training):
     assert found.mode == MODES[place]
     assert found.device == ("cpu" if place == "cpu" else "cuda:0")
     assert found.compute.mel_device == ("cpu" if place == "cpu" or change == "mel" else "cuda:0")
-    assert found.compute.cudnn is (change != "dnn") and found.compute.clean_libraries is (
-        place == "clean"
-    )
+    assert found.compute.cudnn is (change != "dnn")
     assert found.overlap is (place == "cpu" and beside) and found.beside_gpu is beside
     # The reason names what the check or a run found, and an unfulfilled wish.
     assert gpu.name in found.reason and gpu.verdict in found.reason
@@ -95,14 +86,12 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
     ("first", "second", "training", "device", "mode", "overlap"),
     [
         (SOUND, SECOND, "cuda:1", "cuda:1", "in_process", False),
-        (failing("fft", "attention_bf16", "train_step"), None, "cpu", "cuda:0", "gpu_subprocess",
-         False),
-        (GPUS["sampling"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
+        (failing("fft", "attention_bf16"), None, "cpu", "cuda:0", "gpu_subprocess", False),
+        (GPUS["dead"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
         (GPUS["surprise"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
         (GPUS["fft"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
         (GPUS["driver"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
-        (GPUS["convolution, right with clean libraries"], replace(GPUS["hang"], index=1), "cpu",
-         "cuda:0", "gpu_subprocess", False),
+        (GPUS["fft"], replace(GPUS["hang"], index=1), "cpu", "cuda:0", "gpu_subprocess", False),
     ],
 )  # fmt: skip
 def test_of_two_gpus(first, second, training, device, mode, overlap):
@@ -134,7 +123,6 @@ def test_a_named_gpu_that_failed_is_not_replaced_by_the_one_that_trains():
 
 ON_GPU = replace(ASKED, device="cuda:0", mel_device="cuda:0")
 IN = SamplingPlan("in_process", ON_GPU, "", beside_gpu=True)
-ALONE = replace(IN, exclusive=True)
 BESIDE = replace(IN, mode="gpu_subprocess")
 GPU = replace(BESIDE, beside_gpu=False)
 CPU = SamplingPlan("cpu_subprocess", ASKED, "no GPU")
@@ -160,23 +148,20 @@ REFUSED = WorkerFailed("refused", "The reference is silent.")
     ("chosen", "failure", "changes"),
     [
         (IN, FFT, {"mel_device": "cpu"}),
-        (ALONE, FFT, {"mel_device": "cpu"}),
         (changed(IN, mel_device="cpu"), FFT, {"mode": "gpu_subprocess"}),
         (BESIDE, FFT, {"mel_device": "cpu"}),
         (IN, DNN, {"mode": "gpu_subprocess", "cudnn": False}),
-        (ALONE, DNN, "cpu"),
         (BESIDE, DNN, {"cudnn": False}),
         (changed(BESIDE, cudnn=False), DNN, "cpu"),
         (IN, FULL, "cpu"),
         (BESIDE, FULL, "cpu"),
         (IN, NAN, {"mode": "gpu_subprocess"}),
-        (ALONE, NAN, "cpu"),
         (BESIDE, NAN, "cpu"),
         (GPU, DEAD, "cpu"),
         (GPU, CRASH, "cpu"),
         (GPU, HANG, "cpu"),
         *((CPU, failure, None) for failure in (FFT, DNN, FULL, DEAD, CRASH, HANG, NAN, REFUSED)),
-        *((chosen, REFUSED, None) for chosen in (IN, ALONE, BESIDE, GPU)),
+        *((chosen, REFUSED, None) for chosen in (IN, BESIDE, GPU)),
     ],
 )
 def test_where_to_speak_after_a_fault(chosen, failure, changes):
@@ -197,7 +182,7 @@ def test_where_to_speak_after_a_fault(chosen, failure, changes):
 
 
 @pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
-@pytest.mark.parametrize("chosen", [IN, ALONE, BESIDE, GPU])
+@pytest.mark.parametrize("chosen", [IN, BESIDE, GPU])
 def test_faults_end_somewhere(chosen, failure):
     """Down a step at a time, to the CPU in at most four, and there it stays."""
     steps = [chosen]

@@ -50,16 +50,16 @@ def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     assert widths and set(widths) <= made
 
 
-@pytest.mark.parametrize("state", [name for name, gpu in GPUS.items() if gpu.speaks()])
+@pytest.mark.parametrize("state", [name for name, gpu in GPUS.items() if gpu.works])
 def test_a_gpu_is_set_up_as_its_check_says(folder, monkeypatch, state):
     """By the same rule as for samples and the service: cuDNN off, the mel on the CPU."""
     monkeypatch.setattr(selection, "look_at_machine", lambda: machine(GPUS[state]))
     files = find_voice(VoiceSpec(str(folder)))
     found, reason = compute_config(files, "auto", "fp32", guard=False, threads=3)
-    assert found == ComputeConfig(precision="fp32", guard=False, threads=3).on(GPUS[state])
-    without = state in ("convolution, right without cuDNN", "bf16, right without cuDNN")
-    assert found.cudnn is not without and ("cuDNN off: " in reason) is without
-    assert (found.mel_device == "cpu") is ("fft" in state)
+    place = selection.choose_place(machine(GPUS[state]), "auto")
+    assert found == ComputeConfig(precision="fp32", guard=False, threads=3).at(place)
+    assert found.cudnn is not ("right without cuDNN" in state) and reason == place.reason
+    assert (found.device, found.mel_device) == ("cuda:0", "cpu" if state == "fft" else "cuda:0")
 
 
 def test_a_gpu_that_cannot_speak_leaves_the_cpu(folder, monkeypatch):

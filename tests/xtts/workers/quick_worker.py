@@ -39,8 +39,7 @@ class QuickSpeaker:
         if word == "refuse":
             raise SotaqueError("The reference is silent.")
         if word == "compute":
-            path = os.environ.get("LD_LIBRARY_PATH", "clean")
-            raise SotaqueError(" ".join((path, *self.compute.command_line())))
+            raise SotaqueError(" ".join(self.compute.command_line()))
         if word == "exit":
             print("the last words", file=sys.stderr, flush=True)
             os._exit(int(rest))

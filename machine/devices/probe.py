@@ -1,0 +1,289 @@
+"""Checks each GPU in a child process, and caches the verdict.
+
+A faulty driver may kill or hang any process that calls it, so this process never does. It starts
+`machine.devices.probe_child`, waits with a limit, and reads the child's output. Whatever happens to
+the child is a verdict, and never an error.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from machine.devices import cuda_errors
+from machine.devices.health import GpuHealth, OperationVerdict, Outcome
+from machine.process import ProcessResult, module_command, run_with_timeout, signal_name
+from machine.storage.atomic import WriteError, write_json
+from machine.storage.file_cache import cache_folder
+from machine.storage.locks import wait_for
+from machine.storage.reading import read_json, read_text
+from machine.text import last_line
+
+log = logging.getLogger(__name__)
+
+LIMIT_SECONDS = 60.0
+# Eight GPUs, each checked up to the limit.
+LONGEST_WAIT_SECONDS = 500.0
+SCHEMA = 2
+DAY_SECONDS = 24 * 3600.0
+# The cause may be temporary: such a verdict holds for ten minutes, any other for a day.
+_PASSING = frozenset(
+    {Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN}
+)
+_PASSING_SECONDS = 600.0
+_SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_VARIABLES = (*_SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_REPORTED_FAILURES = 2  # failures that are reported in full
+
+
+@dataclass(frozen=True)
+class ProbeChild:
+    """How to start a check; tests replace it."""
+
+    command: tuple[str, ...] = field(
+        default_factory=lambda: module_command("machine.devices.probe_child")
+    )
+    devices: str = "cuda:{}"
+    limit_seconds: float = LIMIT_SECONDS
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+def probe(
+    *, use_cache: bool = True, cache: Path | None = None, child: ProbeChild | None = None
+) -> tuple[GpuHealth, ...]:
+    """Every GPU with its verdict.
+
+    Args:
+        use_cache: False checks again and caches the new result.
+        cache: The cache file; None is the one in the user's cache folder.
+        child: How to start the check.
+    """
+    child, cache = child or ProbeChild(), cache or _cache_file()
+    key = key_of(child.environ)
+    gpus = _cached(cache, key) if use_cache else None
+    if gpus is None:
+        with _one_at_a_time(cache):
+            # Of the processes that torchrun starts on a node, one checks and the others read.
+            gpus = _cached(cache, key) if use_cache else None
+            if gpus is None:
+                gpus = _checked(child)
+                _write(cache, key=key, at=time.time(), gpus=[asdict(gpu) for gpu in gpus])
+    surprises = _surprises(cache)
+    return tuple(replace(gpu, surprise=surprises.get(gpu.device, "")) for gpu in gpus)
+
+
+def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
+    """Records a run-time fault that the check did not predict.
+
+    The next start checks again. For a day, that GPU speaks no samples beside a model in training.
+    """
+    fault = {"at": time.time(), "words": words[:300]}
+    _write(cache or _cache_file(), key="", surprises={device: fault})
+
+
+# --- one check
+
+
+def _checked(child: ProbeChild) -> tuple[GpuHealth, ...]:
+    first, count = _check(child, 0)
+    return (first, *(_check(child, index)[0] for index in range(1, count)))
+
+
+def _check(child: ProbeChild, index: int) -> tuple[GpuHealth, int]:
+    """Runs one child for one GPU: that GPU's health, and how many GPUs the child saw."""
+    command = (*child.command, "--device", child.devices.format(index))
+    events, ending = run(command, child.environ, child.limit_seconds)
+    try:
+        gpu, count = gpu_of(index, events, ending)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"the check's answer cannot be parsed ({error!r})."
+        gpu = GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason)
+        count = 1
+    foreign = [name for name in _SEARCHED if child.environ.get(name)]
+    if foreign and gpu.outcome not in (Outcome.OK, Outcome.TRANSIENT):
+        without = " ".join(f"-u {name}" for name in foreign)
+        hint = f"If another library than torch's is loaded, put `env {without}` before the command."
+        gpu = replace(gpu, reason=f"{gpu.reason} {hint}")
+    return gpu, count
+
+
+def run(
+    command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
+) -> tuple[list[dict[str, Any]], ProcessResult]:
+    """Starts a child and collects its events until it ends or its time is up."""
+    # With this the child's is_available() and device_count() use NVML and create no context.
+    environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    result = run_with_timeout(command, limit_seconds, environment)
+    events = []
+    for line in result.out.splitlines():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
+    return events, result
+
+
+def gpu_of(
+    index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult
+) -> tuple[GpuHealth, int]:
+    """The health of the GPU that a child checked, and how many GPUs the child saw."""
+    last = {one["event"]: one for one in events}
+    facts = last.get("device", {})
+    operations = tuple(
+        OperationVerdict(**{**one, "outcome": Outcome(one["outcome"])})
+        for one in (dict(event) for event in events)
+        if one.pop("event") == "operation"
+    )
+    outcome, reason = of_operations(operations)
+    if "refused" in last:
+        outcome, reason = Outcome(last["refused"]["outcome"]), str(last["refused"]["reason"])
+    elif ending.code != 0:
+        begun = [str(one["operation"]) for one in events if one["event"] == "doing"]
+        doing = begun[-1] if len(begun) > len(operations) else ""
+        outcome, reason = of_ending(ending, doing)
+        if doing:
+            operations += (OperationVerdict(doing, False, reason=reason, outcome=outcome),)
+    elif not operations:
+        raise ValueError("it names no operation")
+    return GpuHealth(
+        index=index,
+        name=facts.get("name", "the GPU"),
+        capability=tuple(facts.get("capability", (0, 0))),
+        total_bytes=facts.get("total_bytes", 0),
+        outcome=outcome,
+        operations=operations,
+        reason=reason,
+    ), int(facts.get("count", 1))
+
+
+def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
+    """The overall outcome of all operations, and why."""
+    told = [one for one in operations if one.reason]
+    if not told:
+        return Outcome.OK, ""
+    reason = " ".join(one.reason for one in told[:_REPORTED_FAILURES])
+    if len(told) > _REPORTED_FAILURES:
+        reason += f" {len(told) - _REPORTED_FAILURES} more failed: " + (
+            ", ".join(one.name for one in told[_REPORTED_FAILURES:]) + "."
+        )
+    if dead := next((one for one in told if one.outcome is Outcome.STICKY), None):
+        return Outcome.STICKY, dead.reason
+    if all(one.outcome is Outcome.TRANSIENT for one in told):
+        return Outcome.TRANSIENT, reason
+    nothing = not any(one.ok for one in operations)
+    return (told[0].outcome if nothing else Outcome.DEGRADED), reason
+
+
+def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
+    """Why a child did not finish. doing: the operation that it was running."""
+    where = f" in {doing}" if doing else ""
+    last = (not ending.hung and ending.fault) or last_line(ending.errors)
+    tail = f" Its last line: {last}" if last else ""
+    code = ending.code
+    if ending.hung:
+        why = f"the check hung{where} and was stopped after {ending.seconds:.2g} s.{tail}"
+        return Outcome.HANG, why
+    if code == -signal.SIGKILL:
+        why = "usually the system does that when memory runs out"
+        return Outcome.TRANSIENT, f"the check was killed{where} (SIGKILL); {why}.{tail}"
+    if code is not None and code < 0:
+        return Outcome.CRASH, f"the check was ended{where} by {signal_name(-code)}.{tail}"
+    fault = cuda_errors.fault("", last)
+    outcome = fault.outcome if fault else Outcome.COULD_NOT_RUN
+    return outcome, f"the check did not finish{where}.{tail}"
+
+
+# --- what is kept
+
+
+def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
+    """A hash of what a check depends on and can be read without torch and without a GPU: the build
+    of torch, the driver, the cards, the library path, the boot and the sleep since.
+
+    A laptop's driver may be broken after sleep (error 999). Tests pass another `root`.
+    """
+    torch = importlib.util.find_spec("torch")
+    build = Path(torch.origin).parent / "version.py" if torch and torch.origin else None
+    slept = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    facts = {
+        "torch": [str(build), read_text(build) if build else ""],
+        "driver": read_text(root / "proc/driver/nvidia/version"),
+        "cards": [
+            read_text(path)
+            for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
+        ],
+        "devices": sorted(
+            path.name for kind in ("nvidia*", "dxg") for path in (root / "dev").glob(kind)
+        ),
+        "environment": {name: environ.get(name) for name in _VARIABLES},
+        "boot": read_text(root / "proc/sys/kernel/random/boot_id").strip(),
+        "slept": round(slept),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def longest_age(gpu: GpuHealth) -> float:
+    """Seconds for which a verdict holds."""
+    seen = {gpu.outcome} | {one.outcome for one in gpu.operations if not one.ok}
+    return _PASSING_SECONDS if seen & _PASSING else DAY_SECONDS
+
+
+def _cache_file() -> Path:
+    return cache_folder(os.environ) / "gpus.json"
+
+
+@contextlib.contextmanager
+def _one_at_a_time(cache: Path) -> Iterator[None]:
+    """Waits for another process's check, unless the cache folder cannot hold a lock."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, WriteError):
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            lock = wait_for(cache.with_suffix(".lock"), limit_seconds=LONGEST_WAIT_SECONDS)
+            stack.enter_context(lock)
+        yield
+
+
+def _cached(cache: Path, key: str) -> tuple[GpuHealth, ...] | None:
+    """The verdicts of the last check; None if it was of something else, or too long ago."""
+    from pydantic import TypeAdapter
+
+    content = _content(cache)
+    if content.get("key") != key:
+        return None
+    try:
+        gpus = TypeAdapter(tuple[GpuHealth, ...]).validate_python(content["gpus"])
+        age = time.time() - content["at"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return gpus if 0 <= age < min(map(longest_age, gpus), default=_PASSING_SECONDS) else None
+
+
+def _surprises(cache: Path) -> dict[str, str]:
+    """Device -> its run-time fault of the last day."""
+    with contextlib.suppress(KeyError, TypeError, AttributeError):
+        recorded = _content(cache).get("surprises", {}).items()
+        oldest = time.time() - DAY_SECONDS
+        return {device: str(one["words"]) for device, one in recorded if one["at"] > oldest}
+    return {}
+
+
+def _content(cache: Path) -> dict[str, Any]:
+    content = read_json(cache)
+    return content if content.get("schema") == SCHEMA else {}
+
+
+def _write(cache: Path, **values: Any) -> None:
+    """Changes some values of the cache file; a file that cannot be written is skipped."""
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        write_json(cache, {**_content(cache), "schema": SCHEMA, **values})
+    except (OSError, WriteError, ValueError) as error:
+        log.debug("The GPU check could not be cached: %s", error)

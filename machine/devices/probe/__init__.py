@@ -1,1 +1,0 @@
-"""The GPU probe: child processes that test operations on a GPU before it is used."""
