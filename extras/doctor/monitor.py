@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from machine.devices.gpu_usage import GpuUsageReader
+from machine.devices.nvml import GpuUsageReader
 from machine.devices.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
 from machine.text import printable

@@ -1,6 +1,6 @@
 """Classifies CUDA and out-of-memory errors: retry, new process, other device, or our own bug.
 
-The probe (`machine.devices.probe.runner`) and the running programs share this classification. The
+The probe (`machine.devices.probe`) and the running programs share this classification. The
 texts and codes are those of CUDA, cuFFT, cuDNN and cuBLAS as torch passes them on. NVIDIA's list of
 codes: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 """
@@ -28,31 +28,6 @@ _OF_CODE = {
     )
     for code in codes
 }
-# torch before 2.8 raises the text without the code.
-_CODE_OF_TEXT = {
-    "an illegal memory access was encountered": 700,
-    "the launch timed out and was terminated": 702,
-    "device-side assert triggered": 710,
-    "hardware stack error": 714,
-    "an illegal instruction was encountered": 715,
-    "misaligned address": 716,
-    "operation not supported on global/shared address space": 717,
-    "invalid program counter": 718,
-    "unspecified launch failure": 719,
-    "uncorrectable ecc error encountered": 214,
-    "cuda error: unknown error": 999,
-    "cuda unknown error": 999,
-    "cuda error: out of memory": 2,
-    "busy or unavailable": 46,
-    "no kernel image is available": 209,
-    "provided ptx was compiled with an unsupported toolchain": 222,
-    "initialization error": 3,
-    "driver version is insufficient": 35,
-    "no cuda-capable device": 100,
-    "invalid device ordinal": 101,
-    "unsupported display driver / cuda driver combination": 803,
-    "forward compatibility was attempted on non supported hw": 804,
-}
 # With less free memory than this, libraries fail to allocate a workspace and report it with their
 # own codes: CUFFT_INTERNAL_ERROR (pytorch #119420), CUDNN_STATUS_NOT_INITIALIZED.
 LOW_BYTES = 1 << 30
@@ -61,6 +36,23 @@ LOW_BYTES = 1 << 30
 # _LOW means: transient when memory is low, else a fault of the build.
 _LOW = "low"
 _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
+    (
+        r"an illegal memory access was|launch timed out|device-side assert|hardware stack error|"
+        r"an illegal instruction was|misaligned address|not supported on global/shared address|"
+        r"invalid program counter|unspecified launch failure|uncorrectable ecc error|"
+        r"cuda (error: )?unknown error",
+        Outcome.STICKY,
+        "context",
+    ),
+    (r"cuda error: out of memory", Outcome.TRANSIENT, "memory"),
+    (r"busy or unavailable", Outcome.TRANSIENT, "busy"),
+    (r"no kernel image is available|an unsupported toolchain", Outcome.BUILD, "kernels"),
+    (
+        r"initialization error|driver version is insufficient|no cuda-capable device|"
+        r"invalid device ordinal|unsupported display driver|forward compatibility was attempted",
+        Outcome.DRIVER,
+        "driver",
+    ),
     (r"empty tensor: cufft_invalid_size", Outcome.DATA, "fft"),
     (r"cufft only supports dimensions whose sizes are powers of two", Outcome.DATA, "fft"),
     (r"cufft_alloc_failed", Outcome.TRANSIENT, "fft"),
@@ -101,7 +93,7 @@ class DeviceFault:
         outcome: What the error means.
         part: The operation in which a library failed, else "memory", "driver", "kernels",
             "context" or "busy".
-        code: CUDA's error code; None if the error has none.
+        code: `AcceleratorError.error_code`; None if the error has none.
         words: The error's first line, at most 300 characters.
     """
 
@@ -146,8 +138,6 @@ def fault(
     """
     lower = text.lower()
     words = next((line.strip() for line in text.splitlines() if line.strip()), kind)[:300]
-    if code is None:
-        code = next((number for line, number in _CODE_OF_TEXT.items() if line in lower), None)
     if code in _OF_CODE:
         return DeviceFault(*_OF_CODE[code], code, words)
     if kind == "MemoryError":

@@ -1,7 +1,7 @@
 """NVML: memory, utilization and names of GPUs, without a CUDA context.
 
-The monitor uses `Nvml`. `python -m machine.devices.nvml` prints one reading as JSON for the doctor,
-which calls a driver only in a child process.
+`python -m machine.devices.nvml` prints one reading as JSON for the doctor, which calls a driver
+only in a child process.
 """
 
 import json
@@ -51,7 +51,7 @@ def as_cuda_counts(states: tuple[GpuState, ...], uuids: Sequence[str]) -> tuple[
 
     Returns:
         One state for each UUID. If a UUID is not among `states`, `states` unchanged: a part of a
-        GPU (MIG) has a UUID of its own, and an old nvidia-smi reports none.
+        GPU (MIG) has a UUID of its own.
     """
     known = {state.uuid.removeprefix("GPU-"): state for state in states if state.uuid}
     ordered = [known.get(uuid.removeprefix("GPU-")) for uuid in uuids]
@@ -60,17 +60,22 @@ def as_cuda_counts(states: tuple[GpuState, ...], uuids: Sequence[str]) -> tuple[
     return tuple(replace(state, index=index) for index, state in enumerate(ordered) if state)
 
 
-class Nvml:
-    """The opened NVML library.
+class GpuUsageReader:
+    """Reads the state of every GPU.
 
-    Raises:
-        NvmlError: It is missing or finds no driver.
+    Attributes:
+        fault: Why it reads none: NVML is missing, finds no driver or has failed; "" while it works.
     """
 
     def __init__(self) -> None:
-        _required("nvmlInit")
-        count = _required("nvmlDeviceGetCount")
-        self._devices = [_required("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        self.fault = ""
+        self._devices: list[Any] = []
+        try:
+            _required("nvmlInit")
+            count = _required("nvmlDeviceGetCount")
+            self._devices = [_required("nvmlDeviceGetHandleByIndex", one) for one in range(count)]
+        except NvmlError as error:
+            self.fault = str(error)
 
     def read(self) -> tuple[GpuState, ...]:
         """The state of every GPU; takes well under a millisecond with a healthy driver."""
@@ -129,12 +134,11 @@ def _required(function: str, *arguments: Any) -> Any:
 
 def main() -> int:
     """Prints one reading as a JSON line; without one, prints the reason on stderr and returns 1."""
-    try:
-        states = Nvml().read()
-    except NvmlError as error:
-        sys.stderr.write(f"{error}\n")
+    reader = GpuUsageReader()
+    if reader.fault:
+        sys.stderr.write(f"{reader.fault}\n")
         return 1
-    sys.stdout.write(json.dumps([asdict(one) for one in states]) + "\n")
+    sys.stdout.write(json.dumps([asdict(one) for one in reader.read()]) + "\n")
     return 0
 
 

@@ -13,9 +13,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from machine.devices.gpu_usage import read_nvidia_smi
 from machine.devices.nvml import GpuState
-from machine.process import ask_once, run_with_timeout
+from machine.process import ProcessResult, ask_once, run_with_timeout
 from machine.readings.snapshot import Managed, OnnxRuntime, TorchBuild, TrialSpeech
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import FileStamp, stamp_of
@@ -28,6 +27,8 @@ KNOWN = (
 _ONNX_PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-directml",
                   "onnxruntime-migraphx", "onnxruntime-openvino",
                   "onnxruntime-training")  # fmt: skip
+_SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "driver_version",
+               "compute_mode")  # fmt: skip
 _LIBCUDA = (
     "import ctypes; ctypes.CDLL('libcuda.so.1');"
     "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
@@ -73,6 +74,52 @@ def managed(
         for one in reply.answer
     ]
     return Managed(tuple(states), "NVML", "" if states else "it lists no GPU")
+
+
+def read_nvidia_smi(
+    program: str, limit_seconds: float
+) -> tuple[tuple[GpuState, ...], ProcessResult]:
+    """The GPUs that nvidia-smi lists, and the program's result, which says why there is none."""
+    # Drivers before 510 do not know compute_cap and refuse the whole query.
+    for fields in ((*_SMI_FIELDS, "compute_cap", "uuid"), _SMI_FIELDS):
+        query = f"--query-gpu={','.join(fields)}"
+        answer = run_with_timeout((program, query, "--format=csv,noheader,nounits"), limit_seconds)
+        if answer.code != 2:
+            break
+    if answer.code != 0:
+        return (), answer
+    rows = [[cell.strip() for cell in line.split(",")] for line in answer.out.splitlines()]
+    states = [_state(row) for row in rows if len(row) >= len(_SMI_FIELDS) and row[0].isdigit()]
+    return tuple(states), answer
+
+
+def _state(row: list[str]) -> GpuState:
+    index, name, busy, used, total, driver, mode, *more = row
+    major, _, minor = (more[0] if more else "").partition(".")
+    return GpuState(
+        index=int(index),
+        name=name,
+        busy_percent=_number(busy),
+        used_bytes=_bytes(used),
+        total_bytes=_bytes(total),
+        capability=(int(major), int(minor)) if major.isdigit() and minor.isdigit() else None,
+        driver_version=driver,
+        compute_mode=mode,
+        uuid=more[1] if len(more) > 1 else "",
+    )
+
+
+def _number(text: str) -> float | None:
+    """None for a value that the GPU does not report: [N/A], [Not Supported]."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _bytes(text: str) -> int | None:
+    mebibytes = _number(text)
+    return None if mebibytes is None else int(mebibytes * (1 << 20))
 
 
 def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:

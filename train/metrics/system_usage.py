@@ -10,8 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
-from machine.devices.gpu_usage import GpuUsageReader
-from machine.devices.nvml import GpuState, as_cuda_counts
+from machine.devices.nvml import GpuState, GpuUsageReader, as_cuda_counts
 from machine.devices.usage import Usage, UsageMeter
 
 log = logging.getLogger("train")

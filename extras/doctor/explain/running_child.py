@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from extras.doctor.explain.inputs import arrays
-from machine.devices.gpu_usage import GpuUsageReader
+from machine.devices.nvml import GpuUsageReader
 from machine.onnxruntime import import_quietly
 from machine.onnxruntime.trial_child import load_libraries, placed, recording
 from machine.process import reserve_stdout, write_json_line

@@ -1,11 +1,9 @@
-"""`python -m xtts monitor`: lines, CSV, a fake nvidia-smi, a trainer, and a clean Ctrl-C."""
+"""`python -m xtts monitor`: lines, CSV, a fake GPU, a trainer, and a clean Ctrl-C."""
 
 import csv
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,24 +11,28 @@ import pytest
 from extras.doctor import monitor
 from machine.devices.nvml import GpuState
 from machine.devices.usage import Usage
-from tests.machine.readings.places import program
 from xtts.__main__ import main
 
 WITHOUT_NVML = pytest.mark.skipif(
     Path("/dev/nvidia0").exists(), reason="NVML of this machine would be asked"
 )
-SMI = 'echo "0, NVIDIA GeForce RTX 3090, 7, 2048, 24576, 580.95.05, Default, 8.6"'
 GPU = GpuState(0, "RTX 3090", 10.0, 8_000_000_000, 24_000_000_000)
 
 
-@pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on PATH; what is put there as nvidia-smi is asked."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.defpath}")
+class OneGpu:
+    """In the place of `GpuUsageReader`."""
+
+    fault = ""
+
+    def read(self) -> tuple[GpuState, ...]:
+        return (GpuState(0, "NVIDIA GeForce RTX 3090", 7.0, 2048 << 20, 24576 << 20),)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    yield folder
 
 
 def show(*options: object) -> int:
@@ -38,7 +40,7 @@ def show(*options: object) -> int:
 
 
 @WITHOUT_NVML
-def test_without_a_gpu_it_says_so_once_and_shows_the_rest(smi, capsys):
+def test_without_a_gpu_it_says_so_once_and_shows_the_rest(capsys):
     assert show("--duration", "0.35") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("No GPU can be read: libnvidia-ml.so.1")
@@ -47,9 +49,8 @@ def test_without_a_gpu_it_says_so_once_and_shows_the_rest(smi, capsys):
     assert lines[-1].startswith("On average: CPU")
 
 
-@WITHOUT_NVML
-def test_every_interval_is_a_line_and_a_row(smi, tmp_path, capsys):
-    program(smi, "nvidia-smi", SMI)
+def test_every_interval_is_a_line_and_a_row(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(monitor, "GpuUsageReader", OneGpu)
     log = tmp_path / "logs" / "machine.csv"
     assert show("--duration", "0.35", "--log", log) == 0
     assert show("--duration", "0.15", "--log", log) == 0  # gone on with
@@ -67,26 +68,10 @@ def test_every_interval_is_a_line_and_a_row(smi, tmp_path, capsys):
     assert 0.05 < float(rows[0]["seconds"]) < 0.3
 
 
-@WITHOUT_NVML
-def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(smi, tmp_path, capsys):
-    count = tmp_path / "count"
-    lost = f'[ "$(wc -l < {count})" -gt 2 ] && {{ printf "\\033[2JGPU is lost\\r\\b"; exit 9; }}'
-    program(smi, "nvidia-smi", f"echo x >> {count}; {lost}\n{SMI}")
-    assert show("--duration", "0.65", "--log", tmp_path / "m.csv") == 0
-    out = capsys.readouterr().out
-    assert out.count("No GPU can be read: nvidia-smi failed: GPU is lost.") == 1
-    assert all(one.isprintable() or one == "\n" for one in out)
-    assert count.read_text().count("x") == 3
-    rows = list(csv.DictReader((tmp_path / "m.csv").open(newline="")))
-    assert rows[0]["gpu0_busy_percent"] == "7.0" and rows[-1]["gpu0_busy_percent"] == ""
-
-
 @pytest.mark.parametrize(
     ("name", "told"), [("mine.csv", "has other columns"), ("mine.csv/x.csv", "cannot be written")]
 )
-def test_a_log_that_cannot_be_gone_on_with_is_told_and_left_alone(
-    smi, tmp_path, capsys, name, told
-):
+def test_a_log_that_cannot_be_gone_on_with_is_told_and_left_alone(tmp_path, capsys, name, told):
     (tmp_path / "mine.csv").write_text("name,wage\nana,1\n")
     assert show("--duration", "0.1", "--log", tmp_path / name) == 2
     assert told in capsys.readouterr().err
