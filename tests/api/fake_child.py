@@ -14,6 +14,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ class FakeEnsemble:
     """Speaks numbers, or fails as asked."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        arguments.compute = arguments.compute.on_cpu()  # no GPU is asked whether it lives
+        # No GPU is asked whether it lives.
+        arguments.compute = replace(arguments.compute, device="cpu", mel_device="cpu")
         if os.environ.get("FAKE_BROKEN"):
             raise RuntimeError("no such library")
         self._speeches: dict[str, tuple[str, int, int]] = {}
