@@ -26,7 +26,7 @@ _IN_IMAGE = {
     "install": "docker compose build",
     "tensorboard": f"{_TRAINING} up tensorboard",
 }
-# What each target of the Makefile runs Python with.
+# The arguments of Python for each target of the Makefile.
 ARGUMENTS = {
     "train": "-m train",
     "serve": "-m api",
@@ -85,7 +85,7 @@ def uninstall(packages: str) -> str:
 
 
 def version() -> str:
-    """What --version prints: sotaque 0.2.0. A clone on the path that is not installed has none."""
+    """The output of --version, such as `sotaque 0.2.0`."""
     try:
         return f"sotaque {importlib.metadata.version('sotaque')}"
     except importlib.metadata.PackageNotFoundError:
@@ -93,7 +93,7 @@ def version() -> str:
 
 
 def in_clone(name: str) -> str:
-    """A file or folder of the clone, as the user can name it from where they are."""
+    """A file or folder of the clone, relative to the user's working folder."""
     return name if _here() == ROOT else str(ROOT / name)
 
 

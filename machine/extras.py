@@ -1,18 +1,17 @@
-"""Finds the extras: the optional parts in `extras/`, of which the core imports none.
+"""Finds the extras: the optional parts in `extras/`, which the core does not import.
 
-`extras.NAMES` lists them; a folder that was deleted is skipped. The `__init__` of an extra declares
-what it offers in constants that hold names of modules, so that nothing is imported before it is
-needed:
+`extras.NAMES` lists them; deleted folders are skipped. The `__init__` of an extra declares its
+modules in constants, by name, so that they are imported only when needed:
 
-VERBS       program -> verb -> module, for `python -m train`, `python -m xtts` and, beside the verbs
-            of both, `sotaque`. A module of train has SUMMARY, PURPOSE, USAGE,
+VERBS       program -> verb -> module, for `python -m train`, `python -m xtts` and `sotaque`, which
+            has the verbs of both. A module of train has SUMMARY, PURPOSE, USAGE,
             `add_arguments(parser)` and `run(settings, arguments)`; one of xtts has SUMMARY, USAGE,
             `add_arguments(parser)` and `run(arguments)`; one of sotaque has SUMMARY, USAGE,
-            `main(words)`, and `choices()` for the completion of shells.
+            `main(words)`, and `choices()` for shell completion.
 SERVICE     routes of the HTTP service, and their state: `api.parts`
-LISTENER    a protocol beside HTTP: `api.parts`
-VOICES      a format of voices beside PyTorch's: `xtts.voices.formats`
-CLIPS       a check of clips before a training: `train.clip_checks`
+LISTENER    a further protocol: `api.parts`
+VOICES      a further format of voices: `xtts.voices.formats`
+CLIPS       a check of clips before training: `train.clip_checks`
 LANGUAGES   adds languages to a base model: `train.check`
 STEPS       computes steps elsewhere: `machine.steps`
 """
@@ -26,7 +25,7 @@ from typing import Any
 
 @cache
 def entries() -> tuple[ModuleType, ...]:
-    """The `__init__` of each extra that is installed."""
+    """The `__init__` modules of the installed extras."""
     try:
         names: tuple[str, ...] = importlib.import_module("extras").NAMES
     except ModuleNotFoundError:
@@ -39,7 +38,7 @@ def entries() -> tuple[ModuleType, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """The extras that are installed."""
+    """The names of the installed extras."""
     return tuple(entry.__name__.removeprefix("extras.") for entry in entries())
 
 

@@ -1,8 +1,8 @@
 """Returns freed memory to the system, limits a process's memory, and limits oneDNN's cache.
 
-glibc keeps freed blocks below 32 MB for later use. At full size a trainer that waits for its sample
-would hold gigabytes that the speaking process needs. The pages of a mapped file count as used until
-the process gives them back. And oneDNN caches the code that it generates for every shape.
+glibc keeps freed blocks below 32 MB for later use. At full size, a trainer that waits for its
+sample would keep gigabytes that the speaking process needs. The pages of a mapped file count as
+used until the process releases them. And oneDNN caches the code that it generates for every shape.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ def trim_heap() -> None:
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Inside, Python does not look for cyclic garbage: while very many objects that stay are made,
-    it would look at all of them again and again, for a third of the time."""
+    """Disables the garbage collector. While many permanent objects are created, it would examine
+    all of them again and again, which takes a third of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -56,8 +56,8 @@ def address_space_bytes() -> int:
 
 @contextlib.contextmanager
 def limited(num_bytes: int) -> Iterator[None]:
-    """Inside, this process gets so much more memory at most: then MemoryError is raised. Its other
-    threads are limited too."""
+    """Limits this process, including its other threads, to `num_bytes` of further memory. Beyond
+    that, allocations raise MemoryError."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     most = address_space_bytes() + num_bytes
     if before[0] != resource.RLIM_INFINITY:
@@ -105,7 +105,7 @@ class MappedFiles:
         return MappedFiles(tuple(ranges))
 
     def forget(self, address: int, num_bytes: int) -> bool:
-        """Gives back pages that were read from a file and never written; the next access reads them
+        """Releases pages that were read from a file and never written; the next access reads them
         again. Returns False, and does nothing, if the memory is not backed by a file."""
         for first, last in self.ranges:
             if first <= address and address + num_bytes <= last:

@@ -1,14 +1,14 @@
 """Child processes: start, time limit, kill the group, keep stderr, die with the parent.
 
-Each child has its own process group, so that its own children are killed with it. A call into a
-hanging driver cannot be interrupted, not even by SIGKILL: such a child is left behind, and the
-result says that it hung.
+Each child leads a process group, so that its children are killed with it. A call into a hanging
+driver cannot be interrupted, not even by SIGKILL. Such a child is abandoned, and the result says
+that it hung.
 
 Four ways to use a child:
     ask_once            a child that returns one answer as JSON and ends
     run_with_timeout    any other program that runs to its end
     JsonLineProcess     a worker that answers requests: one JSON object per line, each way
-    ChildProcess        anything else that runs beside this process
+    ChildProcess        anything else that runs in parallel to this process
 
 asyncio starts its own children (`api.engine.child`, `api.voices.recordings`) and uses `kill_group`
 and `StderrFile`. The watchdog (`train.resilience.heartbeat`) is different: it shares the trainer's
@@ -36,14 +36,14 @@ from machine.text import last_line, printable
 
 log = logging.getLogger(__name__)
 
-# How long to wait for a killed child. One inside a hanging driver call may never end.
+# The wait for a killed child. A child in a hanging driver call may never end.
 REAP_SECONDS = 2.0
 # A worker holds a model, and returning gigabytes to the system takes longer.
 _REAP_WORKER_SECONDS = 5.0
 _KEPT_BYTES = 1 << 20
 _STDERR_KEPT_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
-# What threads wait for in `run_with_timeout`.
+# The children that threads wait for in `run_with_timeout`.
 _awaited: "set[subprocess.Popen[bytes]]" = set()
 
 
@@ -57,12 +57,12 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """The result of a program. Its output has no control characters and is safe for a terminal.
+    """The result of a program. Its output is safe for a terminal, without control characters.
 
     Attributes:
         code: Exit status, negative for a signal; None if it hung or could not be started.
-        out, errors: stdout and stderr; of a program that hung, what it wrote until then.
-        seconds: How long it ran.
+        out, errors: stdout and stderr; for a program that hung, the output up to the time limit.
+        seconds: Its run time.
         fault: Why `code` is None; "" otherwise.
         hung: Whether it was still running at the time limit.
         answer: The JSON value that `ask_once` received; None if there was none, and `last_error`
@@ -135,7 +135,7 @@ def run_with_timeout(
     *,
     given: bytes = b"",
 ) -> ProcessResult:
-    """Runs a program in its own process group; never raises, never waits past the limit.
+    """Runs a program in a new process group; never raises, never waits past the limit.
 
     Ctrl-C kills the program too, and is raised again here. given: the content of its stdin.
     """
@@ -171,27 +171,28 @@ def run_with_timeout(
 
 
 def end_awaited() -> None:
-    """Kills every program that a thread waits for in `run_with_timeout`: an interpreter does not
-    end before its threads, so a service that stops would wait for all of them."""
+    """Kills all programs that threads wait for in `run_with_timeout`. Otherwise a stopping service
+    would wait for them, because an interpreter does not end before its threads."""
     for child in tuple(_awaited):
         if child.returncode is None:
             kill_group(child.pid)
 
 
 def kill_group(pid: int) -> None:
-    """Sends SIGKILL to a process group, even if its leader has ended: children may still run."""
+    """Sends SIGKILL to a process group, even if its leader has ended, because children may still
+    run."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def end_group(child: "subprocess.Popen[bytes]", reap_seconds: float) -> None:
-    """Kills a child with its group and waits for `reap_seconds`; a child that stays is left."""
+    """Kills a child with its group and waits for `reap_seconds`; then abandons it."""
     kill_group(child.pid)
     try:
         child.wait(reap_seconds)
     except subprocess.TimeoutExpired:
         log.warning("Process %d does not end: it hangs in a driver call.", child.pid)
-        child.returncode = -signal.SIGKILL  # so that nothing waits for it any more
+        child.returncode = -signal.SIGKILL  # so that Popen does not wait for it again
 
 
 class StderrFile:
@@ -218,7 +219,7 @@ class StderrFile:
 
 
 class ChildProcess:
-    """A child that runs beside this process.
+    """A child that runs in parallel to this process.
 
     It dies with the thread that started it if it calls `die_with_parent` or is started with
     `module_command`.
@@ -231,7 +232,7 @@ class ChildProcess:
         output: A file that gets its stdout, unless `pipes`.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The child cannot be started.
     """
 
     def __init__(
@@ -284,12 +285,12 @@ class ChildProcess:
         return self._errors.tail() if self._errors else ""
 
     def ask_to_stop(self) -> None:
-        """Sends SIGTERM to it, and not to its own children, which it ends itself."""
+        """Sends SIGTERM to the child only, which must end its children itself."""
         if self.code is None:
             self._process.terminate()
 
     def end(self) -> None:
-        """Kills it and its own children."""
+        """Kills the child and its children."""
         end_group(self._process, _REAP_WORKER_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:

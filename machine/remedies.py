@@ -59,7 +59,7 @@ def missing_library(message: str) -> str:
 
 
 def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str:
-    """The newest build that this driver and all these GPUs support; "" for none."""
+    """The newest build that the driver and all GPUs support; "" if there is none."""
     branch = branch_of(driver)
     for name, (major, architectures) in BACKENDS.items():
         runs = all(has_code_for(one, architectures) for one in capabilities)
@@ -71,8 +71,9 @@ def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str
 def has_code_for(capability: tuple[int, int], architectures: Sequence[str]) -> bool:
     """Whether a build with these architectures has a kernel for a GPU.
 
-    Machine code (sm_86) runs on the same major version from its minor version on. An accelerated
-    one (sm_90a) runs only on its own version. PTX (compute_90) compiles for anything newer.
+    Machine code (sm_86) runs on the same major version and equal or newer minor versions;
+    accelerated code (sm_90a) only on the same version. PTX (compute_90) compiles for anything
+    newer.
     """
     for name in architectures:
         kind, _, number = name.partition("_")

@@ -1,7 +1,7 @@
-"""Computes steps in this process, or where an extra computes them.
+"""Computes steps in this process, or on workers of an extra.
 
-A step is a pure function of its arguments, so it gives the same bytes wherever it is computed. Any
-number of steps can be in flight; their results are taken in order.
+A step is a pure function of its arguments, so its result does not depend on the place. Any number
+of steps can be in flight; their results are taken in order.
 """
 
 import os
@@ -17,14 +17,13 @@ T = TypeVar("T")
 class Steps:
     """Computes each step in this process, when its result is taken.
 
-    ahead: how many steps are worth starting before the first result is taken.
+    ahead: the number of steps to start before taking the first result.
     """
 
     ahead = 0
 
     def begin(self, step: Callable[..., T], *arguments: object) -> Callable[[], T]:
-        """Starts a step. The returned function waits for its result and raises what the step
-        raises."""
+        """Starts a step. The returned function waits for its result and raises its errors."""
         return lambda: step(*arguments)
 
     def close(self) -> None:
@@ -35,10 +34,10 @@ def steps_for(
     use_ray: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
     cores: int | None = None,
 ) -> Callable[[], Steps]:  # fmt: skip
-    """Chooses what computes steps. use_ray: `--ray`; workers: `--workers`; cores: of
-    this machine.
+    """Chooses where steps are computed. use_ray: `--ray`; workers: `--workers`; cores: of this
+    machine.
 
-    Raises SotaqueError if Ray is requested and not installed, or if `workers` is impossible.
+    Raises SotaqueError if Ray is requested but not installed, or if `workers` is invalid.
     """
     address = environment.get("RAY_ADDRESS", "").strip()
     if not use_ray and not address:
@@ -49,6 +48,4 @@ def steps_for(
         raise SotaqueError(f"--workers {workers}: Ray needs at least one worker.")
     for elsewhere in extras.modules("STEPS"):
         return elsewhere.steps_on(address, workers, cores)
-    raise SotaqueError(
-        "--ray and RAY_ADDRESS need extras/ray, which this copy of Sotaque does not have."
-    )
+    raise SotaqueError("--ray and RAY_ADDRESS need extras/ray, which this copy of Sotaque lacks.")

@@ -1,6 +1,6 @@
 """Text for a terminal: sizes, tables, wrapped lines, and output without control characters.
 
-Also names, as they are compared."""
+Also normalises names for comparison."""
 
 import re
 import textwrap
@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def plain_name(name: str) -> str:
-    """A name as it is compared: without case, with single spaces, its letters composed.
+    """A name for comparison: without case, with single spaces and composed letters.
 
     macOS writes é as e and an accent, other systems as one character (Unicode, UAX 15; 3.13,
     default caseless matching).

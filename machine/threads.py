@@ -1,11 +1,11 @@
-"""How OpenMP's threads wait, how many there are, and limits to one thread.
+"""Configures the number of OpenMP's threads and how they wait.
 
 OpenMP's threads spin at the end of every parallel region. If another process uses the same cores, a
-spinning thread blocks the thread that it waits for. Measured on two shared cores, 100 codes of the
-embedded voice took 21.8 s spinning, 2.2 s sleeping, and 1.3 s with one thread. But a thread that
-sleeps at once has to be woken for the next region, which in a small model follows within
-microseconds: on two idle cores the first sound of the embedded voice took 115 ms sleeping, 58 ms
-spinning, and 74 ms with `SPINS` (benchmarks/record.md, "Threads that wait").
+spinning thread blocks the thread that it waits for. On two shared cores, 100 codes of the embedded
+voice took 21.8 s spinning, 2.2 s sleeping, and 1.3 s with one thread. But a thread that sleeps
+immediately must be woken for the next region, which in a small model follows within microseconds:
+on two idle cores, the first sound of the embedded voice took 115 ms sleeping, 58 ms spinning, and
+74 ms with `SPINS` (benchmarks/record.md, "Threads that wait").
 """
 
 import functools
@@ -18,12 +18,12 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# For a child that multiplies no matrices. Importing numpy reserves tens of MB for each thread of
-# the linear-algebra library: 2.7 GB of address space on 64 cores.
+# For children without matrix products. Importing numpy reserves tens of MB for each thread of the
+# linear-algebra library: 2.7 GB of address space on 64 cores.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "BLIS")}
-# How often a waiting thread of libgomp, which torch brings for Linux, looks before it sleeps; some
-# microseconds. Five times as many are as fast as spinning for ever, and took four processes on two
-# cores 2.9 times as long as sleeping does; these 1.3 times.
+# The spins of a waiting thread of libgomp (which torch includes on Linux) before it sleeps; a few
+# microseconds. Five times the spins is as fast as spinning forever, but makes four processes on two
+# cores 2.9 times slower than sleeping; this number 1.3 times.
 SPINS = 1000
 
 
@@ -34,16 +34,16 @@ def limit_omp_spinning() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
-    # Other OpenMP libraries know no count.
+    # Other OpenMP libraries do not support a count.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 class PassingThreads:
-    """Does one task at a time, each in a thread that ends with it.
+    """Runs one task at a time, each in a new thread.
 
-    A thread that computes gets OpenMP's threads for itself, and keeps them. With more of them than
-    cores, even if all but one team wait for ever, libgomp lets none spin: after a voice was opened
-    in a thread that stayed, every product of another took twice as long.
+    A thread that computes gets a team of OpenMP threads and keeps it. If all teams together have
+    more threads than cores, libgomp disables spinning, even if all but one team are idle. After a
+    voice was opened in a permanent thread, all products of another thread took twice as long.
 
     Args:
         begin: Called in each thread before its task.
@@ -55,8 +55,8 @@ class PassingThreads:
         self._last: threading.Thread | None = None
 
     def submit(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> "Future[T]":
-        """Does the work after what was submitted before, unless it is cancelled until then. Call it
-        from one thread."""
+        """Runs the work after all earlier work, unless it is cancelled before. Call it from one
+        thread only."""
         future: Future[T] = Future()
         task = functools.partial(work, *given, **named)
         after = (self._last, future, self._begin, task)
@@ -79,7 +79,7 @@ def _do(
         result = task()
     except BaseException as error:
         future.set_exception(error)
-        # The error holds this frame: with the future in it, neither would go by itself.
+        # Breaks a reference cycle: the error refers to this frame, and the future to the error.
         del future
     else:
         future.set_result(result)

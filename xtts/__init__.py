@@ -19,13 +19,13 @@ another person as the speaker:
 >>> for chunk in xtts.stream(voice, "Good morning. It is a long story."):
 ...     play(chunk)
 
-Importing this package does no work. The first `load_voice` imports torch; for an ONNX voice, only a
+Importing this package does not import torch. The first `load_voice` does; for an ONNX voice, only a
 `reference` does.
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
-batching), `onnx` (export, and speech without torch), `workers` (speech in child processes),
-`voices` (base models, exported voices and run folders on disk), `books` (audiobooks), `evaluation`
-(what is measured of speech), `download` (the published model).
+batching), `workers` (speech in child processes), `voices` (base models, exported voices and run
+folders on disk), `evaluation` (measures of speech), `download` (the published model), `verbs`
+(commands).
 """
 
 from collections.abc import Iterator
@@ -60,18 +60,17 @@ def load_voice(
             `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. Several of one speaker, as a list of paths or as a folder, are
-            combined: the reference switches between them every few seconds. None is the voice's own
-                recording.
+            combined: the reference switches between them every few seconds. None is the recording
+            of the voice.
         speaker: One of the voice's named speakers, such as `anna` or `anna:whisper`; a text changes
             to another with `[voice:ben]` and `[style:whisper]` (docs/text.md).
-        base: The folder of the base model of a checkpoint or adapter, if it is no longer at the
-            path that is said there.
+        base: The folder of the base model of a checkpoint or adapter, if it has moved.
         device: `cpu`, `cuda`, `cuda:N`, or `auto`: a GPU that passes its check, else the CPU.
         precision: `fp32` is exact; `int8` and `int4` round the transformer's weights on a CPU;
             `auto` is the fastest on this device.
         low_memory: Whether to use less memory and more time (docs/onnx.md, LOW_MEMORY).
-        pronunciations: A list of pronunciations (docs/text.md); a list in the voice's own folder
-            takes precedence.
+        pronunciations: A list of pronunciations (docs/text.md); a list in the voice's folder takes
+            precedence.
         tos_agreed: Whether you have read and agreed to the non-commercial licence of Coqui's
             XTTS-v2. Its published weights, and every voice made from them, need it.
 
@@ -79,11 +78,11 @@ def load_voice(
         The voice. `sample_rate` is 24,000 Hz; `languages` and `licence` are its model's.
 
     Raises:
-        machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError: the
-            voice does not exist, is damaged, or has no recording of its own and `reference` is
-            None. TextError: a list of pronunciations is invalid. AudioError, VoiceError:
-            `reference` cannot be used. ArgumentError: an argument has a wrong type or value.
-            DeviceError: the GPU does not exist or failed its check.
+        machine.errors.SotaqueError: The base class of all of these; the message says what is wrong
+            and what to do. BundleError: the voice does not exist, is damaged, or lacks a recording
+            and `reference` is None. TextError: a list of pronunciations is invalid. AudioError,
+            VoiceError: `reference` cannot be used. ArgumentError: an argument has a wrong type or
+            value. DeviceError: the GPU does not exist or failed its check.
     """
     from xtts.voices import loading
     from xtts.voices.base_models import BundleError
@@ -97,7 +96,7 @@ def load_voice(
     voice = loading.load_voice(files, where)
     if voice.own is None:
         raise BundleError(
-            f"{name} has no recording of its own. Pass reference=, a recording of the speaker "
+            f"{name} does not include a recording. Pass reference=, a recording of the speaker "
             "with 3 to 30 s of clear speech."
         )
     return voice
@@ -117,22 +116,21 @@ def synthesize(
 
     Args:
         voice: From `load_voice`.
-        text: What to speak; a long text is split into sentences.
+        text: The text; a long one is split into sentences.
         language: The text's language, one of `voice.languages`.
         seed: A whole number from 0. The same seed gives the same waveform on the same machine;
             another seed gives another take.
         speed: 0.25 to 4. At 2 the speech takes half the time, at the same pitch.
         temperature: The sampling temperature, 0 to 2. 0 always takes the likeliest code; None is
             the model's default.
-        plain: Whether the marks of Markdown and HTML entities in the text are characters to speak
-            (docs/text.md).
+        plain: Whether Markdown and HTML entities in the text are plain characters (docs/text.md).
 
     Returns:
         The waveform `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz.
 
     Raises:
-        ArgumentError: An argument has a wrong type or is out of these bounds, which HTTP shares.
-        TextError: The text holds nothing to speak, or the model does not speak the language.
+        ArgumentError: An argument has a wrong type or is out of bounds.
+        TextError: The text has nothing to speak, or the model does not speak the language.
         DecodingError, NotFinite: The model's output is not finite.
     """
     from xtts.inference.synthesis_request import SynthesisRequest
@@ -161,7 +159,7 @@ def stream(
         equal the result of `synthesize` up to rounding.
 
     Raises:
-        ArgumentError: As `synthesize`, at once.
+        ArgumentError: As `synthesize`, in the call itself.
         TextError: As `synthesize`, when you request the first chunk.
         DecodingError, NotFinite: The model's output is not finite.
     """
@@ -177,5 +175,5 @@ def _checked(voice: object) -> "LoadedVoice":
     from xtts.inference.loaded_voice import LoadedVoice
 
     if not isinstance(voice, LoadedVoice):
-        raise ArgumentError(f"voice is {shown(voice)}; allowed: what xtts.load_voice returns.")
+        raise ArgumentError(f"voice is {shown(voice)}; allowed: the result of xtts.load_voice.")
     return voice

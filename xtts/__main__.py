@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run_verb(arguments)
         return code
     except BrokenPipeError:
-        # For example `… | head` has closed the pipe; discard what is still in the buffer.
+        # For example, `… | head` has closed the pipe. Discards the rest of the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SotaqueError as error:

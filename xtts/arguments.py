@@ -18,7 +18,7 @@ _SHOWN_CHARACTERS = 60
 
 
 class ArgumentError(SotaqueError):
-    """An invalid argument; the text has its name, its value and the allowed values."""
+    """An invalid argument; the message has its name, its value and the allowed values."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def text(name: str, value: object) -> str:
 
 
 def device(name: str, value: object) -> str:
-    """Checks a device, and returns it as PyTorch names it. Raises ArgumentError."""
+    """Checks a device and returns PyTorch's name for it. Raises ArgumentError."""
     known = str(device_name(text(name, value)))
     if not re.fullmatch(DEVICE, known):
         raise _refused(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
@@ -64,15 +64,15 @@ def device(name: str, value: object) -> str:
 
 
 def switch(name: str, value: object) -> bool:
-    """Checks for True or False only, since the string "no" would count as true. Raises
-    ArgumentError."""
+    """Checks a boolean. Accepts True and False only, because the string "no" would count as true.
+    Raises ArgumentError."""
     if not isinstance(value, bool):
         raise _refused(name, value, "True or False")
     return value
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """Checks for one of the allowed words. Raises ArgumentError."""
+    """Checks that a value is one of the allowed words. Raises ArgumentError."""
     if not isinstance(value, str) or value not in allowed:
         raise _refused(name, value, ", ".join(allowed))
     return value

@@ -38,8 +38,8 @@ class AudioError(SotaqueError):
 
 @dataclass(frozen=True)
 class AudioFacts:
-    """The properties of a recording. frames: as its header says, or counted where it says nothing
-    that can be true."""
+    """The properties of a recording. frames: from the header, or counted if that is not
+    plausible."""
 
     seconds: float
     rate: int
@@ -48,7 +48,7 @@ class AudioFacts:
 
 
 def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
-    """The properties of a recording. by_av: as `xtts.sound_file.opened` takes it.
+    """The properties of a recording. by_av: as in `xtts.sound_file.opened`.
 
     Raises AudioError, also for an unusual rate or channels.
     """
@@ -56,7 +56,7 @@ def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
         frames = sound.declared_frames
         frames = sound.count() if frames is None else frames
         if not frames:
-            raise AudioError(f"{path} holds no samples.")
+            raise AudioError(f"{path} contains no samples.")
         return AudioFacts(frames / sound.rate, sound.rate, sound.channels, frames)
 
 
@@ -68,11 +68,11 @@ def read(
     Args:
         path: The file.
         rate: The sample rate of the result, in Hz.
-        max_seconds: Decode at most this much; a FLAC of 250 kB can hold an hour.
-        start_seconds: Leave out what comes before.
+        max_seconds: The limit of the decoded length; a FLAC file of 250 kB can contain an hour.
+        start_seconds: The start of the part to read.
 
     Raises:
-        AudioError: The file is missing, cannot be decoded, is empty or holds non-finite values.
+        AudioError: The file is missing, empty, cannot be decoded or contains non-finite values.
     """
     with _opened(path) as sound:
         first = int(start_seconds * sound.rate)
@@ -83,14 +83,14 @@ def read(
             place += len(block)
     mono = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     if not len(mono):
-        raise AudioError(f"{path} holds no samples, although its header declares some.")
+        raise AudioError(f"{path} contains no samples, although its header declares some.")
     if not np.isfinite(mono).all():
-        raise AudioError(f"{path} holds non-finite values (NaN or infinite).")
+        raise AudioError(f"{path} contains non-finite values (NaN or infinite).")
     return resample(torch.from_numpy(mono), sound.rate, rate)
 
 
 def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:
-    """(mono samples, rate) of a recording, so many seconds at a time. Raises AudioError."""
+    """(mono samples, rate) of a recording in blocks of `seconds`. Raises AudioError."""
     with _opened(path) as sound:
         for block in sound.blocks(size=int(seconds * sound.rate)):
             yield block.mean(axis=1, dtype=np.float32), sound.rate
@@ -98,7 +98,7 @@ def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:
 
 @contextlib.contextmanager
 def _opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
-    """A recording that can be used by its header. Raises AudioError, also while it is read."""
+    """Opens a recording and checks its header. Raises AudioError, also while it is read."""
     if not path.is_file():
         raise AudioError(f"{path} does not exist.")
     try:
@@ -111,7 +111,7 @@ def _opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
 
 def _check(path: Path, sound: Sound) -> None:
     if sound.declared_frames is not None and sound.declared_frames <= 0:
-        raise AudioError(f"{path} holds no samples.")
+        raise AudioError(f"{path} contains no samples.")
     if sound.rate not in RATES:
         raise AudioError(
             f"{path} has a sample rate of {sound.rate} Hz. Allowed are {RATES[0]} to "
@@ -138,7 +138,7 @@ def declared_bytes(path: Path) -> int | None:
 
 
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
-    """Resamples `[..., samples]` in float32 with the windowed sinc that Coqui uses too."""
+    """Resamples `[..., samples]` in float32 with a windowed sinc, as Coqui does."""
     if from_rate == to_rate:
         return waveform
     resampled: Tensor = _windowed_sinc(from_rate, to_rate)(waveform)
@@ -150,7 +150,7 @@ def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
 def _windowed_sinc(from_rate: int, to_rate: int) -> torch.nn.Module:
     from torchaudio.transforms import Resample
 
-    # In the waveform's type, like torchaudio's function, so that the bits are the same.
+    # In the waveform's type, like torchaudio's function, so that the results are identical.
     return Resample(from_rate, to_rate, dtype=torch.float32)
 
 

@@ -1,7 +1,7 @@
 """Encodes PCM16 at 24 kHz as wav, flac, mp3, opus, aac or m4a, streamed or whole.
 
-libsndfile encodes most (its wheel brings LAME, Opus and FLAC); aac, a stream of frames (ADTS) or in
-MP4 (m4a), is made by FFmpeg's encoder in the package `av`.
+libsndfile (whose wheel includes LAME, Opus and FLAC) encodes most formats. FFmpeg's encoder in the
+package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
 """
 
 import importlib.util
@@ -33,42 +33,42 @@ ENDINGS = {
     ".wav": "wav", ".mp3": "mp3", ".flac": "flac", ".opus": "opus", ".ogg": "opus",
     ".m4a": "m4a", ".aac": "aac",
 }  # fmt: skip
-# Their headers say how long the whole is: sent as a whole, unless a stream is asked for.
+# Their headers contain the length, so they are sent whole, unless the request asks for a stream.
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
 _UNKNOWN = 0xFFFF_FFFF
-# LAME at 64 kbit/s. An MP3 stream has no length in a header, so players divide its size by its bit
-# rate: at a variable one they showed 7.57 s for 8.28 s.
+# LAME at 64 kbit/s. The header of an MP3 stream lacks the length, so players divide the size by the
+# bit rate. With a variable bit rate they showed 7.57 s for 8.28 s.
 _CONSTANT_BITRATE = {"bitrate_mode": "CONSTANT", "compression_level": 0.6}
-# Of one channel at 24 kHz; speech gains nothing from more.
+# Enough for speech with one channel at 24 kHz.
 BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
-# Fragments, each complete in itself: nothing is written that was sent already.
+# Self-contained fragments, so that the encoder never rewrites bytes that were sent.
 _IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
 AAC_FORMATS = tuple(_CONTAINERS)
 
 
 def missing_encoder() -> str:
-    """The refusal of aac and m4a without FFmpeg's encoder."""
+    """The error message for aac and m4a without FFmpeg's encoder."""
     return (
         "aac and m4a need FFmpeg's encoder, which is not installed here. Install it with "
-        f"`{commands.install_extra('aac')}` and start the service again, or ask for mp3, wav, pcm, "
+        f"`{commands.install_extra('aac')}` and restart the service, or request mp3, wav, pcm, "
         "flac or opus."
     )
 
 
 class EncodingError(SotaqueError):
-    """A file cannot be written in the format that its name asks for."""
+    """A file cannot be written in the format of its name."""
 
 
 def offered() -> list[str]:
-    """The formats that can be made here; aac and m4a where FFmpeg's encoder is installed."""
+    """The formats that this installation can encode; aac and m4a need FFmpeg's encoder."""
     return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or aac_is_installed()]
 
 
 def form_of(path: Path) -> str:
-    """The format of a file by its ending. Raises EncodingError with the endings that can be made
-    here."""
+    """The format of a file by its ending. Raises EncodingError, which lists the possible
+    endings."""
     form = ENDINGS.get(path.suffix.lower(), "")
     known = offered()
     if form in known:
@@ -80,7 +80,7 @@ def form_of(path: Path) -> str:
             f"{commands.install_extra('aac')}, or use one of these endings: {can}."
         )
     ending = f"ends in {path.suffix}" if path.suffix else "has no ending"
-    raise EncodingError(f"{path} {ending}, which names no format. Use one of these: {can}.")
+    raise EncodingError(f"{path} {ending}, which is not a known format. Use one of these: {can}.")
 
 
 def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
@@ -95,7 +95,7 @@ def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
 
 
 def pcm16(samples: "np.ndarray[Any, Any]") -> bytes:
-    """`[samples]` in -1..1 as 16-bit samples, as libsndfile rounds them."""
+    """`[samples]` in -1..1 as 16-bit samples, rounded like libsndfile does."""
     import numpy as np
 
     clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
@@ -103,9 +103,9 @@ def pcm16(samples: "np.ndarray[Any, Any]") -> bytes:
 
 
 class Encoder:
-    """`add` and `end` return bytes to be sent at once.
+    """Encodes sound as a stream; `add` and `end` return the bytes to send.
 
-    sink: what libsndfile and FFmpeg write into, and go back in where it is a whole file.
+    sink: a seekable file for the whole result; None encodes a stream.
     """
 
     def __init__(self, form: str, sink: "IO[bytes] | io.RawIOBase | None" = None) -> None:
@@ -116,7 +116,7 @@ class Encoder:
         self._sink = sink or self._sent
 
     def add(self, pcm: bytes) -> bytes:
-        """More sound."""
+        """Encodes more 16-bit samples."""
         if self.form == "pcm":
             return pcm
         if self.form == "wav":
@@ -130,7 +130,7 @@ class Encoder:
         return self._settled()
 
     def end(self) -> bytes:
-        """No more sound."""
+        """Ends the sound; returns the remaining bytes."""
         if self.form == "pcm":
             return b""
         if self.form == "wav":
@@ -162,7 +162,7 @@ class Encoder:
 
 
 def whole(form: str, pcm: bytes) -> bytes:
-    """A file with a header that says how long it is."""
+    """Encodes a whole file, with its length in the header."""
     if form in ("wav", "pcm"):
         return (wav_header(len(pcm)) if form == "wav" else b"") + pcm
     out = io.BytesIO()
@@ -173,7 +173,8 @@ def whole(form: str, pcm: bytes) -> bytes:
 
 
 def wav_header(pcm_bytes: int | None) -> bytes:
-    """44 bytes; None: of a stream whose end is not known, as OpenAI's and FFmpeg's are."""
+    """The 44 bytes of a WAV header. None: for a stream of unknown length, like OpenAI's and
+    FFmpeg's."""
     size = _UNKNOWN if pcm_bytes is None else pcm_bytes
     riff = _UNKNOWN if pcm_bytes is None else pcm_bytes + 36
     return struct.pack(
@@ -183,8 +184,8 @@ def wav_header(pcm_bytes: int | None) -> bytes:
 
 
 def without_length(mp3: bytes) -> bytes:
-    """An MP3 without its first frame where that tells the length of the whole (Xing, Info): in a
-    stream it was written before the length was known, and players believe it."""
+    """Removes a first frame with the length (Xing, Info) from an MP3 stream. It was written before
+    the length was known, and players would trust it."""
     header = mp3_frames.frame_header(mp3)
     if header is None or not mp3_frames.is_length(mp3[: header.bytes], header):
         return mp3
@@ -192,8 +193,8 @@ def without_length(mp3: bytes) -> bytes:
 
 
 class _Sink(io.RawIOBase):
-    """A file that is only ever written at its end: what an encoder goes back to change (the length
-    in its header) has been sent already."""
+    """A file that ignores writes before its end, where encoders update the length in a header that
+    was already sent."""
 
     def __init__(self) -> None:
         self._at = 0
@@ -233,15 +234,14 @@ class _Sink(io.RawIOBase):
 
 
 def aac_is_installed() -> bool:
-    """Whether these formats can be made here."""
+    """Whether the encoder of aac and m4a is installed."""
     return importlib.util.find_spec("av") is not None
 
 
 class AacFile:
-    """Writes one sound.
+    """Writes an AAC file.
 
-    sink: where to; form: one of AAC_FORMATS; streamed: `sink` is read while it grows, and is never
-    written before its end.
+    sink: the output file; form: one of AAC_FORMATS; streamed: only ever appends to `sink`.
     """
 
     def __init__(self, sink: IO[bytes], form: str, *, streamed: bool) -> None:
@@ -257,7 +257,7 @@ class AacFile:
         self._samples = 0
 
     def add(self, pcm: bytes) -> None:
-        """More 16-bit samples of one channel."""
+        """Adds 16-bit samples of one channel."""
         if not pcm:
             return
         frame = pcm_frame(pcm, self._samples)
@@ -265,13 +265,13 @@ class AacFile:
         self._container.mux(self._stream.encode(frame))
 
     def close(self) -> None:
-        """What is left, and the end."""
+        """Writes the remaining samples and the end of the file."""
         self._container.mux(self._stream.encode(None))
         self._container.close()
 
 
 def pcm_frame(pcm: bytes, place: int) -> Any:
-    """16-bit samples of one channel as FFmpeg takes them. place: of the first one in the sound."""
+    """An FFmpeg frame of 16-bit samples of one channel. place: the index of the first sample."""
     import av
 
     frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)

@@ -1,7 +1,7 @@
-"""Reads the headers of FLAC frames, to find a file whose header declares less than there is.
+"""Reads the headers of FLAC frames, to repair files whose header declares too few samples.
 
-A program that was killed while it wrote, or that copied the header of another file, leaves a total
-that is too small; libsndfile then reads no further. Source: RFC 9639, sections 8.2 and 9.1.
+Programs that are killed while writing, or that copy the header of another file, leave such a total,
+and libsndfile stops reading there. Source: RFC 9639, sections 8.2 and 9.1.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from xtts import mp3_frames
 
 _INFO_FROM, _INFO_BYTES = 8, 34
-# The largest frame that is looked for at the end of a file.
+# The largest last frame that is searched for.
 _TAIL_BYTES = 1 << 18
 _SYNCS = (b"\xff\xf8", b"\xff\xf9")
 _BLOCK_SIZES = {
@@ -20,8 +20,8 @@ _BLOCK_SIZES = {
 
 
 def mended(data: Any) -> tuple[bytes, int, int] | None:
-    """What makes a FLAC file readable to its end whose header declares fewer samples than its last
-    frame has: its beginning without a total, and where the rest begins and ends. None for others.
+    """Repairs a FLAC file whose header declares fewer samples than its frames have. Returns its
+    head without a total, and the start and end of the rest; None for other files.
     """
     begin = mp3_frames.end_of_tags(data) if data[:3] == b"ID3" else 0
     head = data[begin : begin + _INFO_FROM + _INFO_BYTES]
@@ -38,7 +38,7 @@ def mended(data: Any) -> tuple[bytes, int, int] | None:
 
 
 def _last_end(data: Any, begin: int, block_size: int) -> int:
-    """The number of samples up to the end of the last frame; 0 if none is found."""
+    """The number of samples up to the end of the last frame; 0 if it is not found."""
     begin = max(begin + _INFO_FROM + _INFO_BYTES, len(data) - _TAIL_BYTES)
     tail, at = data[begin : len(data)], len(data) - begin
     while (at := max(tail.rfind(sync, 0, at) for sync in _SYNCS)) >= 0:
@@ -48,7 +48,7 @@ def _last_end(data: Any, begin: int, block_size: int) -> int:
 
 
 def _end_of_frame(header: bytes, block_size: int) -> int:
-    """The number of samples up to the end of a frame; 0 for what is no header of a frame."""
+    """The number of samples up to the end of a frame; 0 for an invalid frame header."""
     if len(header) < 16 or header[3] & 1 or header[2] >> 4 == 0 or header[2] & 0x0F == 0x0F:
         return 0
     number, at = _coded(header, 4)
@@ -64,7 +64,7 @@ def _end_of_frame(header: bytes, block_size: int) -> int:
 
 
 def _coded(header: bytes, at: int) -> tuple[int, int]:
-    """A number in the form of UTF-8, and where it ends; -1 for none."""
+    """A number in UTF-8 coding (-1 if invalid), and the position after it."""
     first = header[at]
     if first < 0x80:
         return first, at + 1

@@ -1,9 +1,8 @@
 """Combines several recordings of one person into one reference, which switches between them.
 
-A model takes a voice from the first seconds of one recording: latents are the mean over its chunks,
-and the speaker embedding is of as much. So a chunk of the first recording is followed by one of the
-second, and so on, until all are used: every recording is heard by both, and what follows knows one
-recording. File after file, only the first ones would be heard.
+The model uses only the first seconds of a reference, for the latents (the mean over chunks) and the
+speaker embedding. Therefore a chunk of the first recording is followed by one of the second, and so
+on, so that all recordings contribute. File after file, only the first ones would.
 
 Importing this module does not import torch.
 """
@@ -23,23 +22,23 @@ Array = np.ndarray[Any, Any]
 Reference = Path | tuple[Path, ...]
 
 MOST_FILES = 100
-# At both ends of a turn, so that the next one begins without a click.
+# The fade at both ends of a turn, to avoid clicks.
 _FADE_SECONDS = 0.005
 
 
 def reference_of(named: Sequence[Path]) -> Reference:
-    """The recordings of files and folders, in this order; of a folder, its audio files by name and
-    nothing below it. One file is itself.
+    """The recordings of files and folders, in this order. A folder stands for its audio files,
+    sorted by name, without subfolders. A single recording is returned as a path.
 
-    Raises ArgumentError for none, more than 100, or a folder without audio.
+    Raises ArgumentError for no recordings, more than 100, or a folder without audio.
     """
     files = tuple(file for path in named for file in _files_of(path))
     if not files:
         raise ArgumentError("reference is an empty list. Name a recording, or a folder of them.")
     if len(files) > MOST_FILES:
         raise ArgumentError(
-            f"reference names {len(files)} recordings; at most {MOST_FILES} are allowed. A model "
-            "hears no more than half a minute in all, so choose the best ten."
+            f"reference names {len(files)} recordings; at most {MOST_FILES} are allowed. The model "
+            "uses at most half a minute in total, so choose the best ten."
         )
     return files if len(files) > 1 else files[0]
 
@@ -53,22 +52,22 @@ def _files_of(path: Path) -> list[Path]:
         raise ArgumentError(f"reference is {path}, which cannot be read: {error}") from None
     if not found:
         raise ArgumentError(
-            f"reference is the folder {shown(str(path))}, which holds no recording: no file in it "
-            f"ends in {', '.join(SOUND_ENDINGS)}."
+            f"reference is the folder {shown(str(path))}, which contains no recording: no file in "
+            f"it ends in {', '.join(SOUND_ENDINGS)}."
         )
     return found
 
 
 def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> float:
-    """How long each of `count` recordings speaks in its turn: a chunk, or where not all would have
-    had one within the seconds that are heard, the largest whole part of a chunk with which they do.
+    """The length of a turn of each of `count` recordings: a chunk, or the largest integer fraction
+    of a chunk with which all recordings fit into `heard_seconds`.
     """
     return chunk_seconds / max(1, math.ceil(count * chunk_seconds / heard_seconds))
 
 
 def joined(recordings: Sequence[Array], rate: int, turn: float, most_seconds: float) -> Array:
-    """Recordings `[samples]`, float32 at `rate` Hz, in turns of `turn` seconds, until all are used
-    or there are `most_seconds`; without long silence at their ends. One alone is itself."""
+    """Joins recordings `[samples]`, float32 at `rate` Hz, in turns of `turn` seconds, up to
+    `most_seconds`, without long silence at their ends. A single recording is returned unchanged."""
     if len(recordings) == 1:
         return recordings[0]
     spoken = [without_silent_ends(one, rate) for one in recordings]
@@ -78,15 +77,15 @@ def joined(recordings: Sequence[Array], rate: int, turn: float, most_seconds: fl
 
 
 def without_silent_ends(samples: Array, rate: int) -> Array:
-    """`[samples]` where each end has 0.3 s of silence at most; from a longer one 0.1 s are left."""
+    """Cuts silence of more than 0.3 s at either end of `[samples]` to 0.1 s."""
     levels = frame_levels(samples, rate)
     start = speech_start(levels, rate)
-    # The same from the other end.
+    # The end is the start of the reversed levels.
     return samples[start : len(samples) - speech_start(levels[::-1], rate)]
 
 
 def _turns(lengths: Sequence[int], size: int, most: int) -> list[tuple[int, int, int]]:
-    """(recording, start, end) of each turn. Whoever is left alone speaks on without a joint."""
+    """(recording, start, end) of each turn. Consecutive turns of one recording are merged."""
     turns: list[tuple[int, int, int]] = []
     for start in range(0, max(lengths), size):
         for which, length in enumerate(lengths):

@@ -1,7 +1,7 @@
-"""The frames of an MP3 file: its length is the sum of theirs.
+"""Counts the frames of MP3 files, to repair files without a valid length.
 
 Without a Xing header libsndfile estimates the length from the first frame and the size of the file,
-a cover picture included, and reads no further than that.
+including a cover picture, and stops reading there.
 
 Sources: ISO 11172-3 and 13818-3 (frames), id3.org/id3v2.4.0-structure (tags), and
 gabriel.mp3-tech.org/mp3infotag.html (the Xing header, as LAME writes it).
@@ -16,17 +16,17 @@ _BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_1 = (44_100, 48_000, 32_000)
 _FRAMES_FLAG, _BYTES_FLAG = 1, 2
-# Tags at the end of a file count in its size and not in the header's: ID3v1 is 128 bytes.
+# The header's size does not include tags at the end of the file, such as ID3v1 with 128 bytes.
 _MOST_OTHER_SHARE, _MOST_OTHER_BYTES = 0.01, 1024
 _MOST_JUNK = 1 << 16
-# kbit/s of the frame that holds a length: it must have room for it.
+# kbit/s of the frame with the length, which needs room for it.
 _ROOMY = 64
 
 
 @dataclass(frozen=True)
 class FrameHeader:
-    """kind: version and rate; bytes: of the whole frame; samples: that it decodes into; side: where
-    a Xing header begins in it."""
+    """The header of a frame. kind: version and rate; bytes: its size; samples: its decoded length;
+    side: the offset of a Xing header in it."""
 
     kind: bytes
     bytes: int
@@ -54,7 +54,7 @@ def frame_header(data: Any, at: int = 0) -> FrameHeader | None:
 
 
 def end_of_tags(data: Any) -> int:
-    """Where the ID3v2 tags at the beginning of a buffer end."""
+    """The position after the ID3v2 tags at the start of a buffer."""
     at = 0
     while data[at : at + 3] == b"ID3" and len(data) >= at + 10:
         a, b, c, d = data[at + 6 : at + 10]
@@ -63,18 +63,19 @@ def end_of_tags(data: Any) -> int:
 
 
 def is_length(frame: Any, header: FrameHeader) -> bool:
-    """Whether a frame holds the length of the file and no sound."""
+    """Whether a frame contains the length of the file instead of sound."""
     return frame[header.side : header.side + 4] in (b"Xing", b"Info") or frame[36:40] == b"VBRI"
 
 
 def mended(data: Any) -> tuple[bytes, int, int] | None:
-    """What makes the length of an MP3 file known: (first frame to be read, start, end of the rest).
+    """Repairs an MP3 file without a valid length.
 
     Args:
-        data: The whole file, as bytes or a map of it.
+        data: The whole file, as bytes or another buffer.
 
     Returns:
-        None if its header is plausible, and for other formats.
+        (a first frame with the length, start and end of the rest); None if the length is plausible,
+        and for other formats.
     """
     start = end_of_tags(data)
     first = _next(data, start, None)
@@ -94,7 +95,7 @@ def mended(data: Any) -> tuple[bytes, int, int] | None:
 
 
 def _next(data: Any, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | None:
-    """The next frame of the same kind; of the first one, two more must follow it."""
+    """The next frame of this kind; with kind None, the next that is followed by one of its kind."""
     last = min(len(data) - 4, at + _MOST_JUNK)
     while at <= last:
         found = frame_header(data, at)
@@ -109,7 +110,7 @@ def _next(data: Any, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | N
 
 
 def _is_plausible(frame: Any, header: FrameHeader, num_bytes: int) -> bool:
-    """Whether a Xing header can be believed: of files that were joined, it knows the first one."""
+    """Whether a Xing header fits the file. In joined files it describes the first one only."""
     flags, frames, declared = struct.unpack(">III", frame[header.side + 4 : header.side + 16])
     if frame[36:40] == b"VBRI" or not flags & _FRAMES_FLAG or not frames:
         return False
@@ -119,7 +120,7 @@ def _is_plausible(frame: Any, header: FrameHeader, num_bytes: int) -> bool:
 
 
 def _length_frame(like: Any, count: int, num_bytes: int) -> bytes:
-    """A frame without sound that says how many there are, of the kind of the 4 bytes `like`."""
+    """A silent frame with the number of frames, of the kind of the 4 header bytes `like`."""
     version_1 = like[1] & 0x18 == 0x18
     bitrate = (_BITRATES_1 if version_1 else _BITRATES_2).index(_ROOMY) + 1
     head = bytes((0xFF, like[1] | 1, bitrate << 4 | like[2] & 0x0C, like[3]))

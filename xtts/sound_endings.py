@@ -27,16 +27,16 @@ def ending_of(name: str | Path) -> str:
 
 def is_recording(path: Path) -> bool:
     """Whether a file is a recording by its name; hidden files are not."""
-    # macOS adds files such as ._1.wav to 1.wav, which hold no sound.
+    # macOS adds files such as ._1.wav to 1.wav, which are not sound.
     return bool(ending_of(path)) and not path.name.startswith(".") and path.is_file()
 
 
 def av_is_installed() -> bool:
-    """Whether FFmpeg's decoder can read the foreign ones here."""
+    """Whether FFmpeg's decoder is installed, which reads FOREIGN."""
     return importlib.util.find_spec("av") is not None
 
 
 def how_to_convert(path: Path) -> str:
-    """The command that converts such a file to a WAV file in the same folder."""
+    """The command that converts a file to a WAV file in the same folder."""
     wav = shlex.quote(str(path.with_suffix(".wav")))
     return f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 -ar 22050 {wav}"

@@ -1,11 +1,10 @@
-"""Opens recordings and reads them forwards, whatever their headers say about their length.
+"""Opens recordings and reads them completely, even if their headers declare a wrong length.
 
 Programs that write to a pipe do not know the length: a WAV then declares 0 bytes, a FLAC 0 samples,
-and an MP3 has no Xing header. libsndfile believes the first, takes the second for 2^63 samples and
-estimates the third. It also believes a FLAC that declares fewer samples than it has, refuses a CAF
-without a length, and ends where the first of several Ogg streams in a row does. This module takes
-the length of the header only if it is plausible, counts the frames otherwise, and reads every
-stream.
+and an MP3 lacks the Xing header. libsndfile trusts the first, reads the second as 2^63 samples and
+estimates the third. It also trusts a FLAC that declares too few samples, refuses a CAF without a
+length, and stops after the first of several chained Ogg streams. This module uses the length of the
+header only if it is plausible, else counts the frames, and reads all streams.
 
 Importing this module does not import torch; the API's decoding child reads with it, too.
 """
@@ -27,12 +26,12 @@ Array = np.ndarray[Any, Any]
 
 BLOCK_FRAMES = 1 << 16
 MOST_CHANNELS = 8
-# In steps of 25: a rate such as 22,051 shares no factor with 22,050 or 24,000, and its resampling
+# In steps of 25, because 22,051, for example, is coprime to 22,050 and 24,000, and its resampling
 # filter would take 2 GB.
 RATES = range(8_000, 192_001, 25)
 # soundfile's errors: RuntimeError from libsndfile, TypeError for a name such as x.raw.
 UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
-# What libsndfile says of a FLAC file without a total number of samples.
+# libsndfile's length of a FLAC file without a total number of samples.
 _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
 _CHUNK_HEAD = 8
@@ -45,7 +44,7 @@ _OGG_BEGINS = 0x02
 class Sound:
     """An open recording, which is read once, from its beginning.
 
-    rate: in Hz; declared_frames: the length that its header says, None where it says none.
+    rate: in Hz; declared_frames: the length in the header, or None.
     """
 
     def __init__(self, reader: "_Sndfile | _Av") -> None:
@@ -55,7 +54,7 @@ class Sound:
         self._reader = reader
 
     def blocks(self, most: int | None = None, size: int = BLOCK_FRAMES) -> Iterator[Array]:
-        """`[frames, channels]`, float32: at most `size` frames at a time, and `most` in all."""
+        """`[frames, channels]`, float32: at most `size` frames at a time, and `most` in total."""
         left = most
         while left is None or left > 0:
             block = self._reader.read(size if left is None else min(size, left))
@@ -73,8 +72,8 @@ class Sound:
 def opened(source: Path | bytes, *, by_av: bool = True) -> Iterator[Sound]:
     """Opens a file, or the bytes of one. Raises one of UNDECODABLE.
 
-    by_av: lets FFmpeg's decoder read a path with an ending that libsndfile does not read, where
-    the package `av` is installed.
+    by_av: allows FFmpeg's decoder for files that libsndfile does not read, if the package `av` is
+    installed.
     """
     with contextlib.ExitStack() as stack:
         yield Sound(_reader(source, stack, by_av=by_av))
@@ -100,7 +99,7 @@ class _Forwards(soundfile.SoundFile):
 
 
 class _Sndfile:
-    """What libsndfile reads, with a header that says the length."""
+    """A recording that libsndfile reads, with a repaired header if necessary."""
 
     def __init__(self, source: Path | bytes, stack: contextlib.ExitStack) -> None:
         data: Any = source
@@ -140,25 +139,25 @@ class _Sndfile:
 
 
 class _Av:
-    """What FFmpeg's decoder reads: the first sound track."""
+    """The first audio track of a file that FFmpeg's decoder reads."""
 
     declared_frames = None
 
     def __init__(self, path: Path, stack: contextlib.ExitStack) -> None:
-        # By name: an extra that the programs run without.
+        # By name, because `av` is optional.
         av = importlib.import_module("av")
-        # As a stream without a name, and without nested files: a playlist could make FFmpeg read
-        # others.
+        # As a nameless stream and without protocols, because a playlist could make FFmpeg read
+        # other files.
         file = stack.enter_context(path.open("rb"))
         container = stack.enter_context(av.open(file, options={"protocol_whitelist": "none"}))
         if not container.streams.audio:
-            raise ValueError("It has no sound track.")
+            raise ValueError("It has no audio track.")
         self._to_float = av.AudioResampler(format="flt")
         self._frames = container.decode(container.streams.audio[0])
         first = next(self._frames, None)
         if first is None:
-            raise ValueError("Its sound track is empty.")
-        # From the frame: the header of HE-AAC says half of its rate.
+            raise ValueError("Its audio track is empty.")
+        # From the frame, because the header of HE-AAC declares half of the rate.
         self.rate, self.channels = first.sample_rate, first.layout.nb_channels
         self._held = self._plain(first)
 
@@ -181,8 +180,8 @@ class _Av:
 
 
 class _FileBytes:
-    """The bytes of a file as a buffer, of which little is in memory. It is not mapped: a file that
-    is cut short while it is mapped ends the process."""
+    """The bytes of a file as a buffer, with a small part in memory. Not memory-mapped, because
+    truncating a mapped file kills the process."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -202,7 +201,7 @@ class _FileBytes:
         return self._held[start - self._from : stop - self._from]
 
     def find(self, wanted: bytes, start: int) -> int:
-        """Where a byte occurs next; -1 where it does not."""
+        """The next position of a byte; -1 if there is none."""
         while part := self[start : start + _HELD_BYTES // 2]:
             if (at := part.find(wanted)) >= 0:
                 return start + int(at)
@@ -211,10 +210,10 @@ class _FileBytes:
 
 
 def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
-    """What makes a WAV file readable whose header declares less than there is: its header up to the
-    samples, with sizes that mean "to the end", and where the samples begin and end.
+    """Repairs a WAV file whose header declares too few samples. Returns the header up to the
+    samples, with sizes that mean "to the end", and the start and end of the samples.
 
-    None for other files, and for those whose chunks fill them.
+    None for other files, and for those with plausible sizes.
     """
     if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
         return None
@@ -226,8 +225,8 @@ def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
     begin, size = at + _CHUNK_HEAD, place[1]
     if data[:4] == b"RF64" and data[12:16] == b"ds64":
         size = int.from_bytes(data[28:36], "little")
-    # More bytes follow than the header declares, and they are not chunks: it was written before the
-    # samples.
+    # If more bytes follow than the header declares, and they are not chunks, the header was written
+    # before the samples.
     if len(data) - begin - size <= size or _is_chunks(data, begin + size + size % 2):
         return None
     head = b"RIFF" + _UNKNOWN_BYTES + data[8 : begin - 4] + _UNKNOWN_BYTES
@@ -235,7 +234,7 @@ def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
 
 
 def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
-    """The same for a CAF file whose samples have the size -1, up to its end."""
+    """As `_wav_mended`, for a CAF file whose samples have the size -1."""
     if data[:4] != b"caff":
         return None
     at, head = 8, b""
@@ -249,9 +248,10 @@ def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
 
 
 def _ogg_streams(data: Any) -> list[tuple[int, int]]:
-    """Where each stream of a chained Ogg file begins and ends; [] for others.
+    """The start and end of each stream of a chained Ogg file; [] for others.
 
-    A chain is files put together (RFC 3533, 4): pages that begin a stream follow pages of another.
+    A chain consists of concatenated files (RFC 3533, 4): first pages of a stream follow pages of
+    another.
     """
     begins, at, was_begin = list[int](), 0, False
     while len(head := data[at : at + _OGG_HEAD]) == _OGG_HEAD and head[:4] == b"OggS":
@@ -274,7 +274,7 @@ def _chunk(data: Any, at: int) -> tuple[bytes, int] | None:
 
 
 def _is_chunks(data: Any, at: int) -> bool:
-    """Whether a RIFF file holds nothing but chunks from here to its end."""
+    """Whether a RIFF file consists of chunks from here to its end."""
     while place := _chunk(data, at):
         if not (place[0].isascii() and place[0].decode("ascii", "replace").isprintable()):
             return False

@@ -1,7 +1,7 @@
 """Finds where speech begins and ends in a recording, by the level of its frames.
 
-Levels are in dB, of the root mean square over 20 ms, a frame each 10 ms. All functions are pure.
-Importing this module does not import torch.
+Levels are the root mean square over 20 ms in dB, one frame per 10 ms. Importing this module does
+not import torch.
 """
 
 import numpy as np
@@ -9,24 +9,24 @@ import numpy as np
 HOP_SECONDS = 0.01
 FLOOR_DB = -100.0
 _FRAME_SECONDS = 0.02
-# Below the loud frames (95th percentile) by more than this, there is no speech.
+# Frames that are this far below the loud frames (95th percentile) are not speech.
 _SPEECH_RANGE_DB = 30.0
-# So many active frames in a row are more than a click.
+# Fewer active frames in a row may be a click.
 _FRAMES_IN_A_ROW = 4
-# A recording in which no sample is louder is silent: -60 dB of full scale.
+# A recording with a lower peak is silent: -60 dB of full scale.
 SILENT_PEAK = 1e-3
-# Where speech begins, half a second of the next two is active: after a click it is not.
+# At the start of speech, half a second of the next two is active; after a click it is not.
 _AHEAD_FRAMES, _LEAST_ACTIVE_FRAMES = 200, 50
-# Speech may fill little of a recording: its level is that of the loudest three seconds.
+# The level of speech is that of the loudest three seconds, because the rest may be silence.
 _LOUD_FRAMES, _LOUD_HOP = 300, 100
-# Noise before the speech is as loud as in its pauses; at most this far below the speech.
+# The threshold above the noise in pauses, but at least this far below the level of speech.
 _OVER_NOISE_DB, _LEAST_RANGE_DB = 10.0, 10.0
-# Longer silence at an end would displace speech: the first is cut down to the second.
+# Silence at an end that is longer than the first value is cut to the second.
 _LONG_SILENCE, _KEPT_SILENCE = 0.3, 0.1
 
 
 def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
-    """Frames `[1 + (samples - length) // hop, length]`, a view; what is shorter is padded."""
+    """Frames `[1 + (samples - length) // hop, length]`, a view; shorter input is padded."""
     if len(samples) < length:
         samples = np.pad(samples, (0, length - len(samples)))
     return np.lib.stride_tricks.sliding_window_view(samples, length)[::hop]
@@ -35,14 +35,14 @@ def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
 def frame_levels(samples: np.ndarray, rate: int) -> np.ndarray:
     """The level of each frame of `[samples]` at `rate` Hz."""
     frames = framed(samples, round(_FRAME_SECONDS * rate), round(HOP_SECONDS * rate))
-    # Around each frame's own mean: the offset of a whole clip would fill its silences.
+    # The variance ignores a DC offset, which would make silence loud.
     power = frames.var(axis=1)
     return np.maximum(10 * np.log10(power + 1e-20), FLOOR_DB)
 
 
 def levels_in_parts(rest: np.ndarray, part: np.ndarray, rate: int) -> tuple[np.ndarray, np.ndarray]:
-    """The levels of the frames that a part of `[samples]` completes, and the samples that the next
-    part needs. rest: these samples of the previous part."""
+    """The levels of the frames that a part of `[samples]` completes, and the remaining samples for
+    the next part. rest: the remaining samples of the previous part."""
     samples = np.concatenate((rest, part))
     length, hop = round(_FRAME_SECONDS * rate), round(HOP_SECONDS * rate)
     if len(samples) < length:
@@ -52,9 +52,9 @@ def levels_in_parts(rest: np.ndarray, part: np.ndarray, rate: int) -> tuple[np.n
 
 
 def speech_start(levels: np.ndarray, rate: int) -> int:
-    """The sample where what a voice is taken from begins: 0.1 s before the speech where more than
-    0.3 s of silence or steady noise come first, else 0. levels: of all frames, at `rate` Hz."""
-    # In samples: a hop of 10 ms is 220.5 of them at 22,050 Hz.
+    """The sample at which a reference should begin: 0.1 s before the speech if more than 0.3 s of
+    silence or steady noise precede it, else 0. levels: of all frames, at `rate` Hz."""
+    # Rounded: a hop of 10 ms is 220.5 samples at 22,050 Hz.
     hop = round(HOP_SECONDS * rate)
     silence = _first_of_speech(levels) * hop
     return silence - int(_KEPT_SILENCE * rate) if silence > _LONG_SILENCE * rate else 0
@@ -75,7 +75,7 @@ def _first_of_speech(levels: np.ndarray) -> int:
 
 
 def spoken_frames(levels: np.ndarray) -> tuple[int, int]:
-    """(first frame, last + 1) of what lies between the silences; everything if nothing."""
+    """(first frame, last + 1) of the speech between silent ends; all frames without speech."""
     active = levels > float(np.percentile(levels, 95)) - _SPEECH_RANGE_DB
     runs = np.convolve(active, np.ones(_FRAMES_IN_A_ROW), "valid") >= _FRAMES_IN_A_ROW
     (places,) = np.nonzero(runs)

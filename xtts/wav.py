@@ -16,7 +16,7 @@ def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> Written:
     """
     import soundfile
 
-    # In memory first (48 kB per second): libsndfile seeks back to the header when it closes a file.
+    # First in memory (48 kB per second), because libsndfile seeks back to the header on closing.
     whole = io.BytesIO()
     clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
     soundfile.write(whole, clipped, rate, subtype="PCM_16", format="WAV")

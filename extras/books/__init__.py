@@ -1,4 +1,4 @@
-"""Books: read from EPUB, text, Markdown and HTML, planned, spoken and bound."""
+"""Audiobooks: reads EPUB, text, Markdown and HTML, plans, speaks, and writes audio files."""
 
 VERBS = {"xtts": {"read": "extras.books.verb"}}
 SERVICE = "extras.books.routes"

@@ -1,4 +1,4 @@
-"""Book: what every format is read into: title, author, language, cover, chapters, paragraphs."""
+"""Book: the common representation of all formats."""
 
 import re
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from functools import cached_property
 from machine.errors import SotaqueError
 
 MOST_CHAPTERS = 5_000
-# Characters of a title of a book or of a chapter, and of its authors.
+# The most characters of a title or of the authors.
 MOST_TITLE = 200
 
 
 class BookError(SotaqueError):
-    """A book that cannot be read or spoken; the text says what is wrong and what to do."""
+    """A book that cannot be read or spoken; the message says what is wrong and what to do."""
 
 
 class Kind(StrEnum):
-    """What a paragraph is, which decides the pause after it and whether it is read."""
+    """The kind of a paragraph, which decides the pause after it and whether it is read."""
 
     TEXT = "text"
     HEADING = "heading"
@@ -28,8 +28,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph, a heading, a row of a table, or a footnote. source: the file in the EPUB that
-    holds it; "" for other formats."""
+    """A paragraph, a heading, a table row, or a footnote. source: its file in the EPUB; "" for
+    other formats."""
 
     text: str
     kind: Kind = Kind.TEXT
@@ -41,9 +41,9 @@ class Chapter:
     """One chapter.
 
     Attributes:
-        title: Its title, from the contents or from its heading.
-        paragraphs: What it holds, in order.
-        left_out: Why a reader would not read it aloud ("contents", "copyright"); "" if they would.
+        title: From the contents or from its heading.
+        paragraphs: In order.
+        left_out: Why it is not read aloud ("contents", "copyright"); "" if it is.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Chapter:
 
     @property
     def words(self) -> int:
-        """How many words it has, without footnotes."""
+        """The number of words, without footnotes."""
         return sum(
             len(one.text.split()) for one in self.paragraphs if one.kind is not Kind.FOOTNOTE
         )
@@ -60,15 +60,15 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Book:
-    """A book as it is read.
+    """A book.
 
     Attributes:
-        title: Its title.
-        author: Its author, or authors with commas; "" if unknown.
-        language: Of its text, by ISO 639-1; "" if the book does not say.
-        chapters: In reading order, with those that are left out.
-        cover: A JPEG or PNG; None without one.
-        notes: What was odd about the file, in sentences.
+        title: The title.
+        author: The author, or authors separated by commas; "" if unknown.
+        language: The language of the text, by ISO 639-1; "" if unknown.
+        chapters: In reading order, including those that are not read aloud.
+        cover: A JPEG or PNG, or None.
+        notes: Sentences on problems in the file.
     """
 
     title: str
@@ -80,12 +80,11 @@ class Book:
 
     @cached_property
     def read_aloud(self) -> list[Chapter]:
-        """The chapters that a reader would read."""
+        """The chapters that are read aloud."""
         return [chapter for chapter in self.chapters if not chapter.left_out]
 
 
-# What a reader does not read aloud, by titles, types of the guide, epub:type and role: the letters
-# alone.
+# Parts that are not read aloud, by title, guide type, epub:type or role, reduced to letters.
 _LEFT_OUT = {
     **dict.fromkeys((
         "toc", "contents", "tableofcontents", "listofchapters", "inhalt", "inhaltsverzeichnis",

@@ -1,4 +1,4 @@
-"""The child that reads a book for the service: as `xtts read`, with the voice that is served."""
+"""The child process that reads a book for the service, like `xtts read`, with the served voice."""
 
 import argparse
 import json
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Arguments: those of `xtts read` without the voice's, `--spec` and `--compute` as JSON."""
+    """Takes the arguments of `xtts read`, but with `--spec` and `--compute` as JSON for the
+    voice."""
     limit_omp_spinning()
     limit_onednn_cache()
     parser = argparse.ArgumentParser(prog=commands.program("extras.books.book_child"))
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     ComputeConfig.add_argument(parser)
     command.add_arguments(parser)
-    parser.add_argument("--called", default="", help="the name of the file that was uploaded")
+    parser.add_argument("--called", default="", help="the name of the uploaded file")
     arguments = parser.parse_args(argv)
 
     def voice() -> "LoadedVoice":

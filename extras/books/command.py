@@ -33,52 +33,52 @@ if TYPE_CHECKING:
     from xtts.inference.loaded_voice import LoadedVoice
 
 FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
-# Of the whole book, not of a chapter.
+# Formats of the whole book, instead of a file per chapter.
 _WHOLE = ("m4b", "epub")
 _PROGRESS_SECONDS, _WRITTEN_SECONDS = 10.0, 2.0
 MOST_RETAKES = 9
-# Of 20 million characters in the shortest paragraphs, 0.55 GB were measured.
+# 20 million characters in the shortest paragraphs needed 0.55 GB.
 MOST_READING_BYTES = 2 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that `speak` does not have."""
+    """Adds the arguments that `speak` does not have."""
     parser.add_argument("book", type=Path, metavar="BOOK", help=", ".join(BOOK_FORMATS))
     parser.set_defaults(called="")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR",
-                        help="the folder of the sentences and of the files that are "
-                             "written")  # fmt: skip
+                        help="the folder for the spoken sentences and the finished "
+                             "files")  # fmt: skip
     parser.add_argument("--plan", action="store_true",
-                        help="only print the plan, and speak five sample sentences")  # fmt: skip
+                        help="print the plan and speak five sample sentences only")  # fmt: skip
     parser.add_argument("--chapters", default="", metavar="1-3,5",
-                        help="the chapters to speak, by the numbers of the plan")  # fmt: skip
+                        help="the chapters to speak, by their numbers in the plan")  # fmt: skip
     parser.add_argument("--chapter-voice", action="append", default=[], metavar="2-4=anna",
                         help="a named speaker of the voice for some chapters")  # fmt: skip
     parser.add_argument("--format", default="m4b,mp3", metavar="m4b,flac",
-                        help=f"what to write, of {', '.join(FORMS)}; m4b,mp3 by "
-                             "default")  # fmt: skip
+                        help=f"the formats to write, any of {', '.join(FORMS)} (default: "
+                             "m4b,mp3)")  # fmt: skip
     parser.add_argument("--captions", default="", metavar="srt,vtt,json",
-                        help="also write the times of the words of each chapter")  # fmt: skip
+                        help="also write captions with word times for each chapter")  # fmt: skip
     parser.add_argument("--footnotes", action="store_true", help="speak footnotes too")
     parser.add_argument("--retakes", type=int, default=1,
-                        help="how often a sentence that ended badly, or was misheard, is said "
-                             "again; 1 by default")  # fmt: skip
+                        help="the most retakes of a sentence that is faulty or misheard (default: "
+                             "1)")  # fmt: skip
     parser.add_argument("--recogniser", default="off", metavar="pocketsphinx|FOLDER|off",
-                        help="who listens for misheard words, for --retakes")  # fmt: skip
+                        help="the recogniser that checks the words, for --retakes")  # fmt: skip
     parser.add_argument("--again", action="append", default=[], metavar="KEY",
-                        help="say a sentence again that report.html names")  # fmt: skip
+                        help="speak a sentence of report.html again")  # fmt: skip
     parser.add_argument("--at-once", type=int, metavar="N",
-                        help="how many sentences are spoken together; 4 by default, with Ray "
-                             "1")  # fmt: skip
+                        help="the number of sentences spoken together (default: 4; with Ray: "
+                             "1)")  # fmt: skip
     parser.add_argument("--ray", action="store_true",
                         help="speak on Ray; RAY_ADDRESS names a cluster")  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N",
-                        help="how many Ray workers to start (default: all cores)")  # fmt: skip
+                        help="the number of Ray workers to start (default: all cores)")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for, checked before anything is loaded."""
+    """The checked arguments of a run."""
 
     book: Book
     folder: Path
@@ -120,14 +120,14 @@ def order_of(arguments: argparse.Namespace) -> Order:
 
 
 def _read(path: Path, called: str) -> Book:
-    """The book. A hostile one is refused before it has taken the memory of the machine."""
+    """Reads the book with a limit on memory, because it may be malicious."""
     try:
         with memory.limited(MOST_READING_BYTES):
             return read_book(path, called)
     except MemoryError:
         raise BookError(
-            f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, more "
-            "than any book. It is not read."
+            f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, which "
+            "is too much for a book. It is refused."
         ) from None
 
 
@@ -160,7 +160,7 @@ def run(
     Args:
         arguments: Those of `add_arguments`, with a language and a seed.
         voice_of: Opens the voice, here and in workers.
-        typed: Whether a person has typed the command, so that the report can repeat it.
+        typed: Whether a person typed the command, which the report can then repeat.
 
     Raises the errors of books, voices, texts and storage.
     """
@@ -180,7 +180,7 @@ def run(
                 steps.close()
     except LockHeld as error:
         raise BookError(
-            f"Process {error} is writing into {order.folder}. Wait for it, or name another folder."
+            f"Process {error} is writing to {order.folder}. Wait for it, or name another folder."
         ) from None
     return 0
 
@@ -253,12 +253,14 @@ class _Reader:
             replace_file(path, lambda file: file.write(content))
             shown = ", ".join(f"{one} ({count})" for one, count
                               in names.most_common(MOST_SHOWN_NAMES))  # fmt: skip
-            print(f"The voice guesses how to say {counted(len(names), 'word')}: {shown}. "
+            print(f"The voice guesses the pronunciation of {counted(len(names), 'word')}: {shown}. "
                   f"Correct them in {path} and add --pronunciations {path}.")  # fmt: skip
         lost = unreadable_characters(self._all(), tokenizer, self.language)
         letters = " ".join(letter for letter, _ in lost.most_common(40))
         if lost:
-            print(f"The voice does not know these letters and skips words with them: {letters}")
+            print(
+                f"The voice does not know these letters and skips words that have them: {letters}"
+            )
         write_json(self.folder / "plan.json", {
             "title": self.order.book.title, "author": self.order.book.author,
             "language": self.language, "pace": measured.pace, "rate": measured.rate,
@@ -280,7 +282,8 @@ class _Reader:
 
     @property
     def _numbers(self) -> range:
-        """Of all chapters: the plan is of the whole book, also where some are read."""
+        """The numbers of all chapters. The plan covers the whole book, even if only some are
+        read."""
         return range(1, len(self.order.book.read_aloud) + 1)
 
     def _all(self) -> "Iterator[Sentence]":
@@ -288,8 +291,8 @@ class _Reader:
             yield from self._sentences(number)
 
     def _measured(self) -> "tuple[Measured, list[Chosen]]":
-        """What the sample sentences show, and the sentences. The last plan's are taken again, and
-        its rate, if they need not be spoken."""
+        """Measures the voice with sample sentences, and returns these. If the sentences of the last
+        plan are already spoken, its rate is reused."""
         from extras.books.plan import Measured
 
         samples = self._sample_lines()
@@ -303,7 +306,7 @@ class _Reader:
         )
         if not heard:
             raise BookError(
-                f"Nothing of this book can be read in language {self.language}. Name its language "
+                f"This book cannot be read in language {self.language}. Name its language "
                 "with --language, and a voice that speaks it."
             )
         for place, one in enumerate(heard, start=1):
@@ -316,8 +319,8 @@ class _Reader:
         return Measured(pace, rate if spoke or not isinstance(known, float) else known), heard
 
     def _sample_lines(self) -> "list[tuple[int, Sentence]]":
-        """The sentences of the last plan where the book still has them, whatever chapters are
-        wanted; else new ones from the chapters that are wanted."""
+        """The sample sentences of the last plan if the book still contains them, else new ones from
+        the wanted chapters."""
         from extras.books.plan import samples_of
 
         last = [one.get("text") for one in read_json(self.folder / "plan.json").get("samples", [])]
@@ -330,7 +333,8 @@ class _Reader:
         return [(number, one) for number, one in chosen if id(one) in wanted]
 
     def speak(self, measured: "Measured") -> None:
-        """Speaks the chapters; writes each when its sentences are there, and the audiobook."""
+        """Speaks the chapters. Writes each when its sentences are spoken, and then the
+        audiobook."""
         progress = _Progress(self, measured)
         lines = [(number, one) for number in self.order.chapters for one in self._sentences(number)]
         open_ = dict.fromkeys(self.order.chapters, 0)
@@ -357,7 +361,7 @@ class _Reader:
         progress.path.unlink(missing_ok=True)
 
     def _bind(self, number: int, sentences: "Sequence[Chosen]") -> None:
-        """Writes the files of a chapter, where they are not there already."""
+        """Writes the files of a chapter, unless they exist already."""
         from extras.books.writing.binding import BoundChapter, file_stem
 
         if not sentences:
@@ -378,7 +382,7 @@ class _Reader:
                 chapter.write(path, name)
             state[path.name] = chapter.fingerprint
             write_json(known, state)
-        # The audiobook needs no word times, which are most of what a sentence takes in memory.
+        # Without word times, which are most of a sentence's memory and not used in the audiobook.
         chapter.sentences = [
             replace(one, take=replace(one.take, words=None)) for one in chapter.sentences
         ]
@@ -387,7 +391,9 @@ class _Reader:
     def _finish(self) -> None:
         chapters = [self.bound[number] for number in sorted(self.bound)]
         if not chapters:
-            raise BookError("Nothing of these chapters could be read aloud; see report.html.")
+            raise BookError(
+                "These chapters have nothing that could be read aloud; see report.html."
+            )
         book = self.order.book
         self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
         told = {"chapters": list(self.order.chapters), **self.worst.told()}
@@ -400,7 +406,7 @@ class _Reader:
         print(
             f"{self.folder}: {clock(seconds)} of speech, {clock(spoken)} of it new "
             f"({self.narration.rate:.2f} x real time). {self.worst.faulty:,} of "
-            f"{counted(self.worst.sentences, 'sentence')} ended badly; hear them in "
+            f"{counted(self.worst.sentences, 'sentence')} ended badly; listen to them in "
             f"{self.folder / 'report.html'}."
         )
 
@@ -413,7 +419,7 @@ class _Reader:
         book = self.order.book
         stem = file_stem(0, book.title)[3:] or "book"
         for form in (one for one in _WHOLE if one in self.order.forms):
-            # A folder may hold the book that is read, under the same name.
+            # The folder may contain the source book under the same name.
             path = self.folder / (f"{stem}.m4b" if form == "m4b" else f"{stem} with sound.epub")
             if form == "m4b":
                 write_audiobook(path, book, chapters)
@@ -424,7 +430,7 @@ class _Reader:
 
 
 class _Progress:
-    """One line every ten seconds, and `progress.json`, which is there while the book is spoken."""
+    """Shows the progress: a line every ten seconds, and `progress.json` until the end."""
 
     def __init__(self, reader: _Reader, measured: "Measured") -> None:
         self._reader, self._measured = reader, measured
@@ -434,7 +440,7 @@ class _Progress:
         self.path = reader.folder / "progress.json"
 
     def settled(self, chapter: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
-        """Counts a sentence, and shows how far the book is."""
+        """Counts a sentence and shows the progress."""
         self._done += len(sentence.text)
         now = time.monotonic()
         if now - self._written < _WRITTEN_SECONDS:
@@ -460,7 +466,7 @@ class _Progress:
 
 
 def _language(book: Book, voice: "LoadedVoice") -> str:
-    """The book's language where the voice speaks it, or else the voice's first."""
+    """The book's language if the voice speaks it, else the voice's first."""
     short = {short_code(one): one for one in reversed(voice.languages)}
     if book.language in short:
         return short[book.language]
@@ -471,7 +477,7 @@ def _language(book: Book, voice: "LoadedVoice") -> str:
 
 
 def _typed() -> list[str]:
-    """What the user typed, without `--again KEY`, for the report."""
+    """The user's command without `--again KEY`, for the report."""
     words, typed = iter(sys.argv[1:]), list[str]()
     for word in words:
         if word == "--again":
@@ -489,7 +495,7 @@ def _listener(name: str, tokenizer: Any, language: str) -> "Listener | None":
 
     if name == recogniser.POCKETSPHINX and language != "en":
         raise SotaqueError(
-            f"pocketsphinx hears English only, and the book is read in {language}. Name the folder "
-            "of a Whisper model with --recogniser."
+            f"pocketsphinx recognises English only, and the book is read in {language}. Name the "
+            "folder of a Whisper model with --recogniser."
         )
     return Listener(name, recogniser.opened(name, language, 1), tokenizer, language)

@@ -1,4 +1,4 @@
-"""The plan of a book: chapters, words, how long it will sound, take and weigh; names to correct."""
+"""The plan of a book: chapters, words, estimates of duration, time and disk space, and names."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ from xtts.text.tokenizer import Tokenizer
 
 SAMPLES = 5
 _SAMPLE_CHARACTERS = range(50, 170)
-# Bytes a second of one channel at 24 kHz: what the encoders here give for speech.
+# Typical bytes per second of encoded speech, one channel at 24 kHz.
 BYTES_A_SECOND = {
     "wav": 48_000, "flac": 20_000, "mp3": 6_000, "opus": 6_000, "m4a": 6_700, "m4b": 6_700,
     "epub": 6_000,
@@ -26,14 +26,14 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
 MOST_SHOWN_NAMES, MOST_KEPT_NAMES = 20, 200
 _LENGTHS = range(2, MOST_CHARACTERS + 1)
-# Of CMU's dictionary, many forms are not in it: a word counts as known without these.
+# Endings. CMU's dictionary lacks many inflected forms, so a word is also known without these.
 _ENDINGS = ("'s", "s", "es", "ed", "d", "ing", "ly", "'")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What sample sentences showed. pace: seconds of speech for each character; rate: seconds of
-    speech computed in a second."""
+    """Measurements of sample sentences. pace: seconds of speech per character; rate: seconds of
+    speech computed per second."""
 
     pace: float
     rate: float
@@ -41,8 +41,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """The size of a chapter. seconds: how long it will sound, about; speech_seconds: the same
-    without pauses, which take no time to compute."""
+    """The size of a chapter. seconds: its estimated duration; speech_seconds: without pauses, which
+    take no time to compute."""
 
     number: int
     title: str
@@ -53,7 +53,7 @@ class ChapterPlan:
 
 
 def samples_of(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Five sentences of medium length from all over the book, always the same."""
+    """Five sentences of medium length, evenly spread over the book. Deterministic."""
     fitting = [
         one for one in sentences
         if one.kind is Kind.TEXT and len(one.text) in _SAMPLE_CHARACTERS
@@ -78,8 +78,8 @@ def chapter_plan(
 def unknown_words(
     sentences: Iterable[Sentence], language: str, pronounced: Iterable[str] = ()
 ) -> Counter[str]:
-    """Words that the voice has to guess, with their numbers: in English those that CMU's dictionary
-    does not have, in other languages names, which are written large within a sentence."""
+    """Words whose pronunciation is a guess, with their counts: in English words that are not in
+    CMU's dictionary, in other languages names (capitalised words within a sentence)."""
     known = {word.casefold() for word in pronounced}
     english = short_code(language) == "en"
     found = Counter[str]()
@@ -104,7 +104,8 @@ def _in_dictionary(word: str) -> bool:
 def unreadable_characters(
     sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str
 ) -> Counter[str]:
-    """Letters that the vocabulary of the voice does not know: words with them are left out."""
+    """Letters that are not in the voice's vocabulary, with their counts. Words with them are left
+    out."""
     found = Counter[str]()
     for one in sentences:
         found.update(set(_TAG.sub(" ", one.text)))
@@ -126,14 +127,14 @@ def names_file(names: Counter[str]) -> str:
     """The unknown words as a list of pronunciations, each to be filled in."""
     lines = [f"# {name} =    ({count} times)" for name, count in names.most_common()]
     return "\n".join([
-        "# Words of this book that the voice has to guess. Remove the # of a line, write how the",
-        "# word is said behind the =, and remove the count: Hermione = her my oh nee",
+        "# Words of this book whose pronunciation is a guess. Remove the # of a line, write the",
+        "# pronunciation after the =, and remove the count: Hermione = her my oh nee",
         *lines, "",
     ])  # fmt: skip
 
 
 def clock(seconds: float) -> str:
-    """1:02:03 of a number of seconds."""
+    """Formats seconds as 1:02:03."""
     minutes, second = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{second:02}"
 
@@ -141,7 +142,7 @@ def clock(seconds: float) -> str:
 def plan_lines(
     book: Book, chapters: Sequence[ChapterPlan], measured: Measured, forms: Sequence[str]
 ) -> list[str]:
-    """The plan for a person."""
+    """The plan as lines of text."""
     seconds = sum(one.seconds for one in chapters)
     takes_seconds = sum(one.speech_seconds for one in chapters) / max(measured.rate, 1e-6)
     rows = [["", "chapter", "words", "sentences", "length"]]
@@ -162,6 +163,6 @@ def plan_lines(
         f"{counted(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
         f"Speaking all of it takes about {clock(takes_seconds)} on this machine "
         f"({measured.rate:.2f} x real time, measured with the sample sentences).",
-        f"Disk space: {weight}, and {takes} for the sentences, which are kept.",
+        f"Disk space: {weight}, and {takes} for the spoken sentences.",
     ]
     return lines + [f"Note: {printable(note)}" for note in book.notes]

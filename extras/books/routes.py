@@ -1,4 +1,4 @@
-"""Routes /v1/books: upload a book, plan it, correct names, have it read, hear and download it."""
+"""Routes /v1/books: upload a book, plan it, correct names, read it aloud, and download it."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from xtts.text.errors import TextError
 from xtts.text.pronunciations import check_entry
 
 router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
-# What the service takes of this module: `api.parts`.
+# The interface for `api.parts`.
 ROUTERS, Part = (router,), Library
 _WRITE_BYTES = 1 << 20
 _FRESH = {"Cache-Control": "no-store"}
@@ -38,7 +38,7 @@ _BODY = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-# What players and readers go by. A page of HTML is to be saved, and no page of this service.
+# HTML has a generic type, so that browsers save it instead of showing it as a page of the service.
 _FILE = "application/octet-stream"
 _FILE_TYPES = {
     **{f".{form}": media_type for form, media_type in MEDIA_TYPES.items()},
@@ -51,7 +51,7 @@ _FILE_RESPONSES = ranged_responses(_FILE, *_FILE_TYPES.values())
 
 @router.get("")
 def list_books(parts: Shared) -> schemas.BookList:
-    """The newest first, and how much room there is."""
+    """Lists the books, the newest first, and the available space."""
     rows = []
     for book in parts.part(Library).books.all():
         job = book.job
@@ -74,12 +74,12 @@ async def upload_book(
               description=f"The name of the file, with its ending: {', '.join(FORMATS)}."),
     ],
 ) -> schemas.BookDetails:  # fmt: skip
-    """A book: the body is the file, at most 128 MiB. Its plan is queued at once. Read aloud only
-    what you may."""
+    """Adds a book and queues its plan. The body is the file, at most 128 MiB. Upload only books
+    that you may read aloud."""
     parts.check_rate(request)
     plain = visible_name(name)
     if not store.ending_of(plain):
-        text = f"{shown(name)} is not a book by its ending. Use {', '.join(FORMATS)}."
+        text = f"{shown(name)} does not have the ending of a book. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
     await asyncio.to_thread(parts.part(Library).books.check_room)
     arriving = await asyncio.to_thread(parts.part(Library).books.arriving)
@@ -97,13 +97,14 @@ async def upload_book(
 
 @router.get("/{book}")
 def read_book(book: str, parts: Shared) -> schemas.BookDetails:
-    """Its plan, the state of the work with its progress, its files and its report."""
+    """Returns the plan of a book, the state and progress of its reading, its files and its
+    report."""
     return _details(parts, parts.part(Library).books.find(book))
 
 
 @router.delete("/{book}", status_code=204, response_class=Response)
 async def remove_book(book: str, parts: Shared) -> Response:
-    """Deletes all of it. The work on it ends."""
+    """Deletes a book with all its files, and stops its reading."""
     kept = parts.part(Library).books.find(book)
     await parts.part(Library).readings.stop(kept, deleted=True)
     await asyncio.to_thread(parts.part(Library).books.remove, kept)
@@ -113,7 +114,8 @@ async def remove_book(book: str, parts: Shared) -> Response:
 
 @router.put("/{book}/names")
 def put_names(book: str, wanted: schemas.NamesRequest, parts: Shared) -> schemas.NamesRow:
-    """How words of the book are said: only sentences with these words are spoken again."""
+    """Sets the pronunciation of words in a book. Only sentences with these words are spoken
+    again."""
     kept = parts.part(Library).books.find(book)
     _check_names(wanted.names)
     store.put_names(kept, wanted.names)
@@ -124,8 +126,8 @@ def put_names(book: str, wanted: schemas.NamesRequest, parts: Shared) -> schemas
 async def ask_for_reading(
     book: str, wanted: schemas.ReadingRequest, request: Request, parts: Shared
 ) -> schemas.ReadingRow:
-    """Queues the reading, or the plan, with the voice that is served. One book is read at a time,
-    only while nobody speaks. What is spoken already is not spoken again."""
+    """Queues the reading, or the plan, of a book with the served voice. One book is read at a time,
+    and only while the service is idle. Sentences that are already spoken are reused."""
     parts.check_rate(request)
     kept = parts.part(Library).books.find(book)
     recording = await Speakers(parts.engine.standing, parts).recording_of(wanted.voice)
@@ -138,7 +140,7 @@ async def ask_for_reading(
 
 @router.delete("/{book}/reading")
 async def stop_reading(book: str, parts: Shared) -> schemas.ReadingRow:
-    """Stops it, or takes it from the queue. What was spoken is kept for the next time."""
+    """Stops the reading of a book, or removes it from the queue. Spoken sentences are kept."""
     kept = parts.part(Library).books.find(book)
     await parts.part(Library).readings.stop(kept)
     return await asyncio.to_thread(_reading, parts, kept)
@@ -146,7 +148,8 @@ async def stop_reading(book: str, parts: Shared) -> schemas.ReadingRow:
 
 @router.get("/{book}/files/{file}", response_class=FileResponse, responses=_FILE_RESPONSES)
 def download_file(book: str, file: str, parts: Shared) -> FileResponse:
-    """A chapter, the audiobook, captions or the report; ranges are served."""
+    """Downloads a file: a chapter, the audiobook, captions or the report. Supports range
+    requests."""
     path = parts.part(Library).books.find(book).file(file)
     media_type = _FILE_TYPES.get(path.suffix, _FILE)
     return RangedFile(path, media_type=media_type, headers=_FRESH, filename=path.name)
@@ -154,13 +157,13 @@ def download_file(book: str, file: str, parts: Shared) -> FileResponse:
 
 @router.get("/{book}/sentences/{take}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
 def hear_sentence(book: str, take: str, parts: Shared) -> FileResponse:
-    """A sentence of the plan or of the report; ranges are served."""
+    """Returns the sound of a sentence in the plan or the report. Supports range requests."""
     path = parts.part(Library).books.find(book).take(take)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
 async def _receive(request: Request, path: Path, parts: AppState) -> None:
-    """Writes the body. Raises APIError (422) for an empty one, 507."""
+    """Writes the body to a file. Raises APIError: 422 for an empty body, 507 for a full disk."""
     held, count = bytearray(), 0
     try:
         with path.open("wb") as file:
@@ -176,11 +179,11 @@ async def _receive(request: Request, path: Path, parts: AppState) -> None:
         code = "no_space" if is_full(error) else "not_kept"
         raise APIError(507, code, f"The book cannot be written ({error.strerror}).") from error
     if not count:
-        raise APIError(422, "not_a_book", "The body is empty: send the file.")
+        raise APIError(422, "not_a_book", "The body is empty; send the file.")
 
 
 def _check_names(names: dict[str, str]) -> None:
-    """Raises APIError (422) for what no list of pronunciations may say."""
+    """Raises APIError (422) for entries that are not allowed in a list of pronunciations."""
     for word, said in names.items():
         try:
             if said.strip():
@@ -233,7 +236,7 @@ def _told_report(book: UploadedBook) -> schemas.BookReport | None:
 
 
 def _made(schema: Any, fields: dict[str, Any]) -> Any:
-    """A body of what a child has written; None where it is of another version."""
+    """A response from a file of the child process; None if the file is of another version."""
     with contextlib.suppress(ValueError):
         return schema.model_validate(fields)
     return None

@@ -1,4 +1,4 @@
-"""`python -m xtts read`: its options, and what they become."""
+"""`python -m xtts read`: the options of the command."""
 
 import argparse
 import functools
@@ -19,14 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     voice_arguments.add_arguments(parser)
     parser.add_argument("--language", default="", type=tag_of,
-                        help="language of the text; what the book says by default")  # fmt: skip
+                        help="language of the text (default: that of the book)")  # fmt: skip
     command.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """As `extras.books.command.run`."""
     voice_arguments.take_settings(arguments)
-    # What a worker of Ray opens the voice with, too.
+    # Ray workers also use this to open the voice.
     return command.run(arguments, functools.partial(_voice_of, arguments))
 
 

@@ -1,3 +1,3 @@
-"""`sotaque`: one command for the verbs of every program."""
+"""`sotaque`: one console script for the commands of all programs."""
 
 VERBS = {"sotaque": {"completion": "extras.cli.completion"}}

@@ -10,7 +10,7 @@ from machine import commands
 from machine.devices.cuda_errors import exit_after_fault
 from machine.errors import SotaqueError
 
-# Words for a verb that are not spelt like it.
+# Aliases of verbs, for suggestions.
 _OTHER_NAMES = {"run": "train", "finetune": "train", "say": "speak", "tts": "speak", "api": "serve"}
 
 
@@ -22,7 +22,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # For example `… | head` has closed the pipe; discard what is still in the buffer.
+        # For example, `… | head` has closed the pipe. Discards the rest of the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     exit_after_fault(code)
@@ -59,9 +59,7 @@ def _found(name: str) -> verbs.Verb:
         return known[name]
     close = difflib.get_close_matches(name, known, n=1) or [_OTHER_NAMES.get(name, "")]
     hint = f"Did you mean `sotaque {close[0]}`? " if close[0] in known else ""
-    raise SotaqueError(
-        f"sotaque has no command {name!r}. {hint}`sotaque --help` lists the commands."
-    )
+    raise SotaqueError(f"Unknown command {name!r}. {hint}`sotaque --help` lists the commands.")
 
 
 if __name__ == "__main__":

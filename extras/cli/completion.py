@@ -1,4 +1,4 @@
-"""`sotaque completion`: prints the script that completes its words in bash or zsh."""
+"""`sotaque completion`: prints the completion script for bash or zsh."""
 
 import shlex
 import sys
@@ -67,7 +67,8 @@ def script(shell: str) -> str:
 
 
 def _table(known: Mapping[str, verbs.Verb]) -> str:
-    """What follows a flag with fixed words, and the flags of each verb; files elsewhere."""
+    """The shell code that completes the values of flags with fixed words, and the flags of each
+    verb; files elsewhere."""
     flags: list[str] = []
     after: dict[str, list[str]] = {}
     for name, verb in known.items():

@@ -8,8 +8,8 @@ from extras.cli import verbs
 
 @dataclass(frozen=True)
 class Group:
-    """Verbs for one purpose. The first three examples stand in `sotaque --help`, and each one in
-    the help of its verb."""
+    """Verbs for one purpose. `sotaque --help` shows the first three examples, and the help of a
+    verb shows those of the verb."""
 
     title: str
     verbs: tuple[str, ...]
@@ -108,7 +108,7 @@ def overview() -> str:
 
 
 def groups(known: Mapping[str, verbs.Verb]) -> list[Group]:
-    """The groups without verbs that are not installed, and the verbs that have no group."""
+    """The groups with their installed verbs, and a last group for all other verbs."""
     found = [
         Group(
             group.title,
@@ -123,7 +123,7 @@ def groups(known: Mapping[str, verbs.Verb]) -> list[Group]:
 
 
 def beginning(name: str, verb: verbs.Verb) -> str:
-    """What the help of a verb lacks at its beginning: "", or a usage."""
+    """The usage to print before the help of a verb; "" if the help includes it."""
     if not verb.usage:
         return ""
     purpose = f"{verb.summary[0].upper()}{verb.summary[1:]}."

@@ -1,4 +1,4 @@
-"""The verbs of `sotaque`: those of every program, each under one name."""
+"""The verbs of `sotaque`, collected from all programs."""
 
 import argparse
 import importlib
@@ -26,9 +26,9 @@ class Verb:
     Attributes:
         summary: What it does, in one line.
         run: Runs it with the words that follow it, and returns its exit code.
-        choices: What its completion offers. The words of an argument without a flag have the name
-            of the verb.
-        usage: The words after the verb, if its own help has no usage.
+        choices: The words for completion, by flag. Those of a positional argument are under the
+            name of the verb.
+        usage: The words after the verb, if its help does not include a usage.
     """
 
     summary: str
@@ -38,7 +38,7 @@ class Verb:
 
 
 def find_all() -> dict[str, Verb]:
-    """Every verb by its name."""
+    """All verbs by name."""
     found: dict[str, Verb] = {}
     for name, module in train.modules().items():
         run, choices = partial(_run_after, train.main, name), partial(_train_choices, name)
@@ -58,7 +58,7 @@ def find_all() -> dict[str, Verb]:
 
 
 def _summary(module: str) -> str:
-    """Its first line, without the options that `python -m train --help` shows behind it."""
+    """The first line of a module's SUMMARY; the others are for `python -m train --help`."""
     first: str = importlib.import_module(module).SUMMARY.splitlines()[0]
     return first.partition("  [")[0]
 

@@ -1,3 +1,3 @@
-"""`python -m train cut`: long recordings become clips with transcripts."""
+"""`python -m train cut`: cuts long recordings into clips with transcripts."""
 
 VERBS = {"train": {"cut": "extras.cut.verb"}}

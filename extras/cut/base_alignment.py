@@ -1,13 +1,13 @@
-"""Aligns pieces of a text with spans of a recording, by the base model's own GPT.
+"""Aligns pieces of a text with spans of a recording, by the base model's GPT.
 
 The score of a span is a log-likelihood ratio with teacher forcing: the log-likelihood of its codes
 and of STOP after them, given the text, minus that of the codes given other words. Each code depends
 only on those before it, so one pass scores all ends of a span. This works in every language of the
 base, such as the seventeen of XTTS-v2.
 
-Breaths, which have a pause on both sides, are read in the order of time. A run of breaths can say
-the next pieces, or be skipped (other speech); pieces can be skipped too (text that was not spoken).
-Dynamic programming with a beam (Lowerre 1976) finds the reading with the largest sum of the scores.
+Breaths, which have a pause on both sides, are processed in order. A run of breaths can match the
+next pieces, or be skipped (other speech); pieces can be skipped too (text that was not spoken).
+Dynamic programming with a beam (Lowerre 1976) finds the reading with the largest sum of scores.
 Skipping costs little.
 """
 
@@ -40,7 +40,7 @@ _BLOCK_CODES, _CONTEXT_CODES = 640, 16
 _SHORTEST_SHARE, _LONGEST_SHARE = 0.4, 2.2
 # The standard deviation of the logarithm of a sentence's pace around the pace of the whole text.
 _PACE_DEVIATION = 0.25
-# STOP is expected within this many codes after a breath's end, where it is likeliest.
+# The window after a breath's end, in codes, in which the likeliest STOP is searched.
 _STOP_REACH = 5
 _BEFORE_SECONDS = 0.06
 _WINDOW_CODES = 16
@@ -49,7 +49,7 @@ _LONGEST_GAP_SECONDS = 1.2
 # The nats that the last piece of a group must add. A spoken piece adds tens of nats. STOP alone
 # does not show that a last piece was not spoken, because a model may stop before the end of a text.
 _LEAST_ADDED = 20.0
-# Of many groups, only those that fit the first seconds best are scored in full.
+# Only the groups that fit the first seconds best are scored in full.
 _MANY, _KEPT, _FIRST_CODES = 6, 2, 56
 _VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
 # The costs in nats of skipping a breath, of skipping a piece of the text, and of joining two pieces

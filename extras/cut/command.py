@@ -42,8 +42,8 @@ _LONGEST_NAME = 60
 _LITTLE_SHARE = 0.5
 _REMEDIES = {
     UNSURE: "compare the text with the speech there (report.html), correct it, and cut again",
-    TOO_LONG: "it has no pauses that can be cut; with its text (--text FILE) pauses from 0.12 s "
-    "are enough, otherwise record with longer ones and without background music",
+    TOO_LONG: "its pauses are too short for cutting; with its text (--text FILE) 0.12 s are "
+    "enough, otherwise record with longer ones and without background music",
     TOO_SHORT: "record whole sentences, not single words",
     CLIPPED: "it was recorded too loudly; record it again at a lower level",
 }
@@ -82,7 +82,7 @@ def run(
     log.info("Speech is detected by %s.", speech_by)
     fingerprint = cutter.fingerprint_of(opened, manuscript, method, speech_by)
     if not writing.claim(to, fingerprint):
-        log.info("%s already holds this cut. Nothing was done.", to)
+        log.info("%s already contains this cut. Nothing was done.", to)
         return 0
     try:
         with (
@@ -107,13 +107,13 @@ def run(
     return 0
 
 
-# How recordings are cut: a name for the fingerprint, and the function that cuts.
+# A method of cutting: its name for the fingerprint, and the function.
 _Method = tuple[str, Callable[[CutJob], CutResult]]
 
 
 def _without_text(recogniser: Path | None, language: str, short: str) -> _Method:
     if recogniser is None:
-        # The name from the time when only English had a cutter of its own; fingerprints contain it.
+        # The old name of this method for English, which existing fingerprints contain.
         return "en by words" if short == "en" else short, cutter.cut_by_speech
     ear, sha256 = cutter.open_recogniser(recogniser, language)
     return (
@@ -162,7 +162,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
     if text is None and recogniser is None:
         log.info(
-            "They have no transcripts yet. Write each one after the bar in %s. "
+            "They lack transcripts. Write each one after the bar in %s. "
             "report.html plays the clips and saves the file.", to / "metadata.csv",
         )  # fmt: skip
         log.info("Then train on it: %s", train_command(to))
@@ -176,7 +176,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
 
 
 def train_command(to: Path) -> str:
-    """The command that trains on a dataset, in an OUTPUT_DIR of its own."""
+    """The command that trains on a dataset, in a separate OUTPUT_DIR."""
     run = shlex.quote(str(Path("runs") / to.resolve().name))
     return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} {commands.make('train')}"
 

@@ -2,8 +2,8 @@
 
 These three cut at pauses alone, at the times in the text, or with transcripts by a Whisper model.
 
-A Whisper model transcribes each clip by itself. If it understands nothing, it can invent text:
-the same words again and again, or a note such as `[Music]`. Such a clip is left out.
+A Whisper model transcribes each clip separately. If it does not understand anything, it can invent
+text: repeated words, or a note such as `[Music]`. Such a clip is left out.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
 
-# Part of the fingerprint. Change it when the same input is cut differently.
+# Part of the fingerprint. Increment it if the same input is cut differently.
 CUTTING_VERSION = 4
-# How far the times of subtitles may be off, in seconds.
+# The tolerance for the times of subtitles, in seconds.
 _CUE_REACH_SECONDS = 0.5
 # The share of clipped 10 ms frames of speech; a loud take has less than 1 %.
 _CLIPPED_SHARE = 0.05
@@ -51,7 +51,7 @@ _NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
 
 @dataclass(frozen=True)
 class CutJob:
-    """The recordings to cut, and the means. speech_by: the speech detector; journal: what was
+    """The recordings to cut, and the tools. speech_by: the speech detector; journal: the words
     recognised before a stop; steps: computes the steps."""
 
     recordings: Sequence[SourceRecording]
@@ -66,7 +66,7 @@ class CutJob:
 
 @dataclass(frozen=True)
 class CutRecording:
-    """A recording with its clips and its whole account, in frames at its own rate."""
+    """A recording with its clips and its complete account, in frames at the recording's rate."""
 
     recording: SourceRecording
     profile: SoundProfile
@@ -84,7 +84,7 @@ class CutRecording:
         return cls(recording, profile, clips, left, rows)
 
     def spans(self) -> list[tuple[int, int]]:
-        """The frames of each clip, at the recording's own rate."""
+        """The frames of each clip, at the recording's rate."""
         rate, frames = self.recording.rate, self.recording.frames
         return [
             (clip_frame(clip.first, rate), min(clip_frame(clip.last, rate), frames))
@@ -102,8 +102,8 @@ class CutRecording:
 
 @dataclass(frozen=True)
 class CutResult:
-    """All recordings. unheard: the numbers of the sentences of which no clip contains a word;
-    moved: those of them that are recognised completely, but at another place than in the text."""
+    """The result for all recordings. unheard: the numbers of the sentences without a word in any
+    clip; moved: those of them that were recognised completely, but in another order."""
 
     recordings: list[CutRecording]
     unheard: list[int]
@@ -142,7 +142,7 @@ def cut_one(
 
 
 def cut_by_speech(job: CutJob) -> CutResult:
-    """Cuts at pauses; the clips have no text."""
+    """Cuts at pauses; the clips are without text."""
     done = []
     for recording, profile in zip(job.recordings, measured_all(job)):
         spans = speech_spans(profile.speech)
@@ -181,7 +181,7 @@ def cut_by_cues(job: CutJob, text: Manuscript) -> CutResult:
 
 
 def clipping(profiles: Sequence[SoundProfile]) -> str:
-    """A warning if so much of the speech is clipped that words cannot be recognised; else ""."""
+    """A warning if too much of the speech is clipped to recognise its words; else ""."""
     frames = [
         one.clipped[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)]
         for one in profiles
@@ -242,7 +242,7 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
 
 
 def transcript(recognised: str, seconds: float) -> str | None:
-    """The recognised text as a transcript; None if it cannot be what is said. Pure."""
+    """The recognised text as a transcript; None if it is implausible. Pure."""
     text = " ".join(_NOTE.sub(" ", recognised).split())
     if not any(letter.isalnum() for letter in text):
         return None

@@ -1,4 +1,4 @@
-"""The journal of a cut: what was recognised so far, so that a killed cut resumes."""
+"""The journal of a cut: the results of recognition so far, so that a killed cut can resume."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from machine.storage.atomic import make_folder, refused
 
 
 class HeardJournal:
-    """What was recognised so far, on disk, so that a cut that was killed resumes where it stopped.
+    """Stores results of recognition on disk, so that a killed cut can resume.
 
     Each chunk appends a line of JSON. The first line is the fingerprint of recordings and text. A
     line that was cut short by a kill is ignored. `put` raises DiskFull or WriteError.
@@ -33,7 +33,7 @@ class HeardJournal:
         return self._known.get(chunk)
 
     def put(self, chunk: str, values: Sequence[Any]) -> None:
-        """Stores the values of a chunk, which JSON must be able to hold."""
+        """Stores the values of a chunk, which must be JSON values."""
         self._write({"chunk": chunk, "words": values})
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Reads a manuscript: its sentences, and their words in the form in which they are recognised.
+"""Reads a manuscript: its sentences and their spoken words.
 
 Files are plain text, or have times: SubRip, WebVTT, HTK and Audacity labels, Praat TextGrid. A cue
-is a piece of text as the file gives it. A unit is the shortest piece of written text that has words
-of its own: `$5` is one unit of two words, and is never cut. The normaliser of `xtts.text` reads
-numbers and abbreviations.
+is a piece of text in the file. A unit is the shortest piece of written text that is spoken as whole
+words: `$5` is one unit of two words, and is never cut. The normaliser of `xtts.text` reads numbers
+and abbreviations.
 """
 
 import bisect
@@ -26,7 +26,7 @@ _HTK_PER_SECOND = 1e7
 _SILENT_LABELS = {"", "sil", "sp", "pau", "spn", "<eps>", "<sil>", "#"}
 
 # At most two closing quotes or brackets belong to the sentence before them. Chinese and Japanese
-# have no space after a sentence.
+# do not write a space after a sentence.
 _CLOSING = '["”’»)\\]]'
 _SENTENCE_END = re.compile(
     rf"(?<=[.!?…])\s+|(?<=[.!?…]{_CLOSING})\s+|(?<=[.!?…]{_CLOSING}{_CLOSING})\s+"
@@ -39,7 +39,7 @@ _CLAUSE_END = ",;:)—–"
 
 @dataclass(frozen=True)
 class Cue:
-    """A piece of text. start, end: seconds in the recording, None if the file has no times."""
+    """A piece of text. start, end: seconds in the recording, None in files without times."""
 
     text: str
     start: float | None = None
@@ -56,7 +56,7 @@ def read_cues(path: Path) -> list[Cue]:
         raise CuttingError(f"{path} is not a supported text file. Use {', '.join(_READERS)}.")
     cues = [cue for cue in reader(_text(path), path) if cue.text.strip()]
     if not any(letter.isalnum() for cue in cues for letter in cue.text):
-        raise CuttingError(f"{path} holds no words. It must hold the text of the recording.")
+        raise CuttingError(f"{path} contains no words. It must be the text of the recording.")
     return cues
 
 
@@ -92,7 +92,7 @@ def _subtitles(text: str, path: Path) -> list[Cue]:
         cues.append(_cue(" ".join(plain.split()), start, end, path))
     if not cues:
         raise CuttingError(
-            f"{path} holds no line such as `00:00:01,000 --> 00:00:04,000`: is it a subtitle file?"
+            f"{path} lacks lines such as `00:00:01,000 --> 00:00:04,000`. Is it a subtitle file?"
         )
     return cues
 
@@ -131,7 +131,7 @@ def _text_grid(text: str, path: Path) -> list[Cue]:
     tiers = [tier for tier in re.split(r"item\s*\[\d+\]\s*:", text)[1:] if '"IntervalTier"' in tier]
     if not tiers:
         raise CuttingError(
-            f"{path} holds no IntervalTier in Praat's long text format. Save it in that format."
+            f"{path} lacks an IntervalTier in Praat's long text format. Save it in that format."
         )
     tier = next(
         (one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0]
@@ -161,8 +161,8 @@ _READERS: dict[str, Callable[[str, Path], list[Cue]]] = {
 
 @dataclass(frozen=True)
 class TextUnit:
-    """Written text that is never cut. words: the range of its words in the manuscript; ends: what
-    ends after it: 3 a paragraph or cue, 2 a sentence, 1 a clause, 0 nothing."""
+    """Written text that is never cut. words: the range of its words in the manuscript; ends: 3 at
+    the end of a paragraph or cue, 2 of a sentence, 1 of a clause, else 0."""
 
     text: str
     first_word: int
@@ -193,8 +193,7 @@ class Manuscript:
 
 
 def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
-    """Makes a manuscript of cues. Cues without times are split into sentences; timed ones are
-    not."""
+    """Makes a manuscript from cues. Only cues without times are split into sentences."""
     words, units = list[str](), list[TextUnit]()
     sentences, kept, ranges = list[str](), list[Cue](), list[range]()
     for cue in cues:
@@ -241,7 +240,7 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
                 words_of[place].append(word)
             continue
         places = [place for _, place in plain[start:end]]
-        if not places and plain:  # spoken, not written: belongs to the unit before
+        if not places and plain:  # spoken, but not written: belongs to the previous unit
             places = [plain[max(start - 1, 0)][1]]
         if places:
             words_of[places[0]] += spoken[first:last]
@@ -253,8 +252,8 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
 def _grouped(
     tokens: Sequence[str], words_of: Sequence[list[str]], joined: Sequence[bool]
 ) -> list[tuple[str, list[str]]]:
-    """Groups tokens: one without words of its own joins the token before it or, at the start, the
-    first that has words."""
+    """Groups tokens: one without spoken words joins the previous token or, at the start, the first
+    with words."""
     groups = list[tuple[str, list[str]]]()
     for token, words, with_last in zip(tokens, words_of, joined):
         if groups and (with_last or not words or not groups[-1][1]):

@@ -1,9 +1,7 @@
-"""Plans where to cut, and accounts for every moment of a recording.
+"""Plans the cuts, and accounts for every moment of a recording.
 
-All functions are pure.
-
-It cuts only at pauses, into clips of 1 to 11 seconds, preferably at the ends of sentences. Dynamic
-programming over the pauses of a breath finds the cheapest cuts. Whatever is in no clip gets a
+Cuts are at pauses only, into clips of 1 to 11 seconds, preferably at the ends of sentences. Dynamic
+programming over the pauses of a breath finds the cheapest cuts. Parts outside of clips get a
 reason.
 """
 
@@ -44,7 +42,7 @@ CLIPPED = "clipped"
 IN_A_CLIP, SILENCE, NOISE = "in a clip", "silence", "music or noise"
 _ABOVE_BACKGROUND_DB = 12.0
 _LOUDEST_SILENCE_DB = -45.0
-# Shorter stretches of silence, noise or speech count as what surrounds them.
+# Shorter stretches of silence, noise or speech are merged with their surroundings.
 _SHORTEST_FRAMES = 30
 
 
@@ -55,8 +53,8 @@ class PlacedUnit:
     Attributes:
         ends: As in `TextUnit`.
         with_next: Whether the next unit follows it in the text and in the same breath.
-        before, after: Where the speech before it ends and the speech after it begins, in seconds.
-        reach: How far `start` and `end` may be off, in seconds.
+        before, after: The end of the previous speech and the start of the next, in seconds.
+        reach: The tolerance of `start` and `end`, in seconds.
         begins: Whether it begins a sentence.
     """
 
@@ -73,8 +71,8 @@ class PlacedUnit:
 
 @dataclass(frozen=True)
 class Stretch:
-    """From frame `first` to before `last`: a clip, or a part left out for a reason. In frames of
-    10 ms; in an account, in frames of the recording. text: what is said there, if known."""
+    """A clip, or a part left out for a reason, from frame `first` to before `last`. In frames of 10
+    ms; in an account, in frames of the recording. text: its text, if known."""
 
     first: int
     last: int
@@ -83,7 +81,7 @@ class Stretch:
 
 
 def plan(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stretch], list[Stretch]]:
-    """The clips of a recording, and the certain speech that is in no clip."""
+    """The clips of a recording, and the certain speech outside of clips."""
     clips, left = list[Stretch](), list[Stretch]()
     first = 0
     for place, unit in enumerate(units):
@@ -129,7 +127,7 @@ def _reason(
     units: Sequence[PlacedUnit], pauses: Sequence[Pause | None], first: int, last: int
 ) -> str:
     if pauses[first] is None or pauses[last] is None:
-        # No pause separates it from uncertain speech next to it.
+        # It touches uncertain speech without a pause.
         edge = first == 0 or last == len(units)
         return UNSURE if edge else TOO_LONG
     short = units[last - 1].end - units[first].start < LONGEST_SECONDS / 2
@@ -147,7 +145,7 @@ def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | 
         pauses.append(pause_between(profile, before, unit.start, unit.reach, shortest))
     last = units[-1]
     after = min(last.after, last.end + _EDGE_SECONDS)
-    # The closure of a plosive before an uncertain word is no pause.
+    # The closure of a plosive before an uncertain word does not count as a pause.
     shortest = SHORTEST_EDGE_SECONDS if last.ends >= _SENTENCE_END else SHORTEST_PAUSE_SECONDS
     pauses.append(pause_between(profile, last.end, after, last.reach, shortest))
     return pauses
@@ -199,14 +197,14 @@ def account(
     clips: Sequence[Stretch], left: Sequence[Stretch], profile: SoundProfile, rate: int,
     frames: int,
 ) -> list[Stretch]:  # fmt: skip
-    """The account of a whole recording, from frame 0 to `frames`, at its own rate."""
+    """The account of a whole recording, from frame 0 to `frames`, at the recording's rate."""
     kinds = [SILENCE, NOISE, UNSURE]
     labels = _background(profile)
     for start, end in speech_spans(profile.speech):
         labels[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)] = 2
     texts = dict[int, str]()
     for one in (*left, *clips):
-        # Each has a number of its own, so that two neighbours remain two rows.
+        # Each has another number, so that adjacent ones remain two rows.
         labels[one.first : one.last] = len(kinds)
         texts[len(kinds)] = one.text
         kinds.append(one.reason)

@@ -39,7 +39,7 @@ _SPAN_MARGIN_SECONDS = 0.1
 SHORTEST_PAUSE_SECONDS = 0.12
 # Silence kept before the first word of a breath and after its last one, which cuts no word.
 SHORTEST_EDGE_SECONDS = 0.04
-# How far a recogniser's word ends may be off, in seconds.
+# The tolerance of a recogniser's word ends, in seconds.
 _REACH_SECONDS = 0.12
 MARGIN_SECONDS, WIDE_MARGINS_SECONDS = 0.15, (0.3, 0.45)
 # Silence is at most this far above the background, in dB, and nearer to it than to speech.
@@ -99,7 +99,7 @@ class LevelDetector:
         loud = levels(block, VAD_FRAME)
         audible = loud[loud > SILENT_DB + 20]
         quiet = float(np.quantile(audible, 0.1)) if len(audible) else 0.0
-        # A block of uninterrupted speech has no quiet tenth.
+        # In a block of uninterrupted speech, the quietest tenth is not quiet.
         quiet = min(quiet, float(loud.max()) - 2 * _ABOVE_QUIET_DB)
         return (loud > quiet + _ABOVE_QUIET_DB).astype(np.float32)
 
@@ -181,15 +181,15 @@ def pause_between(
     reach: float = _REACH_SECONDS,
     shortest: float = SHORTEST_PAUSE_SECONDS,
 ) -> Pause | None:
-    """The longest pause between the end of a word and the start of the next; None if none has
-    `shortest` seconds."""
+    """The longest pause between the end of a word and the start of the next; None if it is shorter
+    than `shortest` seconds."""
     first = max(int((last_end - reach) / LEVEL_SECONDS), 0)
     last = min(int((next_start + reach) / LEVEL_SECONDS) + 1, len(profile.level_db))
     if last <= first:
         return None
     quiet = _quiet(profile, first, last)
-    # The closure of a plosive inside a word is no pause: a pause must touch the gap between the
-    # words.
+    # A pause must touch the gap between the words; otherwise it is the closure of a plosive inside
+    # a word.
     quiet_runs = [(begin + first, end + first) for begin, end in runs_of(quiet)
              if (end + first) * LEVEL_SECONDS >= min(last_end, next_start) - 0.02
              and (begin + first) * LEVEL_SECONDS <= max(last_end, next_start) + 0.02]  # fmt: skip
@@ -244,17 +244,17 @@ class SpokenChunk:
 def measured(
     recording: SourceRecording, speech_by: str, progress: Progress | None = None
 ) -> SoundProfile:
-    """Measures a recording without recognising words; a step of its own.
+    """Measures a recording without recognising words. Can run as a step.
 
-    progress: counts seconds of sound; None if that is counted elsewhere.
+    progress: counts seconds of sound; None if the caller counts them.
 
-    Raises CuttingError if this machine has not the detector `speech_by`, or if the file changed.
+    Raises CuttingError if this machine lacks the detector `speech_by`, or if the file changed.
     """
     detector = find_detector()
     if detector.description != speech_by:
         raise CuttingError(
-            f"A worker detects speech by {detector.description}, the others by {speech_by}: "
-            "install the same packages on every machine."
+            f"A worker detects speech by {detector.description}, the others by {speech_by}. "
+            "Install the same packages on all machines."
         )
     profile = listen(recording, detector, None, progress)
     check_unchanged(recording)
@@ -316,8 +316,8 @@ def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[Spo
 
 
 def _clipped(block: np.ndarray) -> np.ndarray:
-    """For each 10 ms, whether two samples on end are at full scale. Resampling rounds the tops of
-    what was clipped: so as heard at 16 kHz it is a lower bound."""
+    """For each 10 ms, whether two consecutive samples are at full scale. At 16 kHz this is a lower
+    bound, because resampling rounds clipped peaks."""
     full = np.abs(block) >= _FULL_SCALE
     twice = np.zeros(-(-len(block) // LEVEL_FRAME) * LEVEL_FRAME, bool)
     twice[1 : len(block)] = full[1:] & full[:-1]

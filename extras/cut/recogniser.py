@@ -1,9 +1,9 @@
 """Recognises words with pocketsphinx and a language model of the manuscript near the position.
 
-The language model contains only the manuscript's words and word sequences, so the recogniser writes
-no text of its own: it shows where the manuscript is spoken (Moreno et al. 1998, "A recursive
-algorithm for the forced alignment of very long audio segments"). `certainty` compares a word with a
-free phone loop, as the goodness of pronunciation of Witt and Young (2000).
+The language model contains only the manuscript's words and word sequences, so the recogniser
+locates the manuscript instead of transcribing freely (Moreno et al. 1998, "A recursive algorithm
+for the forced alignment of very long audio segments"). `certainty` compares a word with a free
+phone loop, like the goodness of pronunciation of Witt and Young (2000).
 """
 
 import importlib
@@ -155,8 +155,8 @@ def text_recogniser() -> TextRecogniser:
 
 
 def _listen(decoder: Any, samples: np.ndarray) -> None:
-    # The noise estimate is reset each time; otherwise a run that was killed and resumed would
-    # recognise other words than one that was not.
+    # Resets the noise estimate, so that a resumed run recognises the same words as an
+    # uninterrupted one.
     decoder.reinit_feat()
     loud = samples / max(float(np.abs(samples).max(initial=0.0)), 1e-4) * _LOUDNESS
     decoder.start_utt()
@@ -181,6 +181,6 @@ def _spelled(word: str) -> str:
 
 
 def _pronounced(word: str) -> str:
-    """The pronunciation of a word that the dictionary lacks, by the rules of our own front-end."""
+    """The pronunciation of a word that the dictionary lacks, by the rules of our front-end."""
     letters = [_ARPABET[letter] for letter in to_phones(word) if letter in _ARPABET]
     return " ".join(letters) or "AH"

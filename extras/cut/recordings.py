@@ -71,7 +71,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
     declared, size = declared_bytes(path), path.stat().st_size
     if declared is not None and size < _LEAST_PRESENT * declared:
         raise CuttingError(
-            f"{path} holds {size:,} of the {declared:,} bytes that its header declares. Is it "
+            f"{path} has {size:,} of the {declared:,} bytes that its header declares. Is it "
             "still being written, or is it incomplete? Cut it when it is complete."
         )
     return SourceRecording(name, path, header.rate, header.frames, original)
@@ -88,9 +88,9 @@ def check_unchanged(recording: SourceRecording) -> None:
 
 
 def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
-    """The recording as mono float32 at its own rate, `BLOCK_SECONDS` at a time.
+    """The recording as mono float32 at the rate of the file, `BLOCK_SECONDS` at a time.
 
-    Raises CuttingError if it cannot be decoded, ends early or holds non-finite values, or if its
+    Raises CuttingError if it cannot be decoded, ends early or contains non-finite values, or if its
     channels cancel each other.
     """
     size = BLOCK_SECONDS * recording.rate
@@ -101,10 +101,10 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
                 seen += len(block)
                 if not np.isfinite(block).all():
                     raise CuttingError(
-                        f"{recording.path} holds non-finite values (NaN or infinite) before "
+                        f"{recording.path} contains non-finite values (NaN or infinite) before "
                         f"{seen / recording.rate:.0f} s."
                     )
-                # A header may declare less than there is; the account follows the header.
+                # A header may declare too few frames; the account follows the header.
                 over = max(seen - recording.frames, 0)
                 kept = block[: len(block) - over]
                 if len(kept):
@@ -126,7 +126,7 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     if together < _LEAST_TOGETHER * apart:
         raise CuttingError(
             f"The channels of {recording.path} cancel each other: they have opposite phase, "
-            "and their mix is nearly silent. Take one of them: "
+            "and their mix is nearly silent. Use one of them: "
             f"ffmpeg -i {recording.path.name} -af 'pan=mono|c0=c0' {recording.path.stem}-left.wav"
         )
 
@@ -161,11 +161,11 @@ def stretches(
 
 
 def _by_av(path: Path, to: Path) -> Path:
-    """Decodes the first audio track of a video or an m4a to mono with 16 bits, at its own rate."""
+    """Decodes the first audio track of a video or m4a file to 16-bit mono at its sample rate."""
     import soundfile
 
     try:
-        # By name: an extra that the programs run without.
+        # By name, because `av` is optional.
         av = importlib.import_module("av")
     except ImportError:
         raise CuttingError(
@@ -176,8 +176,8 @@ def _by_av(path: Path, to: Path) -> Path:
         ) from None
     make_folder(to.parent)
     try:
-        # As a stream without a name, and without nested files: a playlist could make FFmpeg read
-        # others.
+        # As a nameless stream and without protocols, because a playlist could make FFmpeg read
+        # other files.
         with (
             path.open("rb") as original,
             av.open(original, options={"protocol_whitelist": "none"}) as container,

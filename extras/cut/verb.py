@@ -1,4 +1,4 @@
-"""`python -m train cut`: its options, and what they become."""
+"""`python -m train cut`: the options of the command."""
 
 import argparse
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 from train.settings import TrainSettings
 from xtts.text.language_names import tag_of
 
-SUMMARY = """make a dataset of long recordings
+SUMMARY = """make a dataset from long recordings
 RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L]
 [--ray] [--workers N]"""
-PURPOSE = "Cuts long recordings into clips with transcripts, and accounts for the rest."
+PURPOSE = "Cuts long recordings into clips with transcripts, and reports the parts left out."
 USAGE = "RECORDING... --to DIR "
 
 
@@ -19,13 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
     add("--to", type=Path, metavar="DIR", help="the folder to write")
     add("--text", type=Path, metavar="FILE",
-        help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid. With a "
-             "text, pauses from 0.12 s are cut at; without one, pauses from 0.3 s")  # fmt: skip
+        help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid. The "
+             "shortest pause for a cut is 0.12 s with a text, and 0.3 s without")  # fmt: skip
     add("--recogniser", type=Path, metavar="DIR",
-        help="a Whisper model that writes the transcripts if you have no text")  # fmt: skip
+        help="a Whisper model that writes the transcripts, instead of --text")  # fmt: skip
     add("--ray", action="store_true", help="compute on Ray; RAY_ADDRESS names a cluster")
     add("--workers", type=int, metavar="N",
-        help="how many Ray workers to start (default: all cores)")  # fmt: skip
+        help="the number of Ray workers to start (default: all cores)")  # fmt: skip
     # Declared here: as a setting's flag its value would be parsed as a recording.
     add("--language", type=tag_of, metavar="L",
         help="the language of the recordings (default: LANGUAGE)")  # fmt: skip

@@ -3,8 +3,8 @@
 The recognised words are aligned with the written ones in sections, each with the text after the
 last matched word, so that time and memory do not grow with the length of a book. Unspoken text and
 unwritten speech cost little, so that the alignment recovers after them. Doubtful sentences, of
-which only some words were recognised, are aligned on their own and judged word by word. What stays
-doubtful is in no clip.
+which only some words were recognised, are aligned separately and judged word by word. If they stay
+doubtful, they are left out.
 """
 
 import bisect
@@ -24,7 +24,7 @@ _SECTION_WORDS, _SETTLED_WORDS = 300, 200
 _BEHIND_WORDS, _BEYOND_WORDS = 20, 500
 # If a smaller share of a section matches, the position is lost and the whole text is searched.
 _LOST_SHARE, _FOUND_SHARE = 0.3, 0.5
-# The expected words before and after the position, which may be wrong by some words, not by a page.
+# The expected words before and after the position, which may be wrong by a few words.
 EXPECTED_BEFORE, EXPECTED_AFTER = 300, 1500
 
 # Limits of the certainty, in nats per frame below a free phone loop; chosen on
@@ -35,7 +35,7 @@ _LEAST_ALONE, _FEWEST_SURE = -2.0, 4
 _LEAST_HEARD_SHARE = 0.5
 # An unwritten word this near to a sentence and this short may be a fragment of its words.
 _ABUTTING_SECONDS, _FRAGMENT_SECONDS = 0.05, 0.3
-# A single match is chance: short words match everywhere.
+# A single match may be chance, because short words match everywhere.
 _FEWEST_IN_A_ROW = 3
 # A longer silence between two words ends the breath.
 LONGEST_GAP_SECONDS = 0.8

@@ -54,16 +54,16 @@ class WrittenClip:
 
 
 def claim(folder: Path, fingerprint: str) -> bool:
-    """Marks the folder as this cut's; returns False if it holds exactly this cut already.
+    """Marks the folder as this cut's; returns False if it already contains exactly this cut.
 
-    Raises CuttingError for a folder that holds something else.
+    Raises CuttingError for a folder with other content.
     """
     finished, work = folder / FINISHED, folder / WORK
     if finished.is_file():
         if read_json(finished).get("fingerprint") == fingerprint:
             return False
         raise CuttingError(
-            f"{folder} holds the cut of other recordings or another text. Name another folder "
+            f"{folder} contains the cut of other recordings or another text. Name another folder "
             "with --to, or remove this one."
         )
     others = [path.name for path in folder.iterdir() if path != work] if folder.is_dir() else []
@@ -76,7 +76,7 @@ def claim(folder: Path, fingerprint: str) -> bool:
 
 
 def abandon(folder: Path) -> None:
-    """Removes what `claim` made, and the folder if it is empty then."""
+    """Removes the files of `claim`, and the folder if it is then empty."""
     shutil.rmtree(folder / WORK, ignore_errors=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
@@ -106,12 +106,12 @@ def write(
 
 
 def field(text: str) -> str:
-    """A text in a form that may stand between the bars of metadata.csv."""
+    """A text in a form that is valid between the bars of metadata.csv."""
     return " ".join(text.replace("|", ",").split())
 
 
 def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
-    """Writes every clip at its recording's own rate."""
+    """Writes every clip at its recording's rate."""
     wavs = folder / "wavs"
     make_folder(wavs)
     remove_stale(wavs)
@@ -181,8 +181,8 @@ def write_report(
 
 
 def _shown(clip: WrittenClip, usual: float) -> dict[str, Any]:
-    """What the page shows of a clip: how far its rate is from the `usual` one, with a note if it is
-    far, and the waveform as at most `_POINTS` peaks."""
+    """The data of a clip for the page: the deviation of its rate from the `usual` one, with a note
+    if it is large, and the waveform as at most `_POINTS` peaks."""
     rate, worst, why = _rate(clip), 0.0, ""
     if clip.text and usual > 0:
         worst = abs(math.log(rate / usual))

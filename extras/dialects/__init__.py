@@ -1,3 +1,3 @@
-"""Other servers' HTTP APIs, one module for each; all of them speak as /v1/audio/speech does."""
+"""Other servers' HTTP APIs, one module each, with the engine of /v1/audio/speech."""
 
 SERVICE = "extras.dialects.http"

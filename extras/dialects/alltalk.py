@@ -1,9 +1,9 @@
 """AllTalk's routes, as SillyTavern's AllTalk provider calls them.
 
 After github.com/erew123/alltalk_tts, tts_server.py of version 1 (branch main) and of version 2
-(branch alltalkbeta). Both speak first and answer with an address; the client then fetches the
-audio, which is kept in memory for ten minutes. There is no narrator, no RVC, and no playback on
-the server.
+(branch alltalkbeta). Both speak first and return an address; the client then fetches the audio,
+which is kept in memory for up to ten minutes. Narrator, RVC and playback on the server are not
+supported.
 """
 
 import html
@@ -33,7 +33,7 @@ _UNSPEAKABLE = re.compile(r"[\W_]+")
 
 
 class GenerateForm(BaseModel):
-    """AllTalk's form. What is not listed, or is said to be without effect, changes nothing."""
+    """AllTalk's form. Fields that are not listed have no effect."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -60,7 +60,7 @@ class GenerateForm(BaseModel):
 
     @property
     def unused(self) -> list[str]:
-        """The fields that were switched on and have no effect here."""
+        """The enabled fields that have no effect here."""
         names = ("narrator_enabled", "rvccharacter_voice_gen", "autoplay")
         return [name for name in names if getattr(self, name).lower() not in _OFF]
 
@@ -93,13 +93,13 @@ async def list_voices(parts: Shared) -> dict[str, Any]:
 
 @router.get("/api/rvcvoices")
 async def list_rvc_voices() -> dict[str, Any]:
-    """None: there is no RVC here."""
+    """Returns an empty list, because RVC is not supported."""
     return {"status": "success", "rvcvoices": ["Disabled"]}
 
 
 @router.get("/api/currentsettings")
 async def current_settings(parts: Shared) -> dict[str, Any]:
-    """What can be chosen here, by the names of both versions."""
+    """Returns the available choices, by the names of both versions."""
     model = parts.served_name
     return {
         "engines_available": ["xtts"], "current_engine_loaded": "xtts",
@@ -118,7 +118,7 @@ async def current_settings(parts: Shared) -> dict[str, Any]:
 async def generate(
     form: Annotated[GenerateForm, Form()], request: Request, parts: Shared
 ) -> Response:
-    """Speaks `text_input` and answers with the address of the sound; with `streaming`, the sound
+    """Speaks `text_input` and returns the address of the audio; with `streaming`, the audio
     itself."""
     caller = parts.check_rate(request)
     text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
@@ -140,7 +140,7 @@ async def generate(
 async def preview_voice(
     voice: Annotated[VoiceText, Form()], request: Request, parts: Shared
 ) -> Response:
-    """Has a voice say its name, and answers with the address of the sound."""
+    """Speaks a sentence with the name of a voice, and returns the address of the audio."""
     caller = parts.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
     ask = SynthesisRequest(f"This is the voice {name}.", "")
@@ -168,7 +168,7 @@ async def generate_stream(
 @router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))
 @router.get("/audiocache/{name}", response_class=Response, responses=speaking.sound("wav"))
 async def read_sound(name: str, parts: Shared) -> Response:
-    """A sound that was spoken within the last ten minutes."""
+    """Returns audio that was spoken within the last ten minutes."""
     wav = parts.part(Memory).kept_sounds.find(name)
     if wav is None:
         raise APIError(
@@ -178,8 +178,8 @@ async def read_sound(name: str, parts: Shared) -> Response:
 
 
 async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]) -> SoundForm:
-    """Keeps the audio and answers with its address. Clients of version 1 use the address as it is
-    and add `.wav` to the voice names; clients of version 2 append it to the server's address."""
+    """Keeps the audio and returns its address. Clients of version 1 use the address unchanged and
+    add `.wav` to voice names; clients of version 2 append it to the server's address."""
     version_1 = voice.endswith(".wav") and voice not in await speaking.labels(parts)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}

@@ -1,4 +1,4 @@
-"""`/api/tts` of Coqui's own server (`tts-server`): takes a text, returns a WAV file.
+"""`/api/tts` of Coqui's server (`tts-server`): takes a text, returns a WAV file.
 
 After github.com/idiap/coqui-ai-TTS, TTS/server/server.py.
 """
@@ -22,8 +22,7 @@ router = APIRouter(tags=["speech"], responses=PROBLEMS)
 
 class TtsFields(BaseModel):
     """Text, voice and language by the names of Coqui's server. Its page sends every field; those
-    not chosen are empty. speaker_wav, style_wav: files on that server, which have no meaning
-    here."""
+    not chosen are empty. speaker_wav, style_wav: files on that server, which are not supported."""
 
     text: str = Field("", max_length=MOST_CHARACTERS)
     speaker_id: str = Field("", max_length=128)
@@ -52,7 +51,7 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     caller = parts.check_rate(request)
     values = {name: _field(name, request, fields) for name in TtsFields.model_fields}
     if values["speaker_wav"] or values["style_wav"]:
-        text = "Files of the server are not voices here. Upload one, and name it as speaker_id."
+        text = "Files on the server are not supported. Upload a voice, and name it as speaker_id."
         raise APIError(400, "unsupported", text, param="speaker_wav")
     if not values["text"].strip():
         text = "text is missing. Send it in the URL, in a form, or as a header."

@@ -1,4 +1,4 @@
-"""What the dialects add to the service: `api.parts`."""
+"""The routes and state of the dialects, for `api.parts`."""
 
 from extras.dialects import (
     alltalk,

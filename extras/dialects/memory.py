@@ -20,10 +20,10 @@ _SECONDS = 600.0
 
 @dataclass
 class KeptSounds:
-    """Sounds that AllTalk's clients fetch with a second request.
+    """Audio that AllTalk's clients fetch with a second request.
 
-    The oldest is dropped when there are too many, when together they are too large, and after ten
-    minutes. Their names cannot be guessed."""
+    Dropped after ten minutes, and the oldest also when there are too many or their total size is
+    too large. The names cannot be guessed."""
 
     _known: "OrderedDict[str, tuple[float, bytes]]" = field(default_factory=OrderedDict)
     _bytes: int = 0
@@ -37,7 +37,7 @@ class KeptSounds:
         return name
 
     def find(self, name: str) -> bytes | None:
-        """The WAV file of that name; None if it is no longer kept, or never was."""
+        """The WAV file of that name; None if it was dropped or never existed."""
         self._clear(time.monotonic(), 0)
         kept = self._known.get(name)
         return kept[1] if kept else None
@@ -90,9 +90,9 @@ class TtsSettings(BaseModel):
 
 
 class Memory:
-    """What the routes of the dialects share."""
+    """The state that the routes of the dialects share."""
 
     def __init__(self, _state: AppState) -> None:
-        # Settings of one caller do not affect another's.
+        # One caller's settings do not affect others.
         self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
         self.kept_sounds = KeptSounds()

@@ -1,7 +1,7 @@
 """Lists for OpenAI's clients: /v1/models, /v1/audio/models and /v1/audio/voices.
 
-Only the first is OpenAI's own. Open WebUI requests the other two, and they have the form in which
-Kokoro-FastAPI, SGLang-omni and vLLM-omni answer them.
+Only the first belongs to OpenAI's API. Open WebUI requests the other two, in the format of
+Kokoro-FastAPI, SGLang-omni and vLLM-omni.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ _OPENAI_NAME = re.compile(rf"(?:{'|'.join(OPENAI_MODELS)})(?:-[0-9]+)*")
 
 @router.get("/models")
 async def list_models(parts: Shared) -> ModelList:
-    """OpenAI's list. Every name is the served voice's model; what it may be used for says its
+    """Lists OpenAI's model names, which all stand for the model of the served voice, with its
     licence."""
     return ModelList(data=[ModelRow(**_row(name, parts)) for name in (OWN_MODEL, *OPENAI_MODELS)])
 
 
 @router.get("/models/{model}")
 async def read_model(model: str, parts: Shared) -> ModelRow:
-    """One model; the dated names of OpenAI's too."""
+    """Returns one model; also accepts OpenAI's dated names."""
     if model != OWN_MODEL and not _OPENAI_NAME.fullmatch(model):
         text = f"There is no model {shown(model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
@@ -50,8 +50,8 @@ async def read_model(model: str, parts: Shared) -> ModelRow:
 
 @router.get("/audio/models")
 async def list_audio_models(parts: Shared) -> AudioModelList:
-    """The models that speak, which are all of them: under `models` for Open WebUI, under `data` for
-    OpenAI's clients."""
+    """Lists the speech models, which are all models: under `models` for Open WebUI, under `data`
+    for OpenAI's clients."""
     names = (OWN_MODEL, *OPENAI_MODELS)
     rows = [AudioModelRow(**_row(name, parts), name=name) for name in names]
     return AudioModelList(data=rows, models=rows)
@@ -59,7 +59,7 @@ async def list_audio_models(parts: Shared) -> AudioModelList:
 
 @router.get("/audio/voices")
 async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> AudioVoiceList:
-    """The voices by id and name, the served one first."""
+    """Lists the voices by id and name, the served one first."""
     if legacy:
         return AudioVoiceList(voices=list(await speaking.labels(parts)))
     rows = [AudioVoiceRow(id=SERVED, name=parts.served_name)]

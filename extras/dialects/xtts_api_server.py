@@ -32,7 +32,7 @@ class TtsToAudioRequest(BaseModel):
 
 
 class SpeakerRow(BaseModel):
-    """A voice as SillyTavern lists it. preview_url: there is none."""
+    """A voice in SillyTavern's format. preview_url: always empty."""
 
     name: str
     voice_id: str

@@ -1,9 +1,9 @@
 """The routes of Coqui's XTTS streaming server, as pipecat's XTTSService calls them.
 
 After github.com/coqui-ai/xtts-streaming-server, server/main.py. There a voice is two arrays, its
-latents, which the client reads once and sends along with each text. Here both arrays hold the
-voice's id instead, so that the latents of a person's voice never leave the service, and no values
-that a client made up reach the model.
+latents, which the client reads once and sends with each text. Here both arrays encode the voice's
+id instead, so that the latents of a person's voice never leave the service, and a client's numbers
+never reach the model.
 """
 
 import base64
@@ -32,7 +32,7 @@ _LONGEST = 128
 
 
 class VoiceHandle(BaseModel):
-    """A voice as this dialect names it: two arrays of numbers, to be sent back as they are."""
+    """The handle of a voice: two arrays of numbers, which clients send back unchanged."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -68,8 +68,8 @@ async def clone_speaker(
     parts: Shared,
     wav_file: Annotated[UploadFile, File(description=UPLOAD)],
 ) -> VoiceHandle:
-    """A voice from a recording, which is kept under the name of its file; the same recording again
-    is the same voice. Clone a voice only with its owner's consent."""
+    """Adds a voice from a recording, under its file name; the same recording gives the same voice.
+    Clone a voice only with its owner's consent."""
     parts.check_rate(request)
     await check_one_file(request, "wav_file")
     stem = PurePath(wav_file.filename or "").stem
@@ -108,7 +108,7 @@ def handle_of(voice_id: str) -> VoiceHandle:
 
 
 def voice_of(handle: VoiceHandle) -> str:
-    """The id that the arrays hold. Raises APIError (400) for arrays of another server."""
+    """The id that the arrays encode. Raises APIError (400) for arrays of another server."""
     numbers = [number * _UNIT for number in handle.speaker_embedding]
     fits = len(numbers) <= _LONGEST and all(
         0 < number < 128 and number == int(number) for number in numbers

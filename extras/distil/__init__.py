@@ -1,3 +1,3 @@
-"""`python -m train distil`: makes a smaller GPT of a run's best weights, and a voice of it."""
+"""`python -m train distil`: distils a run's best weights into a voice with a smaller GPT."""
 
 VERBS = {"train": {"distil": "extras.distil.verb"}}

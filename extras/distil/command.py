@@ -1,10 +1,9 @@
-"""`python -m train distil`: a voice with fewer layers, of the best weights of a run.
+"""`python -m train distil`: trains a voice with fewer layers from the best weights of a run.
 
-Half of the layers speak in two thirds of the time (`benchmarks speaking`). The student learns from
-the person's clips and from what the teacher, the run's best weights, says itself; it is exported
-only if it may be served in the teacher's place (`train.evaluation.verdict.may_replace`). What a
-killed or refused one has learned stays in OUTPUT_DIR/distillation, and the next command goes on
-from it.
+Half of the layers speak in two thirds of the time (`benchmarks speaking`). The student is trained
+on the person's clips and on speech of the teacher, which is the run's best weights. It is exported
+only if it may replace the teacher (`train.evaluation.verdict.may_replace`). The state of a killed
+or rejected distillation stays in OUTPUT_DIR/distillation, and the next command resumes it.
 """
 
 import hashlib
@@ -55,16 +54,16 @@ from xtts.workers.tuned_model import TunedModel
 log = logging.getLogger("train")
 
 EPOCHS = 15
-# Of the teacher's speech, and at most as many of the clips.
+# The minutes of the teacher's speech, and the limit for clips.
 MINUTES = 30.0
-# What the other speakers of a run are judged by.
+# The number of sentences by which the other speakers of a run are judged.
 OTHERS_SENTENCES = 2 * SLOTS
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of the verb. layers, epochs, minutes, texts: None for half of the layers, EPOCHS,
-    MINUTES and the transcripts of the clips."""
+    """The options of the command. layers, epochs, minutes, texts: None for half of the layers,
+    EPOCHS, MINUTES and the transcripts of the clips."""
 
     to: Path
     layers: int | None = None
@@ -75,7 +74,7 @@ class Asked:
 
 
 def run(settings: TrainSettings, asked: Asked) -> int:
-    """The verb. 1 if the student may not be served; then nothing is exported.
+    """Runs the command. Returns 1 if the student is rejected; nothing is exported then.
 
     Raises RunError for a run without an epoch or a recording, SotaqueError for an option, and the
     errors of the dataset, of speaking and of writing.
@@ -86,7 +85,7 @@ def run(settings: TrainSettings, asked: Asked) -> int:
     folder = RunFolder(settings.output_dir)
     if folder.newest_whole() is None:
         raise RunError(
-            f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`."
+            f"{folder.folder} has no epoch yet. Train one with `{commands.make('train')}`."
         )
     with folder.lock():
         context = context_of_run(settings, folder)
@@ -109,9 +108,9 @@ def _numbers(asked: Asked) -> tuple[int, float]:
     epochs = EPOCHS if asked.epochs is None else asked.epochs
     minutes = MINUTES if asked.minutes is None else asked.minutes
     if epochs < 1:
-        raise SotaqueError(f"--epochs {epochs}: name a number from 1.")
+        raise SotaqueError(f"--epochs {epochs}: give a number of at least 1.")
     if not 0 < minutes < float("inf"):
-        raise SotaqueError(f"--minutes {minutes:g}: name a number above 0.")
+        raise SotaqueError(f"--minutes {minutes:g}: give a number above 0.")
     return epochs, minutes
 
 
@@ -123,24 +122,24 @@ def _texts(path: Path | None) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"--texts {path} cannot be read ({error}).") from error
     if not any(found):
-        raise SotaqueError(f"--texts {path} holds no sentence. Write one on each line.")
+        raise SotaqueError(f"--texts {path} contains no sentence. Write one per line.")
     return [line for line in found if line]
 
 
 class Distillation:
-    """The steps of a distillation: the teacher speaks, the student learns, both are judged.
+    """The steps of a distillation: the teacher speaks, the student is trained, both are judged.
 
-    folder: where speech, student and sounds are kept.
+    folder: the folder of the speech, the student and the judged sounds.
     """
 
     def __init__(
         self, settings: TrainSettings, context: RunContext, voice: VoiceFiles, folder: Path
     ) -> None:
         if voice.reference is None:
-            raise RunError("The run kept no recording of the person. Speak with it once: `sample`.")
+            raise RunError("The run has no recording of the person. Run `sample` once.")
         self.settings, self.context, self.voice, self.folder = settings, context, voice, folder
         self.compute = ComputeConfig().at(context.device)
-        # The base reads texts as the run does.
+        # The base reads texts with the run's normaliser.
         newest = RunFolder(settings.output_dir).newest_whole()
         assert newest is not None
         self.of_base = voice.state is None
@@ -151,7 +150,7 @@ class Distillation:
     def student(
         self, kept: tuple[int, ...], epochs: int, minutes: float, own_texts: list[str]
     ) -> GPT:
-        """The student after its lessons; logs how far it is from its teacher."""
+        """The trained student; logs its distance to the teacher."""
         for number, text in enumerate(own_texts, start=1):
             try:
                 self.context.tokenizer.split(text, self.plan.reference.language)
@@ -177,7 +176,7 @@ class Distillation:
         )  # fmt: skip
         if (near := learning.agreement(student, taught)) is not None:
             log.info(
-                "On lessons that it did not learn: divergence %.2f nats a code, the same likeliest "
+                "On held-out lessons: divergence %.2f nats per code, the same likeliest "
                 "code in %.0f %%, error of the latents %.2f of their variance.",
                 near.divergence, 100 * near.same_code, near.latent_error,
             )  # fmt: skip
@@ -194,17 +193,17 @@ class Distillation:
         try:
             with exported(self.voice, to, Student(state, layers, languages)) as part:
                 self._judge(part)
-                # Hours later, something else may be there.
+                # Checked again, because the folder may have changed in the hours since.
                 _refuse_what_is_there(asked)
         except _NotServedError as refusal:
             log.warning(
-                "The student is not exported. %s Teach it longer with more --epochs or --minutes, "
-                "with texts of your own (--texts), or keep more --layers. What both said is in %s.",
+                "The student is not exported. %s Train it longer with more --epochs or --minutes, "
+                "use further texts (--texts), or keep more --layers. The speech of both is in %s.",
                 refusal, self.folder,
             )  # fmt: skip
             return 1
         log.info(
-            "%s holds the student's voice. What it and its teacher said is in %s. It speaks with:\n"
+            "%s is the student's voice. Its speech and the teacher's are in %s. Speak with:\n"
             "  %s",
             to, self.folder, speak_command(to),
         )  # fmt: skip
@@ -213,7 +212,7 @@ class Distillation:
     def _lessons(
         self, minutes: float, own_texts: list[str]
     ) -> tuple[list[Lesson], torch.Tensor, str]:
-        """The lessons, the latents `[narrators, 32, width]` of who says them, and their key."""
+        """The lessons, the latents `[narrators, 32, width]` of their narrators, and their key."""
         data, seed = self.context.data, self.settings.seed
         tuned = TunedModel(self.voice.folder, self.compute)
         weights = sha256_of(self.voice.weights)
@@ -230,7 +229,7 @@ class Distillation:
         ]
         held_out = [data.clips[index] for index in data.validation]
         own = lessons.of_clips(clips, held_out, minutes, seed)
-        log.info("Lessons: %d pieces that the teacher said, %d clips.", len(said), len(own))
+        log.info("Lessons: %d pieces of the teacher's speech, %d clips.", len(said), len(own))
         return [*said, *own], torch.cat(latents).cpu(), lessons.key_of(*who_says_what, seed)
 
     def _teacher(self) -> GPT:
@@ -240,16 +239,15 @@ class Distillation:
         return gpt.requires_grad_(False)
 
     def _autocast(self) -> torch.autocast:
-        """PRECISION; float32 in place of fp16, which would need a scale for the gradients."""
+        """PRECISION; float32 instead of fp16, which would need gradient scaling."""
         device = self.context.device.value.partition(":")[0]
         bf16 = self.context.precision.value == "bf16"
         return torch.autocast(device, dtype=torch.bfloat16, enabled=bf16)
 
     def _judge(self, part: Path) -> None:
-        """Judges the student whose voice is in a folder, as every narrator. Raises
-        _NotServedError."""
+        """Judges the student's voice in a folder as every narrator. Raises _NotServedError."""
         student, teacher = (
-            find_voice(VoiceSpec(str(part), tos_agreed=True)),  # as its teacher, in this run
+            find_voice(VoiceSpec(str(part), tos_agreed=True)),  # the run has the user's consent
             TunedModel(self.voice.folder, self.compute),
         )
         small = TunedModel(part, self.compute)
@@ -283,11 +281,11 @@ class Distillation:
 
 
 class _NotServedError(Exception):
-    """Why a student may not be served."""
+    """The student is rejected; the message is the reason."""
 
 
 def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
-    """What the judges say of both, as it is logged."""
+    """The judges' figures of both, for the log."""
     known = [
         f"{judge} {teacher.mean(judge):.3f} and {student.mean(judge):.3f}"
         for judge in (WORD_ERRORS, WORDS, VOICE, NATURALNESS)
@@ -302,7 +300,7 @@ def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
 def _plan(
     settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path
 ) -> EvaluationPlan:
-    """The plan of the run's evaluation, with the recording that the voice speaks from."""
+    """The plan of the run's evaluation, with the voice's recording."""
     plan = plan_of(
         settings, context.data, reference_of(settings, context.data),
         dict(voice.provenance["base"]), context.config,
@@ -311,7 +309,7 @@ def _plan(
 
 
 def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> EvaluationPlan:
-    """The first sentences of the plan, by one of the other speakers."""
+    """The first sentences of the plan, for one of the other speakers."""
     clips = [context.data.clips[index] for index in narrator.clips]
     some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS]
     return replace(
@@ -321,8 +319,8 @@ def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> E
 
 
 def _narrators(context: RunContext, voice: VoiceFiles, recording: Path) -> list[Narrator]:
-    """Who the voice speaks as: its named speakers with their clips, or one with all clips. The
-    first speaks from the recording that the voice opens with."""
+    """The voice's named speakers with their clips, or one narrator with all clips. The first uses
+    the voice's recording."""
     data = context.data
     everyone = (*data.train, *data.validation)
 

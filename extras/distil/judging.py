@@ -1,8 +1,7 @@
-"""Judges a student beside its teacher, by the sentences of an evaluation.
+"""Compares a student with its teacher on the sentences of an evaluation.
 
-Both speak with other seeds than an evaluation: by the speech that was judged, the teacher was
-chosen from several, so it usually speaks worse than it, and the student would be compared with its
-luck.
+Both use other seeds than the evaluation. The teacher was selected by its speech with those seeds,
+so its figures there are biased upwards.
 """
 
 import time
@@ -28,10 +27,10 @@ from xtts.workers.tuned_model import TunedModel
 
 @dataclass(frozen=True)
 class Speaking:
-    """What speaks.
+    """The weights of one side of the comparison.
 
     Attributes:
-        sounds: Where the first of what it says is kept, to be heard; None keeps nothing.
+        sounds: A folder for the first sentences, for listening; None writes nothing.
     """
 
     tuned: TunedModel
@@ -42,10 +41,10 @@ class Speaking:
 def judged(
     teacher: Speaking, student: Speaking, plan: EvaluationPlan
 ) -> tuple[Candidate, Candidate]:
-    """The teacher and the student as candidates of one evaluation; both speak from its recording.
+    """Teacher and student as candidates of one evaluation, with its recording.
 
-    The words of both are measured by the teacher's base; of a language that it does not know, by
-    the teacher.
+    The teacher's base measures the words of both; in a language that it does not know, the teacher
+    does.
     """
     person = _person(teacher.tuned, plan)
     knows = not plan.learns_added_language

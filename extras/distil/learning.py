@@ -1,16 +1,15 @@
-"""How a student learns to say what its teacher would say.
+"""Trains the student to imitate its teacher.
 
-For every code of a lesson the student is given what came before it, and learns by gradient descent
-on the sum of
+The loss of a code, given the codes before it, is a weighted sum of
 
-    the divergence of its distribution of the code from the teacher's (Hinton et al. 2015,
+    the divergence of the student's distribution from the teacher's (Hinton et al. 2015,
         https://arxiv.org/abs/1503.02531), in nats,
-    the cross-entropy of the code itself, where the teacher said it, and
-    the squared error of its latent, because the vocoder hears latents (as the hidden states of
-        DistilBERT, https://arxiv.org/abs/1910.01108), as a share of the latents' variance.
+    the cross-entropy of the code, in lessons that the teacher spoke, and
+    the squared error of the latent, the vocoder's input (as for the hidden states of DistilBERT,
+        https://arxiv.org/abs/1910.01108), as a share of the latents' variance.
 
-The conditioning encoder is the teacher's and learns nothing, so every recording has the teacher's
-latents. The weights of the sum are from one trial (benchmarks/record.md, "Half the layers").
+The conditioning encoder is the teacher's and frozen, so every recording has the teacher's latents.
+The weights of the sum are from one experiment (benchmarks/record.md, "Half the layers").
 
     OUTPUT_DIR/distillation/student.pt    student, optimizer and epoch, after every epoch
 """
@@ -39,21 +38,22 @@ from xtts.model.packed_batch import STOP_TARGETS, pack, row_length
 log = logging.getLogger("train")
 
 OWN_WEIGHT, LATENT_WEIGHT = 0.2, 2.0
-# Positions in a batch, padding not counted, as there is none.
+# The positions of a batch, which is packed without padding.
 POSITIONS = 2600
-# Of a GPT of 256 channels; of a wider one less, in proportion (https://arxiv.org/abs/2203.03466).
+# For a GPT with 256 channels; scaled down in proportion to the width
+# (https://arxiv.org/abs/2203.03466).
 LEARNING_RATE, OF_WIDTH = 1e-3, 256
 WARMUP_STEPS = 20
 WEIGHT_DECAY, MOST_NORM = 0.01, 1.0
-# The conditioning is given as latents.
+# A placeholder: the conditioning is given as latents.
 _NO_MEL = torch.zeros(80, 4)
 _FROZEN = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
 
 
 class Agreement(NamedTuple):
-    """How far a student is from its teacher, over the codes of some lessons: the divergence in
-    nats, the share of codes of which both think the same the likeliest, and the squared error of
-    the latents as a share of their variance."""
+    """The agreement of a student with its teacher on some lessons: the divergence in nats, the
+    share of codes with the same likeliest code, and the squared error of the latents as a share of
+    their variance."""
 
     divergence: float
     same_code: float
@@ -62,8 +62,8 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True)
 class Taught:
-    """Lessons with the teacher's latents of each, `[codes + 1, width]` on the CPU, the last of
-    which draws STOP; voices `[narrators, 32, width]`; variance: of all latents."""
+    """Lessons with the teacher's latents, `[codes + 1, width]` each on the CPU, the last of which
+    predicts STOP; voices `[narrators, 32, width]`; variance: of all latents."""
 
     lessons: Sequence[Lesson]
     latents: Sequence[Tensor]
@@ -73,11 +73,11 @@ class Taught:
 
 
 def taught_by(teacher: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Taught:
-    """Has the teacher, on its device, hear all lessons."""
+    """Computes the teacher's latents of all lessons, on its device."""
     latents: list[Tensor] = []
     teacher.eval()
     batches = list(cut(range(len(lessons)), lessons))
-    with torch.no_grad(), Progress("Hearing the teacher", len(lessons), "texts") as progress:
+    with torch.no_grad(), Progress("Encoding the lessons", len(lessons), "texts") as progress:
         for batch in batches:
             some = [lessons[index] for index in batch]
             heard = _latents(teacher, some, voices).cpu()
@@ -93,9 +93,9 @@ def learn(
     student: GPT, taught: Taught, *, epochs: int, seed: int, path: Path, key: str,
     autocast: AbstractContextManager[Any],
 ) -> None:  # fmt: skip
-    """Teaches the student, on its device, so many epochs; one that was interrupted goes on.
+    """Trains the student, on its device, for `epochs`; resumes an interrupted training.
 
-    path: student.pt; key: what makes two of them the same but for `epochs`. Raises NonFiniteError,
+    path: student.pt; key: identifies the training, except for `epochs`. Raises NonFiniteError,
     DiskFull, WriteError.
     """
     rate = LEARNING_RATE * OF_WIDTH / student.shape.width
@@ -105,10 +105,10 @@ def learn(
     plan = [list(_batches(taught.lessons, seed, epoch)) for epoch in range(epochs)]
     step, total = sum(map(len, plan[:first])), sum(map(len, plan))
     if first:
-        left = "goes on" if first < epochs else "is not taught further"
-        log.info("The student has learned %d of %d epochs already and %s.", first, epochs, left)
+        left = "continues" if first < epochs else "is finished"
+        log.info("The student was trained for %d of %d epochs and %s.", first, epochs, left)
     student.train()
-    with Progress("The student learns", total, "steps") as progress:
+    with Progress("Training the student", total, "steps") as progress:
         progress.add(step)
         for epoch in range(first, epochs):
             for batch in plan[epoch]:
@@ -118,7 +118,7 @@ def learn(
                 if not math.isfinite(take_step(student, optimizer, taught, batch, autocast)):
                     raise NonFiniteError(
                         f"The student's loss was not finite at step {step}. Set PRECISION=fp32 and "
-                        "repeat the command; it goes on from its last epoch."
+                        "repeat the command, which resumes at the last epoch."
                     )
                 progress.add()
             _save(student, optimizer, epoch + 1, path, key)
@@ -126,7 +126,7 @@ def learn(
 
 
 def optimizer_of(student: GPT, rate: float) -> torch.optim.Optimizer:
-    """The optimizer of what learns; the rest is frozen."""
+    """The optimizer of the trained parameters; freezes the rest."""
     for name, parameter in student.named_parameters():
         parameter.requires_grad_(not name.startswith(_FROZEN))
     return new_optimizer("adamw", weight_groups(student, WEIGHT_DECAY), rate)
@@ -136,8 +136,8 @@ def take_step(
     student: GPT, optimizer: torch.optim.Optimizer, taught: Taught, batch: Sequence[int],
     autocast: AbstractContextManager[Any],
 ) -> float:  # fmt: skip
-    """One step on a batch of lessons, by their numbers; the sum of loss and norm of the gradients.
-    One that is not finite changes nothing."""
+    """Takes one step on a batch of lessons, given by number. Returns the sum of loss and gradient
+    norm; if it is not finite, the weights are unchanged."""
     with autocast:
         loss = _loss(student, taught, batch)
     optimizer.zero_grad()
@@ -151,7 +151,7 @@ def take_step(
 
 @torch.no_grad()
 def agreement(student: GPT, taught: Taught) -> Agreement | None:
-    """Over the held-out lessons; None if there are none."""
+    """The agreement on the held-out lessons; None without such lessons."""
     chosen = [index for index, one in enumerate(taught.lessons) if one.held_out]
     if not chosen:
         return None
@@ -167,7 +167,7 @@ def agreement(student: GPT, taught: Taught) -> Agreement | None:
 
 
 def cut(order: Sequence[int], lessons: Sequence[Lesson]) -> Iterator[list[int]]:
-    """Batches of lessons, in this order; each with about POSITIONS positions."""
+    """Divides lessons, in this order, into batches of about POSITIONS positions."""
     batch, positions = list[int](), 0
     for index in order:
         one = lessons[index]
@@ -188,7 +188,7 @@ def _batches(lessons: Sequence[Lesson], seed: int, epoch: int) -> Iterator[list[
 
 
 def _factor(step: int, total: int) -> float:
-    """The learning rate of a step, as a share of the largest: linear, then a cosine to 0."""
+    """The learning rate of a step as a share of the peak: linear warm-up, then a cosine to 0."""
     warm = min(1.0, (step + 1) / min(WARMUP_STEPS, max(1, total)))
     return warm * (0.5 + 0.5 * math.cos(math.pi * step / max(1, total)))
 
@@ -208,8 +208,8 @@ def _targets(taught: Taught, index: int) -> range:
 def _terms(
     student: GPT, taught: Taught, batch: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For each code of a batch, and for the STOP of each lesson: divergence, cross-entropy, whether
-    the likeliest code is the teacher's, and error of the latent."""
+    """For each code of a batch and the STOP of each lesson: the divergence, the cross-entropy,
+    whether the likeliest code is the teacher's, and the error of the latent."""
     lessons = [taught.lessons[index] for index in batch]
     device = next(student.parameters()).device
     latents = _latents(student, lessons, taught.voices).float()
@@ -226,12 +226,12 @@ def _terms(
 
 
 def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
-    """`[codes + 1 of every lesson, width]`."""
+    """The latents `[codes + 1 of every lesson, width]` of a GPT."""
     rows = pack(
         [one.ids for one in lessons], [one.codes for one in lessons], [_NO_MEL] * len(lessons),
         gpt.shape, stop_input=True, padded=False,
     )  # fmt: skip
-    # Of the STOPs behind a clip, speaking hears one.
+    # Only the first STOP target of a clip is used, because decoding ends there.
     heard = torch.cat(
         [torch.arange(len(one.codes) + STOP_TARGETS) <= len(one.codes) for one in lessons]
     )
@@ -250,7 +250,7 @@ def _save(student: GPT, optimizer: torch.optim.Optimizer, epoch: int, path: Path
 
 
 def _resumed(student: GPT, optimizer: torch.optim.Optimizer, path: Path, key: str) -> int:
-    """Loads what an interrupted distillation has left; the number of its epochs."""
+    """Loads the state of an interrupted distillation; returns the number of its epochs."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if content["key"] != key:
@@ -258,7 +258,7 @@ def _resumed(student: GPT, optimizer: torch.optim.Optimizer, path: Path, key: st
     except FileNotFoundError:
         return 0
     except Exception as error:
-        log.warning("%s cannot be read (%s); the student begins anew.", path, error)
+        log.warning("%s cannot be read (%s); the student starts again.", path, error)
         return 0
     student.load_state_dict(content["student"])
     optimizer.load_state_dict(content["optimizer"])

@@ -1,13 +1,13 @@
-"""What a student learns from: the person's clips, and what the teacher itself says.
+"""The lessons of a student: the person's clips, and speech of the teacher.
 
-The teacher's own speech is what the student will have to say: learning from it is sequence-level
-distillation (Kim and Rush 2016, https://arxiv.org/abs/1606.07947). The teacher says the transcripts
-of the training clips, then the beginning of one with the end of another, or texts of the user's
-own; but no sentence that judges the student (`extras.distil.judging`), as long as there are
-others. A killed run goes on where it stopped.
+Training on the teacher's speech is sequence-level distillation (Kim and Rush 2016,
+https://arxiv.org/abs/1606.07947). The teacher speaks the transcripts of the training clips, and
+then combinations of the beginning of one with the end of another; or the user's texts. If possible,
+it does not speak the sentences that judge the student (`extras.distil.judging`). An interrupted run
+resumes.
 
-    OUTPUT_DIR/distillation/speech-KEY.jsonl    what the key is of; a line for each text that was
-                                                said. Of other weights or texts is another file.
+    OUTPUT_DIR/distillation/speech-KEY.jsonl    the inputs of the key, and a line per spoken text;
+                                                one file per combination of weights and texts
 """
 
 import hashlib
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
 
 CODES_PER_MINUTE = 60 * CODE_RATE / SAMPLES_PER_CODE
-# Written down after so many texts; a killed run says at most these again.
+# The number of texts between writes, and thus the most that a killed run repeats.
 _PORTION = 4 * SLOTS
-# Speech with so many times fewer or more codes for an id than the median was cut, or babbles.
+# Speech whose codes per id differ from the median by a larger factor was cut, or babbles.
 _MOST_UNLIKE = 2.0
-# One text in so many, of every narrator, only judges.
+# One text in this many, per narrator, is held out for judging.
 HELD_OUT_EVERY = 25
 # Languages that are written without spaces between words.
 _UNSPACED = {"zh", "ja"}
@@ -54,8 +54,8 @@ _UNSPACED = {"zh", "ja"}
 
 @dataclass(frozen=True)
 class Narrator:
-    """Somebody as whom the teacher speaks, and the clips that are theirs; those that were learned
-    from are said again."""
+    """A speaker of the teacher, with the speaker's clips. The teacher speaks the texts of the
+    training clips."""
 
     name: str
     recording: Path
@@ -65,14 +65,14 @@ class Narrator:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A text and how it is said.
+    """A text and its speech.
 
     Attributes:
         ids: Text ids `[n]`, without START and STOP.
         codes: Codes `[m]`, without STOP.
-        narrator: The number of who says it.
-        spoken: Whether the teacher said it; else it is a clip.
-        held_out: Whether it only judges.
+        narrator: The number of the narrator.
+        spoken: Whether the teacher spoke it; otherwise it is a clip.
+        held_out: Whether it is held out for judging.
     """
 
     ids: Tensor
@@ -84,12 +84,12 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Teacher:
-    """The weights that speak.
+    """The teacher's weights.
 
     Attributes:
-        reading: A checkpoint, as whose run they read texts.
-        weights: The same one, or None for the base's own.
-        sha256: Of the weights.
+        reading: A checkpoint, whose run's normaliser is used.
+        weights: The same checkpoint, or None for the base.
+        sha256: The hash of the weights.
     """
 
     tuned: TunedModel
@@ -98,14 +98,14 @@ class Teacher:
     sha256: str
 
     def voice_of(self, recording: Path) -> "tuple[Model, Voice]":
-        """The model, and the voice of a recording."""
+        """The model and the voice of a recording."""
         asked = TunedVoice(recording, self.reading, 0.0 if self.weights is None else 1.0)
         return self.tuned.speaking(self.tuned.reading(asked), asked)
 
 
 def texts(own: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:
-    """Texts to say, without end: each of `own` once in random order, then the beginning of one with
-    the end of another."""
+    """An endless iterator of texts: each of `own` once in random order, and then the beginning of
+    one with the end of another."""
     whole = list(dict.fromkeys(own))
     draw.shuffle(whole)
     yield from whole
@@ -115,7 +115,7 @@ def texts(own: Sequence[str], language: str, draw: random.Random) -> Iterator[st
 
 
 def _halves(text: str, language: str) -> tuple[str, str]:
-    """A single word is both."""
+    """The beginning and the end of a text; a single word is both."""
     if " " in text or short_code(language) in _UNSPACED:
         return halved(text)
     return text + " ", text
@@ -125,7 +125,7 @@ def key_of(
     teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
     judging: Collection[str], seed: int,
 ) -> str:  # fmt: skip
-    """What makes two lessons the same, but for how many minutes there are of them."""
+    """The key of the spoken lessons: a hash of their inputs, except for the number of minutes."""
     made_of = {
         "weights": teacher.sha256, "seed": seed, "own": list(own), "judging": sorted(judging),
         "narrators": [
@@ -140,11 +140,11 @@ def spoken(
     teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
     judging: Collection[str], minutes: float, folder: Path, seed: int,
 ) -> list[Lesson]:  # fmt: skip
-    """What the teacher says, about so many minutes of it; as each narrator in turn.
+    """About `minutes` of the teacher's speech, by all narrators in turn.
 
-    own: texts of the user's, instead of the transcripts. judging: texts that it does not say.
-    Raises RunError if it ends none of the first texts, DecodingError, DiskFull, WriteError, and the
-    errors of voice and model.
+    own: the user's texts, instead of the transcripts. judging: texts to leave out. Raises RunError
+    if the teacher ends none of the first texts, DecodingError, DiskFull, WriteError, and the errors
+    of voice and model.
     """
     key = key_of(teacher, narrators, clips, own, judging, seed)
     path = folder / f"speech-{key[:12]}.jsonl"
@@ -170,7 +170,7 @@ def spoken(
             if not _codes(said):
                 raise RunError(
                     f"The teacher ended none of {len(said)} texts, so there is nothing to learn "
-                    "from. Listen to a sample of the run; weights that speak end their texts."
+                    "from. Listen to a sample of the run: these weights may not speak yet."
                 )
             progress.add(min(_codes(new), max(0.0, wanted - done)) / CODES_PER_MINUTE)
             done += _codes(new)
@@ -180,7 +180,7 @@ def spoken(
 def of_clips(
     clips: Sequence[tuple[Clip, Tensor, int]], held_out: Sequence[Clip], minutes: float, seed: int
 ) -> list[Lesson]:
-    """At most so many minutes of (clip, codes, narrator), drawn at random."""
+    """At most `minutes` of (clip, codes, narrator), drawn at random."""
     order, judging = list(clips), set(held_out)
     random.Random(f"clips/{seed}").shuffle(order)
     lessons, left = [], minutes * CODES_PER_MINUTE
@@ -197,15 +197,15 @@ def _requests(
     clips: Sequence[Clip], narrator: Narrator, own: Sequence[str], judging: Collection[str],
     seed: int, number: int,
 ) -> Iterator[SynthesisRequest]:  # fmt: skip
-    """What a narrator says: in each language of their clips, as often as there are clips in it; own
-    texts in the one that most of all clips are in."""
+    """The texts of a narrator: in the languages of the narrator's clips, in proportion to their
+    numbers; the user's texts in the most frequent language of all clips."""
     mine = [clips[index] for index in narrator.learned or narrator.clips]
     counts = Counter(clip.language for clip in mine)
     said = {one: [clip.text for clip in mine if clip.language == one] for one in counts}
     ((usual, _),) = Counter(clip.language for clip in clips).most_common(1)
     if own and usual in said:
         said[usual] = list(own)
-    # Of very few clips all texts may be needed.
+    # With very few clips, all texts may be needed.
     said = {one: [text for text in some if text not in judging] or some
             for one, some in said.items()}  # fmt: skip
     draw = random.Random(f"lessons/{seed}/{number}")
@@ -221,8 +221,8 @@ def _say(
     teacher: Teacher, narrators: Sequence[Narrator],
     portion: Sequence[tuple[int, SynthesisRequest]],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The lines of speech.jsonl for (narrator, text); without pieces for what nobody can say, such
-    as the signs at the ends of two texts."""
+    """The lines of speech.jsonl for (narrator, text); without pieces for texts that cannot be
+    spoken, such as combinations of signs."""
     from xtts.inference.torch_backend import TorchUtterance, decode
 
     lines: list[dict[str, Any]] = [{"narrator": who, "pieces": []} for who, _ in portion]
@@ -254,7 +254,7 @@ def _codes(said: Sequence[dict[str, Any]]) -> int:
 
 
 def _plausible(said: Sequence[dict[str, Any]], wanted: float, narrators: int) -> list[Lesson]:
-    """The first `wanted` codes, without what was cut or babbles."""
+    """The lessons of the first `wanted` codes, without speech that was cut or babbles."""
     lessons, done = [], 0
     for number, line in enumerate(said):
         if done >= wanted:
@@ -273,8 +273,8 @@ def _plausible(said: Sequence[dict[str, Any]], wanted: float, narrators: int) ->
 
 
 def _kept(path: Path, key: str) -> list[dict[str, Any]]:
-    """What was said before of the same teacher and texts. Else the file begins anew; a line that a
-    kill has torn is left out of it."""
+    """The lines of an earlier run with the same key, without a line that a kill left incomplete;
+    otherwise starts a new file."""
     header = json.dumps({"of": key})
     try:
         first, *lines = path.read_text(encoding="utf-8").split("\n")

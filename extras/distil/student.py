@@ -11,19 +11,18 @@ _LAYERS = "gpt.h."
 
 
 def kept_layers(layers: int, count: int | None) -> tuple[int, ...]:
-    """The numbers of the teacher's layers that a student of `count` keeps: evenly spaced, the first
-    one among them. count: None for half of them.
+    """The numbers of the teacher's layers that a student with `count` layers keeps: evenly spaced,
+    including the first. count: None for half of them.
 
-    Of four, the first and the third learned faster than the first and the last
-    (benchmarks/record.md, "Half the layers"). Raises SotaqueError for a count that is no
-    smaller.
+    With two of four layers, the first and the third learned faster than the first and the last
+    (benchmarks/record.md, "Half the layers"). Raises SotaqueError for a count out of range.
     """
     wanted = max(1, layers // 2) if count is None else count
     if not 1 <= wanted < layers:
         raise SotaqueError(
-            f"--layers {wanted}: the model has {layers}; name a number from 1 to {layers - 1}."
+            f"--layers {wanted}: the model has {layers}; give a number from 1 to {layers - 1}."
             if layers > 1
-            else "The model has one layer, so none can be left out."
+            else "The model has one layer, which cannot be removed."
         )
     return tuple(number * layers // wanted for number in range(wanted))
 

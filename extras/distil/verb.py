@@ -1,13 +1,13 @@
-"""`python -m train distil`: its options, and what they become."""
+"""`python -m train distil`: the options of the command."""
 
 import argparse
 from pathlib import Path
 
 from train.settings import TrainSettings
 
-SUMMARY = """make a voice with half the layers, of the best weights (docs/onnx.md)
+SUMMARY = """distil the best weights into a voice with half the layers (docs/onnx.md)
 --to DIR [--layers N] [--epochs N] [--minutes M] [--texts FILE] [--force]"""
-PURPOSE = "Makes a voice with fewer layers, which learns to speak as the run's best weights."
+PURPOSE = "Trains a voice with fewer layers to imitate the run's best weights."
 USAGE = "--to DIR "
 FOLDER = "DIR"
 
@@ -17,13 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", type=Path, metavar="DIR", help="the folder to write")
     add("--layers", type=int, metavar="N", help="the layers to keep (default: half of them)")
-    add("--epochs", type=int, metavar="N", help="how often the lessons are learned "
+    add("--epochs", type=int, metavar="N", help="the number of passes over the lessons "
         "(default: 15)")  # fmt: skip
-    add("--minutes", type=float, metavar="M", help="the minutes of speech that the teacher "
-        "says, and the most of the clips (default: 30)")  # fmt: skip
-    add("--texts", type=Path, metavar="FILE", help="what the teacher says, a sentence a line "
-        "(default: the transcripts, and halves of two)")  # fmt: skip
-    add("--force", action="store_true", help="replace the voice that DIR holds")
+    add("--minutes", type=float, metavar="M", help="the minutes of the teacher's speech, and "
+        "the limit for clips (default: 30)")  # fmt: skip
+    add("--texts", type=Path, metavar="FILE", help="the texts for the teacher, a sentence per line "
+        "(default: the transcripts and combinations of them)")  # fmt: skip
+    add("--force", action="store_true", help="replace the voice in DIR")
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""A finding: severity, what was observed, what was expected, and the fix."""
+"""A finding: its severity, the observation, the expectation, and the fix."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -93,7 +93,7 @@ def line_of(usage: Usage) -> str:
 
 
 def summary(seen: list[Usage]) -> str:
-    """Means and peaks of all readings, and what a low utilization means."""
+    """Means and peaks of all readings, and the meaning of a low utilization."""
     parts: list[str] = []
     busiest: float | None = None
     for index, gpu in enumerate(seen[-1].gpus):

@@ -1,11 +1,9 @@
-"""Judges the measurements of all clips: which are suspect, why, and who speaks.
+"""Finds suspect clips from the measurements of all clips.
 
-All functions are pure.
-
-Some limits are absolute: 3 s of silence around a sentence are too much. Others depend on the
-dataset's own median and MAD (median absolute deviation), so a slow speaker is not suspect among
-their own clips. The limits were chosen on flite's slt, those of voices with kal16. Figures on other
-voices are in benchmarks/record.md, "Suspect clips".
+Some limits are absolute, such as the silence around a sentence. Others are relative to the median
+and MAD (median absolute deviation) of the dataset, so that a slow speaker is not suspect. The
+limits were chosen on flite's slt, those of voices with kal16. Figures on other voices are in
+benchmarks/record.md, "Suspect clips".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +13,9 @@ import numpy as np
 
 from extras.inspect.sound import SoundFacts
 
-# With fewer clips there is no typical value.
+# With fewer clips, a typical value cannot be estimated.
 FEWEST_CLIPS = 8
-# Standard deviations of a normal distribution in one MAD.
+# The standard deviation of a normal distribution, in MADs.
 _MAD_TO_SIGMA = 1.4826
 
 LEAST_DYNAMICS_DB = 5.0
@@ -33,24 +31,26 @@ LEAST_LEVEL_DB = -45.0
 LEVEL_SIGMAS, LEVEL_DB = 5.0, 9.0
 RATE_SIGMAS, RATE_RATIO = 4.0, 1.4
 NATS_SIGMAS, NATS_MORE = 5.0, 0.5
-# If the right texts do not make codes likelier, the base does not know the language.
+# If the right texts do not make the codes likelier, the base does not know the language.
 LEAST_USUAL_EVIDENCE = 0.1
 EVIDENCE_SHARE = 0.25
-# Fewer clips of another person are no group: any two are closer to each other than to the rest.
+# The smallest group; any two clips are closer to each other than to the rest.
 FEWEST_IN_GROUP = 3
-# Mean silhouette of two groups: up to 0.57 of 9 to 40 clips of one person, 0.77 and more of two.
+# The mean silhouette of two groups: at most 0.57 in 9 to 40 clips of one person, at least 0.77 with
+# two people.
 LEAST_SEPARATION = 0.6
-# Below the usual likeness to the centre, in MADs as standard deviations, and in cosine.
+# The distance of outliers below the median likeness to the centre, in standard deviations (from the
+# MAD) and in cosine.
 OUTLIER_SIGMAS, OUTLIER_COSINE = 6.0, 0.2
 _ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """All that was measured of one clip. letters: of its text as it is read; nats: mean negative
-    log-likelihood of a code by the base; evidence: by how many nats a code its own text makes it
-    likelier than another clip's; copy_of: another clip's name; voice: likeness to most clips of its
-    speaker, 1 the same; spoof: a score."""
+    """The measurements of one clip. letters: the length of its normalised text; nats: the mean
+    negative log-likelihood of a code by the base; evidence: the gain in nats per code of its text
+    over another clip's; copy_of: another clip's name; voice: the likeness to most clips of its
+    speaker, 1 is the same; spoof: a score."""
 
     name: str
     letters: int
@@ -81,18 +81,18 @@ class SuspectClip:
 
     @property
     def severity(self) -> float:
-        """Of all its findings together."""
+        """The combined severity of its findings."""
         return sum(one.severity for one in self.findings)
 
     @property
     def reasons(self) -> str:
-        """Sentences for a person."""
+        """The reasons as sentences."""
         return " ".join(one.reason for one in self.findings)
 
 
 @dataclass(frozen=True)
 class _Usual:
-    """Median and MAD, as a standard deviation, of a measurement over all clips."""
+    """The median and the standard deviation (from the MAD) of a measurement over all clips."""
 
     median: float
     sigma: float
@@ -119,7 +119,7 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     }
     suspects = []
     for clip in clips:
-        # What is not speech fails every other check too, which adds nothing.
+        # Other checks are skipped for non-speech, which would fail them all.
         findings = _no_speech(clip.sound) or [
             *_faults(clip.sound), *_unusual_sound(clip, usual), *_unusual_text(clip, usual)
         ]  # fmt: skip
@@ -130,7 +130,7 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
 
 
 def is_speech(sound: SoundFacts) -> bool:
-    """Syllables make speech rise and fall."""
+    """Whether a sound has the changes in loudness that syllables cause."""
     return sound.dynamics_db >= LEAST_DYNAMICS_DB
 
 
@@ -141,7 +141,7 @@ def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
     if sound.flatness > NOISE_FLATNESS:
         return [
             ClipFinding(
-                "noise", severity, "It is noise: its loudness is constant, and it has no voice."
+                "noise", severity, "It is noise: its loudness is constant, without a voice."
             )
         ]
     if sound.tone > TONE_SHARE:
@@ -199,7 +199,7 @@ def _unusual_sound(
 def _unusual_text(
     clip: Measurements, usual: Mapping[str, "_Usual | None"]
 ) -> Iterator[ClipFinding]:
-    """A text that does not fit the sound, by its length and by the base model's likelihood."""
+    """Texts that do not fit the sound, by length and by the base model's likelihood."""
     if most := usual["rate"]:
         rate = _log_rate(clip)
         apart, sigmas = rate - most.median, abs(most.sigmas(rate))
@@ -230,8 +230,9 @@ def _unusual_text(
 
 @dataclass(frozen=True)
 class VoiceGroups:
-    """likeness: cosine of each clip to the centre of the larger group; others: indices of clips
-    that sound like somebody else; separation: 0 one group, 1 two points far apart."""
+    """The grouping of a speaker's clips by voice. likeness: the cosine of each clip to the centre
+    of the larger group; others: the indices of clips that sound like another person; separation:
+    from 0 for one group to 1 for two distant points."""
 
     likeness: tuple[float, ...]
     others: tuple[int, ...]
@@ -239,13 +240,13 @@ class VoiceGroups:
 
     @property
     def two_people(self) -> bool:
-        """Whether the others are a group of their own, not single clips."""
+        """Whether the others are a group instead of single clips."""
         return self.separation >= LEAST_SEPARATION
 
 
 def group_voices(embeddings: Sequence[np.ndarray]) -> VoiceGroups:
-    """Judges the clips of one speaker by embeddings `[width]` of any one model: a few clips of
-    somebody else stand out from the centre of the others; many make two groups."""
+    """Groups the clips of one speaker by embeddings `[width]`. A few clips of another person are
+    outliers; many are a second group."""
     if len(embeddings) < FEWEST_CLIPS:
         return VoiceGroups((1.0,) * len(embeddings), (), 0.0)
     points = _unit(np.asarray(embeddings, dtype=np.float64))
@@ -264,7 +265,7 @@ def group_voices(embeddings: Sequence[np.ndarray]) -> VoiceGroups:
 
 
 def _two_groups(points: np.ndarray) -> np.ndarray:
-    """Spherical 2-means `[clips]` bool, begun at the clips that are least alike."""
+    """Spherical 2-means, `[clips]` of bool, initialised with the least similar clips."""
     first = int(np.argmin(points @ _centre(points)))
     second = int(np.argmin(points @ points[first]))
     centres = points[[first, second]]
@@ -279,9 +280,9 @@ def _two_groups(points: np.ndarray) -> np.ndarray:
 
 
 def _separation(points: np.ndarray, group: np.ndarray) -> float:
-    """The mean silhouette of two groups, by cosine distance to their centres; 0 where one has too
-    few clips. A clip takes no part in the centre of its own group: of a few it would be a good
-    part, and any of them would seem near to it."""
+    """The mean silhouette of two groups, by cosine distance to their centres; 0 if one has too few
+    clips. A clip is excluded from the centre of its group, which it would dominate in a small
+    group."""
     if min(group.sum(), (~group).sum()) < FEWEST_IN_GROUP:
         return 0.0
     inside, outside = np.empty(len(points)), np.empty(len(points))
@@ -291,7 +292,7 @@ def _separation(points: np.ndarray, group: np.ndarray) -> float:
         inside[side] = 1 - (own * without).sum(1)
         outside[side] = 1 - own @ _centre(points[~side])
     width = (outside - inside) / np.maximum(np.maximum(inside, outside), 1e-9)
-    # By group: a few clips of somebody else count as much as the many.
+    # The mean over groups, so that a small group counts as much as a large one.
     return float(min(width[group].mean(), width[~group].mean()))
 
 
@@ -303,7 +304,7 @@ def _outliers(likeness: np.ndarray) -> np.ndarray:
 
 
 def _trimmed_centre(points: np.ndarray) -> np.ndarray:
-    """The centre of the half that is nearest to the centre of all."""
+    """The centre of the half that is closest to the centre of all."""
     near = np.argsort(-(points @ _centre(points)))[: (len(points) + 1) // 2]
     return _centre(points[near])
 

@@ -1,8 +1,8 @@
-"""Measures every clip of a dataset: sound, copies, likelihood, voice; keeps the results.
+"""Measures every clip of a dataset: sound, copies, likelihood, voice; caches the results.
 
-Each recording is decoded once, for all its missing figures. Each figure is kept under the hashes
-of its recording and of its model, so a second run computes only what is new.
-Judging is `extras.inspect.judging`'s.
+A recording is decoded once for all its missing figures. Figures are cached by the hashes of
+recording and model, so that a second run computes only new ones. `extras.inspect.judging` judges
+them.
 """
 
 import base64
@@ -40,25 +40,25 @@ from xtts.model.vocoder import load_speaker_encoder
 
 log = logging.getLogger("train")
 
-# Another number where a figure is measured otherwise.
+# Incremented when a figure is measured differently.
 VERSION = 1
 _OTHER_TEXTS = 2
 _LEAST_VOICE_SECONDS = 0.7
-# What is asked of each waveform, in the words that a person reads.
+# The models that measure each waveform, by their names in messages.
 _OURS, _SPEAKER, _SPOOF = "the base's speaker encoder", "SPEAKER_MODEL", "SPOOF_MODEL"
 
-# Of each of those: the key of its answers in the cache, and what answers, of `[samples]` at 16 kHz.
+# For each of them: the key of its results in the cache, and a function of `[samples]` at 16 kHz.
 Models = dict[str, tuple[str, Callable[[torch.Tensor], Any]]]
 
 
 def inspect(
     settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
 ) -> tuple[list[Measurements], list[str]]:
-    """All clips of a dataset but those that can no longer be decoded, in its order; and sentences
-    about the whole dataset. with_likelihood: asks the base model of each clip.
+    """Measures all clips of a dataset, in order, except those that can no longer be decoded. Also
+    returns sentences about the whole dataset. with_likelihood: scores each clip with the base.
 
     Raises:
-        OutsideModelError: SPEAKER_MODEL or SPOOF_MODEL is of another shape.
+        OutsideModelError: SPEAKER_MODEL or SPOOF_MODEL has an unsupported shape.
     """
     models = _models(settings, context)
     answers: dict[str, dict[str, Any]] = {name: {} for name in models}
@@ -84,7 +84,7 @@ def inspect(
             )  # fmt: skip
         return measured, notes
     finally:
-        # Behind the others, model by model: the same file whatever was computed first.
+        # Added last and model by model, so that the file does not depend on the order of computing.
         for name, values in answers.items():
             for sha256, value in values.items():
                 if kept.get(f"{models[name][0]}|{sha256}") is None:
@@ -93,7 +93,7 @@ def inspect(
 
 
 def made_from(settings: TrainSettings, context: RunContext) -> str:
-    """A hash of all that `inspect` and a judgement of its measurements depend on."""
+    """A hash of everything that the measurements and their judgement depend on."""
     clips = [(clip.name, clip.sha256) for clip in context.data.clips]
     paths = [Path(one) for one in (settings.speaker_model, settings.spoof_model) if one]
     models = [sha256_of(path) for path in paths if path.is_file()]
@@ -106,7 +106,7 @@ def made_from(settings: TrainSettings, context: RunContext) -> str:
 
 
 def _models(settings: TrainSettings, context: RunContext) -> Models:
-    @cache  # loaded when the first clip is not known
+    @cache  # loaded for the first clip without a cached result
     def encoder() -> torch.nn.Module:
         return load_speaker_encoder(read_tensors(context.base / "model.pth"), context.config)
 
@@ -131,13 +131,13 @@ def _models(settings: TrainSettings, context: RunContext) -> Models:
 def _listen(
     clips: Sequence[Clip], models: Models, kept: FileCache, answers: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Decodes what is not known, and puts the answers of the models into `answers`; SHA-256 ->
-    (facts, fingerprint), as JSON values, of every recording that can be decoded."""
+    """Decodes recordings with missing figures, and adds the models' results to `answers`. Returns
+    SHA-256 -> (facts, fingerprint), as JSON values, for all recordings that can be decoded."""
 
     def all_answered(sha256: str, sound: Any, waveform: torch.Tensor | None = None) -> bool:
-        """Asks what is not known, where there is a waveform."""
+        """Whether all results are known; computes missing ones if a waveform is given."""
         measured = SoundFacts(**sound[0])
-        # Sounds that are no speech, and very short ones, have no voice.
+        # The voice is measured only in speech that is long enough.
         voiced = is_speech(measured) and measured.spoken_seconds >= _LEAST_VOICE_SECONDS
         for name in (name for name in models if voiced or name == _SPOOF):
             key, ask = models[name]
@@ -162,7 +162,7 @@ def _listen(
         if not (sound := sounds[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
     ]
     shown = with_progress(missing, len(missing), "Sound", patience_seconds=2.0)
-    with ThreadPoolExecutor() as pool:  # decoding and FFTs leave the interpreter's lock
+    with ThreadPoolExecutor() as pool:  # decoding and FFTs release the GIL
         begun = ((clip, pool.submit(decoded, clip)) for clip in shown)
         for clip, result in lookahead(begun, os.cpu_count() or 1):
             try:
@@ -188,7 +188,7 @@ def _sound(samples: np.ndarray, rate: int) -> list[Any]:
 
 
 def _copies(clips: Sequence[Clip], prints: Sequence[str]) -> dict[int, str]:
-    """Place of a copy -> name of the clip that it is a copy of."""
+    """Index of a copy -> name of its original."""
     unpacked = [np.frombuffer(base64.b64decode(one), np.uint32) for one in prints]
     first: dict[int, int] = {}
     for one, other, _ in find_copies(unpacked):
@@ -207,7 +207,7 @@ def _base_hash(settings: TrainSettings, context: RunContext) -> str:
 def _likelihoods(
     settings: TrainSettings, context: RunContext, clips: Sequence[Clip], kept: FileCache
 ) -> dict[int, tuple[float, float]]:
-    """Place of a clip -> what `likelihood` says of it."""
+    """Index of a clip -> its result of `likelihood`."""
     base, device = _base_hash(settings, context), context.device.value
     others = _other_texts(clips)
     keys = []
@@ -233,7 +233,7 @@ def _likelihoods(
                 )
                 kept.put(keys[number], [round(one, 4) for one in result])
         taken = time.monotonic() - started
-        log.info("Likelihood: %d clips in %.1f s. The results are kept.", len(missing), taken)
+        log.info("Likelihood: %d clips in %.1f s. The results are cached.", len(missing), taken)
     return {number: one for number, key in enumerate(keys) if (one := kept.get(key))}
 
 
@@ -242,21 +242,20 @@ def likelihood(
     gpt: GPT, codes: np.ndarray, mel: np.ndarray, tokens: tuple[int, ...],
     others: list[tuple[int, ...]],
 ) -> tuple[float, float]:  # fmt: skip
-    """Scores one clip by the base's GPT, in one padded pass. Teacher-forced: no recogniser is
-    needed, and every language of the base is judged. Codes that a base finds unlikely are a poor
-    recording or an unheard way of speaking; codes that are no likelier with their own text than
-    with another clip's are not what the text says.
+    """Scores one clip by the base's GPT, teacher-forced in one padded pass. Works in all languages
+    of the base, without a recogniser. Unlikely codes indicate a poor recording or an unusual way of
+    speaking; codes that are equally likely with another clip's text indicate a wrong text.
 
     Args:
-        gpt: The base's, in evaluation mode.
-        codes: `[n]`, of the whole clip; what is beyond the model's positions is left out.
-        mel: Conditioning mel `[80, frames]` of the clip itself.
-        tokens: Of its text.
-        others: Tokens of other texts.
+        gpt: The base's GPT, in evaluation mode.
+        codes: `[n]`, of the whole clip; codes beyond the model's positions are ignored.
+        mel: The conditioning mel `[80, frames]` of the clip itself.
+        tokens: The tokens of its text.
+        others: The tokens of other texts.
 
     Returns:
-        (mean negative log-likelihood of a code given its text, in nats; by how many nats a code its
-        own text makes it likelier than the best of the other texts).
+        (the mean negative log-likelihood of a code given its text, in nats; the gain in nats per
+        code of its text over the best of the other texts).
     """
     device = gpt.mel_head.weight.device
     latents = gpt.conditioning_latents(torch.from_numpy(np.array(mel, np.float32)).to(device)[None])
@@ -270,7 +269,7 @@ def likelihood(
 
 
 def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
-    """For each clip, texts of other clips of about its length, none of them its own."""
+    """For each clip, different texts of other clips with similar length."""
     texts = sorted({clip.tokens for clip in clips}, key=lambda tokens: (len(tokens), tokens))
     places = {tokens: number for number, tokens in enumerate(texts)}
     others = []
@@ -287,8 +286,9 @@ def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
 def _judge_voices(
     clips: Sequence[Clip], answers: Mapping[str, Mapping[str, str]]
 ) -> tuple[dict[int, float], dict[int, str], list[str]]:
-    """By place, the likeness of each clip to most of its speaker's by our encoder, and a sentence
-    for each that sounds like somebody else; and sentences about speakers who sound like two."""
+    """By index, the likeness of each clip to its speaker's other clips by our encoder, and a
+    sentence for each that sounds like another person; and sentences on speakers who sound like
+    two."""
     likeness: dict[int, float] = {}
     others: dict[int, str] = {}
     notes = []

@@ -1,8 +1,8 @@
-"""Speaker and spoof models that you supply: ONNX files such as ECAPA-TDNN and AASIST.
+"""The user's speaker and spoof models: ONNX files such as ECAPA-TDNN and AASIST.
 
-What a model takes follows from the shape of its one input: samples at 16 kHz, `[batch, samples]` or
+The shape of a model's one input decides what it gets: samples at 16 kHz, `[batch, samples]` or
 `[batch, 1, samples]`, or 80 log-mel bands, `[batch, frames, 80]` or `[batch, 80, frames]` (Kaldi's
-filterbanks, each band's mean taken off, as WeSpeaker's are). Others are refused by their shape.
+filterbanks minus the mean of each band, as for WeSpeaker). Other shapes are refused.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,30 @@ from machine.errors import SotaqueError
 from machine.onnxruntime import sessions
 from xtts.audio import MEL_BANDS, SPEAKER_RATE
 
-# A shorter vector hardly tells people apart: rather a class or a score.
+# A shorter vector is hardly an embedding, but rather a class or a score.
 _FEWEST_DIMENSIONS = 16
-# Kaldi's unit is the 16-bit integer.
+# Kaldi's samples are scaled like 16-bit integers.
 _FULL_SCALE = 32_768.0
 _FRAME_MS, _HOP_MS = 25.0, 10.0
 _FEWEST_FRAMES = 10
 
 
 class OutsideModelError(SotaqueError):
-    """An ONNX file that takes or gives something else; the sentence names its shape."""
+    """An ONNX file has unsupported inputs or outputs; the message names its shapes."""
 
 
 def input_of(
     setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[Any]]]
 ) -> tuple[str, str, int | None]:
-    """What a model takes, by (name, shape) of its inputs; free dimensions are no numbers. Pure.
+    """The kind of a model's input, from (name, shape) of its inputs; free dimensions are not
+    numbers.
 
     Returns:
-        (name, kind, samples or frames where it takes only so many). Kinds, by the order of their
+        (name, kind, the number of samples or frames if it is fixed). Kinds, by the order of their
         dimensions: samples, one_channel, frames_bands, bands_frames.
 
     Raises:
-        OutsideModelError: Other inputs than those that are known.
+        OutsideModelError: The inputs are unknown.
     """
     if len(inputs) == 1:
         name, shape = inputs[0]
@@ -63,10 +64,10 @@ class OutsideModel:
     """An opened ONNX file.
 
     Args:
-        setting: The setting that names it, for sentences.
+        setting: The setting that names it, for messages.
 
     Raises:
-        OutsideModelError: No file, or of another shape.
+        OutsideModelError: The file is missing, or has unknown inputs.
         RuntimeMissing: ONNX Runtime is not installed.
         ModelRefused: ONNX Runtime cannot open it.
     """
@@ -92,11 +93,12 @@ class OutsideModel:
         return vector
 
     def spoof_score(self, waveform: torch.Tensor) -> float:
-        """By how much a model finds `[samples]` at 16 kHz recorded rather than made: logit 1 less
-        logit 0, AASIST's order, of the output that holds two numbers; or the output that holds one.
+        """The score of `[samples]` at 16 kHz; higher is more likely a recording than synthetic.
+        Logit 1 minus logit 0 (AASIST's order) of the output with two numbers, or the output with
+        one.
 
         Raises:
-            OutsideModelError: It has no such output.
+            OutsideModelError: It lacks such an output.
         """
         outputs = [one.reshape(-1) for one in self._run(waveform)]
         for width in (2, 1):
@@ -112,15 +114,15 @@ class OutsideModel:
         given = self._prepared(waveform)
         try:
             return [np.asarray(one) for one in self.session.run(None, {self.input: given})]
-        except Exception as error:  # its own kinds derive from Exception alone
+        except Exception as error:  # ONNX Runtime's errors derive from Exception
             message = " ".join(str(error).split())[:300]
             raise OutsideModelError(
                 f"{self._named} fails on {_shown(given.shape)} ({self.kind}): {message}"
             ) from error
 
     def _prepared(self, waveform: torch.Tensor) -> np.ndarray:
-        """`[samples]` at 16 kHz in the model's shape; repeated or cut to a fixed length, as
-        AASIST's own evaluation does."""
+        """`[samples]` at 16 kHz in the model's shape; repeated or cut to a fixed length, as in
+        AASIST's evaluation."""
         is_sound = self.kind in ("samples", "one_channel")
         rows = waveform.numpy() if is_sound else log_mel_bands(waveform)
         if self.length is not None and len(rows) != self.length:
@@ -131,7 +133,7 @@ class OutsideModel:
 
 
 def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
-    """`[samples]` at 16 kHz -> `[frames, 80]`, each band around its mean."""
+    """`[samples]` at 16 kHz -> `[frames, 80]`, minus the mean of each band."""
     from torchaudio.compliance.kaldi import fbank
 
     fewest = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _FEWEST_FRAMES) / 1000)

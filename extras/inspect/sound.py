@@ -1,8 +1,6 @@
 """Measures the sound of one clip: level, noise, clipping, bandwidth, silence; finds copies.
 
-All functions are pure.
-
-Levels are in dB; of a frame, of its root mean square over 20 ms, a frame each 10 ms.
+Levels are the root mean square over 20 ms in dB, one frame per 10 ms.
 """
 
 from collections import Counter
@@ -15,33 +13,33 @@ from xtts.speech_span import FLOOR_DB, HOP_SECONDS, frame_levels, framed, spoken
 
 _EDGE_SECONDS = 0.03
 _FFT_SECONDS = 0.032
-# A band counts as heard where its loud frames are within this of the loudest band's.
+# A band counts as present if its loud frames are within this range of the loudest band's.
 _HEARD_RANGE_DB = 60.0
 _FLATNESS_HZ = (200.0, 7_000.0)
-# Of the peak: what is nearer to it was cut off at it, when it is much.
+# Samples above this share of the peak count as clipped.
 _CLIPPED_SHARE_OF_PEAK = 0.985
-# Of a fingerprint: bands, and frames of 128 ms each 16 ms.
+# Fingerprints: bands, and frames of 128 ms every 16 ms.
 _BANDS = 33
 _LOWEST_HZ, _HIGHEST_HZ = 200.0, 3_600.0
 _PRINT_SECONDS, _PRINT_HOP_SECONDS = 0.128, 0.016
-# Unrelated recordings differ in half of their bits, copies as MP3 in a tenth.
+# Unrelated recordings differ in half of their bits, MP3 copies in a tenth.
 _MOST_DIFFERENT_BITS = 0.25
-# Of the shorter one, so much must lie over the other.
+# The least share of the shorter clip that must overlap the other.
 _LEAST_OVERLAP = 0.7
 _FEWEST_WORDS = 2
-# A word that so many clips share is a hum's, and tells none of them apart.
+# A fingerprint word that more clips share comes from hum and is ignored.
 _MOST_SHARING = 40
 
 
 @dataclass(frozen=True)
 class SoundFacts:
-    """What was measured of one recording.
+    """The measurements of one recording.
 
-    level_db: loud frames, against full scale; noise_db: quiet frames below them (larger is
-    cleaner); clipped: share of samples at the peak; heard_hz: the highest frequency with sound;
-    lead_seconds, tail_seconds: before and after what is spoken; start_db, end_db: the first and
-    last 30 ms, below the loud frames; flatness: 0 a tone to 1 noise; tone: share of a frame's
-    energy in one narrow band.
+    level_db: of loud frames, relative to full scale; noise_db: the distance of quiet frames below
+    them (larger is cleaner); clipped: the share of samples at the peak; heard_hz: the highest
+    frequency with sound; lead_seconds, tail_seconds: the silence before and after the speech;
+    start_db, end_db: the first and last 30 ms, relative to the loud frames; flatness: from 0 for a
+    tone to 1 for noise; tone: the share of a frame's energy in one narrow band.
     """
 
     seconds: float
@@ -61,12 +59,12 @@ class SoundFacts:
 
     @property
     def spoken_seconds(self) -> float:
-        """Without the silence around."""
+        """The length without silence at the ends."""
         return max(0.0, self.seconds - self.lead_seconds - self.tail_seconds)
 
 
 def measure(samples: np.ndarray, rate: int) -> SoundFacts:
-    """Measures `[samples]` float32 at its own rate in Hz."""
+    """Measures `[samples]` of float32 at `rate` Hz, the rate of the file."""
     offset = float(samples.mean())
     centred = samples.astype(np.float32) - np.float32(offset)
     levels = frame_levels(centred, rate)
@@ -99,7 +97,7 @@ def _decibels(samples: np.ndarray) -> float:
 
 
 def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[float, float, float]:
-    """(highest frequency with sound in Hz, flatness, tone) of the frames that are spoken."""
+    """(highest frequency with sound in Hz, flatness, tone) of the spoken frames."""
     length, hop = round(_FFT_SECONDS * rate), round(HOP_SECONDS * rate)
     frames = framed(samples[first * hop : last * hop + length], length, hop)
     power = np.square(np.abs(np.fft.rfft(frames * np.hanning(length).astype(np.float32)))) + 1e-16
@@ -117,9 +115,9 @@ def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[fl
 
 
 def fingerprint(samples: np.ndarray, rate: int) -> np.ndarray:
-    """`[frames]` uint32 of `[samples]`, which hold speech only, without the silence around.
+    """The fingerprint `[frames]` of uint32 of `[samples]`, which must not include silent ends.
 
-    Each 16 ms become 32 bits: whether the difference of neighbouring frequency bands grows or falls
+    Each 16 ms become 32 bits: whether the difference of adjacent frequency bands grows or falls
     (after Haitsma and Kalker, "A Highly Robust Audio Fingerprinting System", 2002).
     """
     length, hop = round(_PRINT_SECONDS * rate), round(_PRINT_HOP_SECONDS * rate)
@@ -135,13 +133,13 @@ def fingerprint(samples: np.ndarray, rate: int) -> np.ndarray:
 
 
 def find_copies(prints: Sequence[np.ndarray]) -> list[tuple[int, int, float]]:
-    """Pairs of the same sound, be it at another level, encoding, rate or with other silence around.
+    """Finds copies of a sound, also with another level, encoding, rate or silence at the ends. Two
+    recordings of one sentence are not copies.
 
-    Clips that share words of bits at one shift are laid over each other, and their bits are
-    counted. Two recordings of one sentence are not the same sound.
+    Clips that share fingerprint words at one shift are compared bit by bit.
 
     Returns:
-        (first, second, share of bits that are the same), first < second.
+        (first, second, share of equal bits), first < second.
     """
     votes = _shared_words(prints)
     copies: dict[tuple[int, int], float] = {}
@@ -155,7 +153,7 @@ def find_copies(prints: Sequence[np.ndarray]) -> list[tuple[int, int, float]]:
 
 
 def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]:
-    """How many words two clips share at one shift, in frames, of the second against the first."""
+    """(first, second, shift of the second in frames) -> the number of common words."""
     votes: Counter[tuple[int, int, int]] = Counter()
     if not any(map(len, prints)):
         return votes
@@ -178,7 +176,7 @@ def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]
 
 
 def _same_bits(one: np.ndarray, other: np.ndarray, shift: int) -> float:
-    """Share of the same bits where the two overlap; 0 where that is too short."""
+    """The share of equal bits in the overlap of two fingerprints; 0 if it is too short."""
     start, end = max(0, -shift), min(len(one), len(other) - shift)
     if end - start < _LEAST_OVERLAP * min(len(one), len(other)):
         return 0.0

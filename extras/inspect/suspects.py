@@ -1,7 +1,7 @@
-"""Reports the suspect clips of a dataset, and leaves them out if SUSPECT_CLIPS says so.
+"""Reports the suspect clips of a dataset, and with SUSPECT_CLIPS=leave_out removes them.
 
 `train check` lists them and a run reports them at its start: a table, worst first, and a CSV file
-with every figure. Called by `train.check` and `train.setup`.
+with all figures. `train.check` and `train.setup` call it.
 """
 
 import logging
@@ -35,7 +35,8 @@ _HEADER = (
 def look(
     settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
 ) -> list[SuspectClip]:
-    """Measures and judges every clip, logs the table and writes the CSV file. The suspect clips.
+    """Measures and judges all clips, logs the table and writes the CSV file. Returns the suspect
+    clips.
 
     Raises OutsideModelError, WriteError.
     """
@@ -48,12 +49,12 @@ def look(
 
 
 def report_kept(settings: TrainSettings, context: RunContext) -> None:
-    """SUSPECT_CLIPS=keep: logs how many clips are suspect and the worst of them by name. The base
-    model is not asked of each clip, which takes the longest.
+    """SUSPECT_CLIPS=keep: logs the number of suspect clips and the worst by name, without the slow
+    likelihood check.
 
-    What is logged is kept for the next start with the same clips: comparing each clip with all
-    others takes minutes for 100,000 of them. A model of SPEAKER_MODEL or SPOOF_MODEL that cannot be
-    used ends the report and not the run.
+    The report is cached for the next start with the same clips, because comparing 100,000 clips
+    with each other takes minutes. An unusable SPEAKER_MODEL or SPOOF_MODEL ends the report, but not
+    the run.
     """
     try:
         _report(settings, context)
@@ -85,9 +86,9 @@ def _report(settings: TrainSettings, context: RunContext) -> None:
 
 
 def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
-    """The dataset without its suspect clips, which are among the refused with their reasons.
+    """The dataset without its suspect clips, which are listed as refused, with their reasons.
 
-    Raises DatasetError when nothing is left to learn from, OutsideModelError, WriteError.
+    Raises DatasetError if no clips are left, OutsideModelError, WriteError.
     """
     reasons = {one.name: one.reasons for one in look(settings, context)}
     return context.data.without([
@@ -98,7 +99,7 @@ def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
 
 
 def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]:
-    """What is printed. path: of the file with all the figures."""
+    """The printed lines. path: the file with all figures."""
     if not suspects:
         return [f"Suspect clips: none of {total}. Every figure is in {path}."]
     rows = [(one.name, f"{one.severity:8.1f}", one.reasons) for one in suspects[:_MOST_SHOWN]]
@@ -113,7 +114,7 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
 
 
 def _write(path: Path, measured: Sequence[Measurements], suspects: Sequence[SuspectClip]) -> None:
-    """Writes every clip with its figures, suspect ones first, as CSV. Raises WriteError."""
+    """Writes all clips with their figures as CSV, suspect ones first. Raises WriteError."""
     known = {one.name: one for one in suspects}
     order = {one.name: number for number, one in enumerate(suspects)}
     rows = sorted(measured, key=lambda one: order.get(one.name, len(order)))

@@ -1,4 +1,4 @@
-"""`python -m train extend`: adds a language that the base model has never spoken."""
+"""`python -m train extend`: adds a new language to a base model."""
 
 VERBS = {"train": {"extend": "extras.languages.verb"}}
 LANGUAGES = "extras.languages.plan"

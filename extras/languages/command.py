@@ -1,4 +1,4 @@
-"""`python -m train extend`: writes a base model that has a further language."""
+"""`python -m train extend`: writes a base model with an added language."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from xtts.voices import base_models
 
 log = logging.getLogger("train")
 
-# Copied as they are, where the base has them.
+# Copied unchanged, if the base has them.
 _COPIED = ("dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth")
 
 
@@ -37,7 +37,7 @@ def run(
     like: str | None = None,
     most_pieces: int | None = None,
 ) -> int:
-    """The verb. dataset: None for DATASET_DIR; like, most_pieces: as in `plan_of`.
+    """Runs the command. dataset: None for DATASET_DIR; like, most_pieces: as in `plan_of`.
 
     Raises ExtensionError, DatasetError, SotaqueError for a folder with other files, and the errors
     of BASE_MODEL.
@@ -46,7 +46,7 @@ def run(
         settings = replace(settings, dataset_dir=dataset)
     refuse_others(to)
     if most_pieces is not None and most_pieces < 0:
-        raise SotaqueError(f"--pieces {most_pieces}: name a number from 0.")
+        raise SotaqueError(f"--pieces {most_pieces}: give a number of at least 0.")
     base = base_models.locate_base(
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
@@ -56,7 +56,7 @@ def run(
     log.info(plan.report())
     write(plan, to)
     log.info(
-        "%s holds the extended base; its licence is the base's: %s. Train on it with:\n"
+        "%s is the extended base, with the licence of the base: %s. Train on it with:\n"
         "  BASE_MODEL=%s LANGUAGE=%s DATASET_DIR=%s %s",
         to, plan.config.licence, shlex.quote(str(to)), plan.language,
         shlex.quote(str(settings.dataset_dir)), commands.make("train"),
@@ -65,7 +65,7 @@ def run(
 
 
 def write(plan: ExtensionPlan, to: Path) -> None:
-    """Writes the extended base into a folder that gets its name when it is complete. Raises
+    """Writes the extended base into a temporary folder, and renames it when it is complete. Raises
     DiskFull, WriteError, ConfigError."""
     state = read_tensors(plan.base / "model.pth")
     state = state | extended_tables(state, plan.vocabulary.first_id, plan.sources)
@@ -97,6 +97,6 @@ def extended_config(plan: ExtensionPlan, text_ids: int) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """As Coqui writes it: some values of a config.json are `Infinity`, which strict JSON lacks."""
+    """Writes JSON like Coqui: a config.json may contain `Infinity`, which strict JSON lacks."""
     text = json.dumps(content, indent=1, ensure_ascii=False)
     replace_file(path, lambda file: file.write(text.encode()))

@@ -1,4 +1,4 @@
-"""Finds the language of a base model that a new one is most like, as whose tag its own begins."""
+"""Finds the language of a base model that is most similar to a new one, to initialise its tag."""
 
 import math
 from collections import Counter
@@ -10,8 +10,8 @@ from train.evaluation.plan import built_in
 
 
 def nearest_language(texts: Sequence[str], candidates: Sequence[str]) -> str:
-    """The candidate whose built-in sentences are most like the texts, by their pairs of letters as
-    they are written and as they are romanised; the first one if none has sentences.
+    """The candidate whose built-in sentences are most similar to the texts, by pairs of letters, as
+    written and romanised; the first candidate if none has sentences.
 
     candidates: languages of the base, at least one.
     """

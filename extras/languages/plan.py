@@ -1,4 +1,4 @@
-"""What adding a language to a base model means: what the vocabulary lacks, and what is done."""
+"""Plans the extension of a base model by a language: the missing characters and the changes."""
 
 import json
 import logging
@@ -49,19 +49,19 @@ class ExtensionError(SotaqueError):
 
 @dataclass(frozen=True)
 class ExtensionPlan:
-    """How a base model gets a language.
+    """The plan for adding a language to a base model.
 
     Attributes:
         base: The folder of the base model.
         config: Its configuration.
         language: The code of the new language.
-        like: The language of the base as whose tag the new one begins.
+        like: The language of the base whose tag initialises the new one.
         texts: The transcripts in the new language, normalised.
         unreadable: (Clip, reason) of transcripts that cannot be read.
-        seconds: The length of the clips together.
+        seconds: The total length of the clips.
         vocabulary: The new vocabulary.
-        sources: For each new id, the old ids as whose mean its row begins.
-        replacements: How the dataset's normalization.txt reads signs and abbreviations.
+        sources: For each new id, the old ids whose mean initialises its row.
+        replacements: The dataset's normalization.txt, for signs and abbreviations.
     """
 
     base: Path
@@ -77,7 +77,7 @@ class ExtensionPlan:
 
     @property
     def extension(self) -> Extension:
-        """What config.json says of it."""
+        """The language's entry in config.json."""
         made = self.vocabulary
         return Extension(
             self.language, self.like, made.first_id, len(made.tokens), self.replacements
@@ -91,7 +91,7 @@ class ExtensionPlan:
         return lacking(known, self.texts)
 
     def report(self) -> str:
-        """What is lacking, how much data there is, and what will be done, for a terminal."""
+        """The missing characters, the amount of data and the changes, as text for a terminal."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -101,9 +101,9 @@ class ExtensionPlan:
         )
         yield from self._data()
         added = Counter({one: n for one, n in self.missing.items() if can_be_added(one)})
-        yield from self._characters(added, "Characters that the vocabulary lacks, and gets")
+        yield from self._characters(added, "Characters to be added to the vocabulary")
         yield from self._characters(
-            self.missing - added, "Signs that get no row; clips with them are refused"
+            self.missing - added, "Signs that are not added; clips with them are refused"
         )
         yield self._pieces()
         yield from self._reading()
@@ -114,8 +114,8 @@ class ExtensionPlan:
     def _data(self) -> Iterator[str]:
         yield (
             f"Data: {len(self.texts)} readable transcripts, {self.seconds / 3600:.1f} h of sound. "
-            "Others needed about 100 h for a language that XTTS had never spoken, and 5 h were too "
-            "few in the one report that we know (docs/languages.md)."
+            "Others needed about 100 h for a language that is new to XTTS; 5 h were not enough in "
+            "the one report that we know (docs/languages.md)."
         )
 
     def _characters(self, counted: Counter[str], title: str) -> Iterator[str]:
@@ -135,10 +135,10 @@ class ExtensionPlan:
         some = ", ".join(pieces[:_MOST_PIECES_SHOWN])
         named = f" ({some}{', …' if len(pieces) > _MOST_PIECES_SHOWN else ''})" if pieces else ""
         return (
-            f"The vocabulary gets {len(made.tokens)} ids from {made.first_id} on: "
-            f"{tag_of(self.language)}, which begins as {tag_of(self.like)}, "
+            f"{len(made.tokens)} ids are added to the vocabulary from {made.first_id} on: "
+            f"{tag_of(self.language)}, initialised from {tag_of(self.like)}, "
             f"{made.num_characters} characters and {len(pieces)} longer pieces{named}. "
-            "Old ids and merges stay as they are."
+            "Old ids and merges are unchanged."
         )
 
     def _reading(self) -> Iterator[str]:
@@ -148,18 +148,18 @@ class ExtensionPlan:
             return
         if icu_rules(self.language) is None:
             yield (
-                f"Numbers: ICU has no numerals of {self.language!r}, so a transcript with digits "
-                "is refused. Write numbers in words."
+                f"Numbers: ICU lacks numerals for {self.language!r}, so transcripts with digits "
+                "are refused. Write numbers in words."
             )
         else:
             yield (
-                f"Numbers are read by ICU's rules for {self.language!r}. It has no words for "
-                "currencies, units, percentages and months; write them in words."
+                f"Numbers are read by ICU's rules for {self.language!r}, which lack words for "
+                "currencies, units, percentages and months. Write these in words."
             )
 
 
 def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
-    """LANGUAGE, if the base does not speak it and no clip is in a language that it speaks."""
+    """LANGUAGE, if the base speaks neither it nor the language of any clip."""
     known = set(map(short_code, config.languages))
     if short_code(settings.language) in known:
         return None
@@ -171,7 +171,7 @@ def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
 
 
 def report_lacking(settings: TrainSettings) -> None:
-    """Logs what the base lacks, if neither it nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
+    """Logs the plan if neither the base nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
     if short_code(settings.language) in NAMES:
         return
     base = base_models.locate_base(
@@ -189,19 +189,19 @@ def plan_of(
     like: str | None = None,
     most_pieces: int = MOST_PIECES,
 ) -> ExtensionPlan:
-    """How `base` gets LANGUAGE by the transcripts in DATASET_DIR. Reads texts and the headers of
-    recordings only.
+    """Plans the extension of `base` by LANGUAGE from the transcripts in DATASET_DIR. Reads only
+    texts and the headers of recordings.
 
-    like: the language as whose tag the new one begins; None finds the most similar one.
+    like: the language whose tag initialises the new one; None finds the most similar one.
 
-    Raises ExtensionError for a language that the base speaks or has no tag of, and without a
-    readable transcript; DatasetError; ConfigError.
+    Raises ExtensionError if the base speaks the language, lacks the tag of `like`, or if no
+    transcript is readable; DatasetError; ConfigError.
     """
     config = ModelConfig.read(base)
     language = short_code(settings.language)
     if language in map(short_code, config.languages):
         raise ExtensionError(
-            f"BASE_MODEL={settings.base_model} speaks {language!r} already; train it without "
+            f"BASE_MODEL={settings.base_model} already speaks {language!r}; train it without "
             "extending it."
         )
     entries = [
@@ -251,20 +251,20 @@ def _read(
 def _like(
     wanted: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]
 ) -> str:
-    """The language whose tag is copied, by its short code or as its tag is written."""
+    """The language whose tag is copied, by its short code or the text of its tag."""
     tags = {token["content"] for token in content.get("added_tokens") or []}
     candidates = [one for one in config.languages if tag_of(one) in tags]
     if not candidates:
         raise ExtensionError(
-            "The base's vocab.json has no tag such as [en] of any of its languages "
-            f"({', '.join(config.languages)}). Take the vocab.json that belongs to the model."
+            "The base's vocab.json lacks tags such as [en] for its languages "
+            f"({', '.join(config.languages)}). Use the vocab.json of the model."
         )
     if wanted is None:
         return nearest_language(texts, candidates)
     found = [one for one in candidates if wanted in (one, short_code(one))]
     if not found:
         raise ExtensionError(
-            f"--like {wanted}: the base has tags of {', '.join(candidates)}; name one of these."
+            f"--like {wanted}: the base has tags for {', '.join(candidates)}; name one of these."
         )
     return found[0]
 

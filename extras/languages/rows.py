@@ -1,4 +1,4 @@
-"""The first values of a new language's rows in the text embedding and the text head."""
+"""Initialises a new language's rows in the text embedding and the text head."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,12 +14,12 @@ TABLES = tuple(PREFIX + name for name in TEXT_TABLES)
 def extended_tables(
     state: Mapping[str, Tensor], first_id: int, sources: Sequence[Sequence[int]]
 ) -> dict[str, Tensor]:
-    """The tables of `TABLES` with rows for new ids; the old rows are the same, bit for bit.
+    """The tables of `TABLES` with rows for new ids; the old rows are unchanged.
 
     Args:
         state: The tensors of a model.pth.
         first_id: The first new id. Rows from there on were padding.
-        sources: For each new id, the old ids as whose mean it begins; none for the mean of all.
+        sources: For each new id, the old ids whose mean initialises it; empty for the mean of all.
     """
     return {name: _extended(state[name], first_id, sources) for name in TABLES}
 
@@ -31,8 +31,8 @@ def _extended(table: Tensor, first_id: int, sources: Sequence[Sequence[int]]) ->
 
 
 def _row(rows: Tensor) -> Tensor:
-    """The mean of some rows, as long as these are on average: a mean of rows is shorter than they
-    are, and a model has not learned from short ones. Of a bias, the mean."""
+    """The mean of some rows, scaled to their average norm. A plain mean is shorter than the rows,
+    which the model has not seen in training. For biases, the plain mean."""
     if len(rows) == 1 or rows.dim() == 1:
         return rows.mean(0) if len(rows) > 1 else rows[0]
     exact = rows.double()

@@ -1,7 +1,7 @@
-"""Spells new pieces of a vocabulary in old ones, from which their rows begin.
+"""Spells new tokens of a vocabulary in old ones, which initialise their rows.
 
-A character begins as the letter that it is without its last marks (ế as ê), else as the letters of
-its own script that are romanised like it (Ukrainian і as Russian и), else as Latin letters.
+A character is spelled as the letter without its last mark (ế as ê), else as letters of the same
+script with the same romanisation (Ukrainian і as Russian и), else as Latin letters.
 """
 
 import unicodedata
@@ -14,8 +14,8 @@ from xtts.text.tokenizer import UNKNOWN
 
 
 class OldSpelling:
-    """Spells in the tokens of `tokenizer`, a vocabulary's BPE. phones: whether its Latin letters
-    are phones."""
+    """Spells text in the tokens of a BPE tokenizer. phones: whether its Latin letters are
+    phones."""
 
     def __init__(self, tokenizer: Any, *, phones: bool) -> None:
         self._tokenizer = tokenizer
@@ -28,7 +28,7 @@ class OldSpelling:
                 self._by_sound.setdefault((_script(letter), romanised(letter)), letter)
 
     def ids(self, piece: str) -> list[int]:
-        """The ids of the old pieces that spell a new one; empty for a sign without a sound."""
+        """The ids of the old tokens that spell a new one; empty for a sign without a sound."""
         spelled = "".join(
             one if one in self._ids else "".join(self._of_character(one)) for one in piece
         )
@@ -55,7 +55,7 @@ class OldSpelling:
 
 @cache
 def romanised(text: str) -> str:
-    """A text in Latin letters of ASCII, in lower case; signs without a letter are left out."""
+    """A text in ASCII letters, in lower case; signs without letters are left out."""
     from anyascii import anyascii
 
     return "".join(filter(str.isalpha, anyascii(text).lower()))

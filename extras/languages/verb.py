@@ -1,4 +1,4 @@
-"""`python -m train extend`: its options, and what they become."""
+"""`python -m train extend`: the options of the command."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from train.settings import TrainSettings
 
 SUMMARY = """add a language that the base model does not speak (docs/languages.md)
 --language L --dataset DIR --to BASE [--like L] [--pieces N]"""
-PURPOSE = "Adds a language to the base model: tag, characters, pieces and their rows."
+PURPOSE = "Adds a language to the base model: its tag, characters and pieces."
 USAGE = "--language L --to BASE "
 FOLDER = "BASE"
 
@@ -17,10 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dataset", type=Path, metavar="DIR", help="the clips (default: DATASET_DIR)")
     add("--to", type=Path, metavar="BASE", help="the folder to write, for BASE_MODEL")
-    add("--like", metavar="L", help="the base's language as whose tag the new one begins "
+    add("--like", metavar="L", help="the base's language whose tag initialises the new one "
         "(default: the most similar)")  # fmt: skip
     add("--pieces", type=int, metavar="N",
-        help="the most pieces of several characters to add (default: 500)")  # fmt: skip
+        help="the most multi-character pieces to add (default: 500)")  # fmt: skip
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:

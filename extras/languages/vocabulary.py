@@ -1,8 +1,8 @@
 """Extends a vocabulary by a language: its tag, its characters, and pieces that contain them.
 
-Old texts keep their ids. A merge is added only if one of its two parts is new, so no merge that is
-added can apply to a text of old characters; and the old merges keep their order and come first. So
-new pieces are learned from words as the old merges leave them, which is how they will be read.
+Old texts keep their ids: a merge is added only if one of its parts is new, so it cannot apply to
+old characters, and the old merges come first, in their order. The new pieces are learned from words
+to which the old merges were applied, as in tokenisation.
 """
 
 import json
@@ -16,8 +16,7 @@ from typing import Any
 from xtts.text.cleaning import is_spoken
 from xtts.text.tokenizer import UNKNOWN
 
-# How many pieces of more than one character are added, and how often the texts must have each:
-# a row that is seen less often hardly learns.
+# The most multi-character pieces to add, and the fewest uses of each; rarer rows hardly learn.
 MOST_PIECES = 500
 FEWEST_USES = 20
 
@@ -30,7 +29,7 @@ class ExtendedVocabulary:
         content: The content of its vocab.json.
         first_id: The id of the language's tag, the first that is new.
         tokens: The new tokens in the order of their ids: the tag, characters, pieces.
-        num_characters: How many of them are single characters.
+        num_characters: The number of single characters among them.
     """
 
     content: dict[str, Any]
@@ -40,18 +39,18 @@ class ExtendedVocabulary:
 
 
 def tag_of(language: str) -> str:
-    """The tag of a language in front of its texts."""
+    """The tag that precedes texts of a language."""
     return f"[{language}]"
 
 
 def lacking(known: Container[str], texts: Iterable[str]) -> Counter[str]:
-    """The characters of normalised texts that `known` lacks, with their counts."""
+    """The characters of normalised texts that are not in `known`, with their counts."""
     counted = Counter(character for text in texts for character in text if character != " ")
     return Counter({one: count for one, count in counted.items() if one not in known})
 
 
 def can_be_added(character: str) -> bool:
-    """Whether a character gets a row: letters, digits, marks and punctuation do, symbols do not."""
+    """Whether a character can be added: letters, digits, marks and punctuation, but not symbols."""
     return is_spoken(character) or unicodedata.category(character).startswith("P")
 
 
@@ -72,7 +71,7 @@ def extended(
     made = deepcopy(dict(content))
     old = Tokenizer.from_str(json.dumps(content)).get_vocab()
     ids: dict[str, int] = made["model"]["vocab"]
-    # A tag that stands among the added tokens only would move when the vocabulary grows.
+    # Tags that are only in `added_tokens` would get other ids when the vocabulary grows.
     ids.update({token: id_ for token, id_ in old.items() if token not in ids})
     first = 1 + max(old.values())
     tag = tag_of(language)
@@ -114,14 +113,14 @@ def _split(tokenizer: Any, texts: Iterable[str]) -> Counter[tuple[str, ...]]:
 def learned_merges(
     words: Mapping[tuple[str, ...], int], old: Container[str], most: int, fewest: int
 ) -> list[tuple[str, str]]:
-    """Byte pair encoding: the most frequent pairs of tokens with a new one among them, in the order
-    in which they are merged.
+    """Byte pair encoding: the most frequent pairs of tokens with at least one new token, in the
+    order of merging.
 
     Args:
         words: Words as tokens, with their counts.
-        old: The tokens of which no two may be merged.
+        old: The old tokens, which are not merged with each other.
         most: The most merges.
-        fewest: The fewest uses of a pair that is merged.
+        fewest: The fewest uses of a merged pair.
     """
     split = [list(word) for word in words]
     counts = list(words.values())

@@ -1,6 +1,6 @@
-"""A voice as ONNX graphs: exported with torch, and run without it.
+"""Voices as ONNX graphs: exported with torch, and run without it.
 
-Not to be mixed up with the package `onnx`, which `import onnx` means here as everywhere.
+`import onnx` means the package `onnx`, also in this folder.
 """
 
 VOICES = "extras.onnx.voices"

@@ -5,7 +5,7 @@
     vocoder.onnx                   steps -> samples
     conditioning.onnx speaker.onnx a recording's mels -> conditioning latents, speaker embedding
     embeddings.npy                 text, text positions, codes, code positions: [rows, width]
-    config.json vocab.json         as in the model folder that it was made from
+    config.json vocab.json         as in the exported model folder
     mel_stats.npy                  the 80 band scales of the conditioning's mel
     voice.safetensors              the latents of its recording, if it has one
 
@@ -30,7 +30,7 @@ EMBEDDINGS, MEL_STATS, VOICE = "embeddings.npy", "mel_stats.npy", "voice.safeten
 
 
 class OnnxError(SotaqueError):
-    """A folder is no complete ONNX voice, or a graph cannot be used; the message says what to
+    """A folder is not a complete ONNX voice, or a graph cannot be used; the message says what to
     do."""
 
 
@@ -53,12 +53,13 @@ def is_one(folder: Path) -> bool:
 
 
 def write(folder: Path, voice: OnnxVoice) -> None:
-    """Writes onnx.json, after everything that it names. Raises DiskFull or WriteError."""
+    """Writes onnx.json; call it after writing the files that it names. Raises DiskFull or
+    WriteError."""
     write_json(folder / NAME, asdict(voice))
 
 
 def read(folder: Path) -> OnnxVoice:
-    """Reads onnx.json. Raises OnnxError if it is missing or not readable."""
+    """Reads onnx.json. Raises OnnxError if it is missing or damaged."""
     path = folder / NAME
     try:
         voice = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
@@ -73,7 +74,7 @@ def read(folder: Path) -> OnnxVoice:
         raise OnnxError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
     if not voice.kinds or not GPT.keys() >= set(voice.kinds):
         raise OnnxError(
-            f"{path} is damaged: kinds are {list(voice.kinds)}, and allowed are {', '.join(GPT)}. "
+            f"{path} is damaged: kinds are {list(voice.kinds)}, but allowed are {', '.join(GPT)}. "
             "Export it again."
         )
     if voice.schema != SCHEMA:
@@ -82,8 +83,8 @@ def read(folder: Path) -> OnnxVoice:
 
 
 def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
-    """As `read`, but compares every file with its hash. kind: skips the GPT in other kinds, up to
-    1.5 GB that will not be used. Raises OnnxError."""
+    """As `read`, but compares every file with its hash. kind: skips the GPT in other kinds, which
+    are up to 1.5 GB. Raises OnnxError."""
     voice = read(folder)
     needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in voice.kinds)}
     if missing := needed - voice.files.keys():

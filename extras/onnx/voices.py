@@ -1,4 +1,4 @@
-"""ONNX voices as the core sees them (`xtts.voices.formats`): found, opened and exported."""
+"""The interface of ONNX voices for the core (`xtts.voices.formats`)."""
 
 from pathlib import Path
 
@@ -19,24 +19,24 @@ def licence_of(folder: Path) -> str:
 
 
 def load_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedVoice:
-    """Opens a voice with ONNX Runtime, and exports it first if it is not in this format. Raises
-    OnnxError, and the errors of `machine.onnxruntime.sessions`."""
+    """Opens a voice with ONNX Runtime; other formats are exported first. Raises OnnxError, and the
+    errors of `machine.onnxruntime.sessions`."""
     from extras.onnx.speech.onnx_voice import load_onnx_voice
 
     return load_onnx_voice(files, where)
 
 
 def export(source: VoiceFiles, to: Path, kind: str) -> str:
-    """Writes the folder and returns what it holds.
+    """Writes the folder and returns a short description of it.
 
-    kind: a precision of the GPT, or `all`. Raises SotaqueError if a package is missing, and what
-    `exporter.export` raises.
+    kind: a precision of the GPT, or `all`. Raises SotaqueError if a package is missing, and the
+    errors of `exporter.export`.
     """
     try:
         from extras.onnx.export import exporter
     except ImportError as error:
         raise SotaqueError(
-            f"An export as ONNX needs the package {error.name}, which is not installed: "
+            f"ONNX export needs the package {error.name}, which is not installed. Install it with: "
             f"{commands.install_extra('onnx')}"
         ) from error
     voice = exporter.export(source, to, tuple(folders.GPT) if kind == "all" else (kind,))

@@ -1,10 +1,9 @@
 """Computes steps on Ray.
 
 Ray (https://docs.ray.io, Moritz et al. 2018) is an optional dependency. `--ray` starts workers on
-this machine. RAY_ADDRESS names a cluster whose machines have this project installed and see the
-files at the same paths. We use Ray's tasks and not Ray Data: what is computed next depends on
-results (the words recognised in a recording, the verdict on a sentence), so the rows are not
-independent.
+this machine. RAY_ADDRESS names a cluster whose machines have this project installed and the files
+at the same paths. We use Ray's tasks instead of Ray Data, because the next step depends on results
+(the words recognised in a recording, the verdict on a sentence).
 """
 
 import functools
@@ -23,9 +22,9 @@ T = TypeVar("T")
 
 # A block of 20 s takes 1.3 MB, the profile of a ten-hour recording 20 MB.
 _STORE_BYTES = 256 << 20
-# Steps in flight per worker: the one that is computed, and the next.
+# Steps in flight per worker: the running one and the next.
 _AHEAD_OF_A_WORKER = 2
-# How often a step is repeated after its worker or machine was lost.
+# The number of times that a step is repeated after its worker or machine was lost.
 _RETRIES = 10
 # Ray reads these when it is imported. They turn off its usage reports and require the token in the
 # user's home folder on its ports, which it opens on every interface whatever address is configured.
@@ -41,7 +40,7 @@ class RaySteps(Steps):
         workers: The number of workers; None for all that the cluster has.
 
     Raises:
-        SotaqueError: Ray cannot be started or reached, or a step failed for good.
+        SotaqueError: Ray cannot be started or reached, or a step failed repeatedly.
     """
 
     def __init__(self, address: str, workers: int | None) -> None:
@@ -59,10 +58,10 @@ class RaySteps(Steps):
             cores = int(self._ray.cluster_resources().get("CPU", 1))
         except Exception as error:  # Ray raises a bare Exception if its start times out
             remedy = (
-                "It gives up after half a minute: try again when the machine is less busy, or "
-                "leave out --ray."
+                "It gives up after half a minute. Try again when the machine is less busy, or "
+                "omit --ray."
                 if address == _LOCAL
-                else "See that RAY_ADDRESS names a cluster that runs, with this version of Ray."
+                else "Check that RAY_ADDRESS names a running cluster with this version of Ray."
             )
             raise SotaqueError(f"Ray at {address} cannot be used ({error}). {remedy}") from error
         self.ahead = _AHEAD_OF_A_WORKER * max(min(cores, workers or cores), 1)
@@ -94,7 +93,7 @@ class RaySteps(Steps):
 
 
 def steps_on(address: str, workers: int | None, cores: int | None = None) -> Callable[[], Steps]:
-    """What computes steps at RAY_ADDRESS, or on this machine if it is empty or `local`.
+    """The factory of `RaySteps` at RAY_ADDRESS, or on this machine if it is empty or `local`.
 
     workers: `--workers`; cores: of this machine. Raises SotaqueError if Ray is not installed.
     """

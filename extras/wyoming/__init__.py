@@ -1,3 +1,3 @@
-"""Wyoming, the protocol of Home Assistant's voice programs, on WYOMING_PORT."""
+"""Wyoming, the voice protocol of Home Assistant, on WYOMING_PORT."""
 
 LISTENER = "extras.wyoming.listener"

@@ -1,4 +1,4 @@
-"""What Wyoming adds to the service: `api.parts`."""
+"""The listener of the Wyoming protocol, for `api.parts`."""
 
 import socket
 from collections.abc import Sequence
@@ -37,5 +37,5 @@ def open_listener(
 
 
 def address(settings: ApiSettings) -> str:
-    """For the log."""
+    """The address for the log."""
     return f"Wyoming on tcp://{settings.api_host}:{settings.wyoming_port}"

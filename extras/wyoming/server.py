@@ -1,6 +1,6 @@
-"""Accepts Wyoming connections within the limits of HTTP's, and ends them with the service.
+"""Accepts Wyoming connections, within the same limits as HTTP, and closes them with the service.
 
-Announces the port in the local network by mDNS, as Home Assistant looks for it.
+Announces the port on the local network by mDNS, for Home Assistant.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _MULTICAST = "224.0.0.251"
 
 
 class WyomingServer:
-    """Made before the service starts, used in its event loop."""
+    """The Wyoming server. Created before the service starts, and used in its event loop."""
 
     def __init__(
         self, parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
@@ -84,7 +84,7 @@ class Announcement:
         self._zeroconf: AsyncZeroconf | None = None
 
     async def start(self) -> None:
-        """Announces the service. If the network has no mDNS, only logs that."""
+        """Announces the service. If the network does not support mDNS, only logs that."""
         try:
             address = await asyncio.to_thread(announced_address, self._host)
             self._zeroconf = AsyncZeroconf()

@@ -51,9 +51,9 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
-# How many texts of one connection may wait.
+# The most waiting texts of one connection.
 _MOST_WAITING = 32
-# How long to wait for the first voice to open; Home Assistant asks again within it.
+# The wait for the first voice to open; Home Assistant repeats its request within it.
 _OPEN_SECONDS = 60.0
 _SOUND = {"rate": RATE, "width": 2, "channels": 1}
 # The largest data and payload of an event; a text of 4,096 characters takes at most 50 kB.
@@ -111,7 +111,7 @@ class WyomingSession:
             self._writer.close()
 
     def drop(self, reason: str) -> None:
-        """Closes the connection at once and drops what is not sent yet."""
+        """Closes the connection immediately and drops unsent data."""
         self._connections.leave(self)
         self._connections.on_closed(reason)
         self._writer.transport.abort()
@@ -126,7 +126,7 @@ class WyomingSession:
                 self._take(event)
 
     def _take(self, event: Event) -> None:
-        """Handles an event that asks for speech; ignores the events of other services."""
+        """Handles the events of speech requests; ignores those of other services."""
         if Synthesize.is_type(event.type):
             # During a streamed text, this event repeats the whole text for servers without
             # streaming.
@@ -150,7 +150,7 @@ class WyomingSession:
         try:
             self._wanted.put_nowait((voice, text, streamed))
         except asyncio.QueueFull:
-            message = f"{_MOST_WAITING} texts of this connection already wait."
+            message = f"{_MOST_WAITING} texts of this connection are already waiting."
             raise APIError(503, "queue_full", message, retry_after=1) from None
 
     def _end_stream(self) -> None:
@@ -176,7 +176,7 @@ class WyomingSession:
                 await self._send(SynthesizeStopped())
 
     async def _speak(self, voice: SynthesizeVoice | None, text: TextStream) -> None:
-        """Speaks one text: a start, its audio, and an end, in however many parts the text came."""
+        """Speaks one text, which may arrive in parts: sends a start, the audio, and an end."""
         begun = False
         async for part in text:
             with self._busy():
@@ -191,8 +191,8 @@ class WyomingSession:
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
-        """Counts the connection as answered while it speaks. While it waits for more text it is
-        idle, so that a client that vanished takes no place from others. Raises APIError."""
+        """Counts the connection as active while it speaks. While it waits for more text it is idle,
+        so that a vanished client does not take a place from others. Raises APIError."""
         if self._connections.full(self.address):
             text = "Too many requests are open, from this address or in total."
             raise APIError(503, "too_many_connections", text, retry_after=1)
@@ -238,8 +238,7 @@ class WyomingSession:
             count_pieces(spoken, parts, f"of {self.address} by Wyoming")
 
     async def _send(self, event: Eventable) -> None:
-        """Sends an event; closes the connection of a client that reads nothing for half a
-        minute."""
+        """Sends an event; closes the connection if the client does not read for half a minute."""
         try:
             async with asyncio.timeout(_SEND_SECONDS):
                 await async_write_event(event.event(), self._writer)
@@ -259,7 +258,7 @@ def _text_of(event: Event) -> str:
     if not isinstance(text, str):
         raise MalformedEvent(f"{event.type} needs a text.")
     if any("\ud800" <= sign <= "\udfff" for sign in text):
-        message = "text is not Unicode text: it holds half of a character (a lone surrogate)."
+        message = "text is not valid Unicode: it contains half a character (a lone surrogate)."
         raise APIError(422, "invalid_request", message, param="text")
     return text
 
@@ -276,7 +275,7 @@ def _voice_of(event: Event) -> SynthesizeVoice | None:
 
 
 class MalformedEvent(Exception):
-    """The received bytes are no event, or an event that is too large."""
+    """The received bytes are not an event, or the event is too large."""
 
 
 class EventReader:
@@ -295,14 +294,14 @@ class EventReader:
         """The next event; None if the client has disconnected. Raises MalformedEvent, or
         TimeoutError if the event arrives too slowly."""
         try:
-            # It reads a line, and then as many bytes as the line says.
+            # Reads a line, and then the number of bytes in the line.
             event = await async_read_event(cast(asyncio.StreamReader, self))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         except (AttributeError, KeyError, TypeError, RecursionError) as error:
-            raise MalformedEvent("This is no event of the Wyoming protocol.") from error
+            raise MalformedEvent("This is not an event of the Wyoming protocol.") from error
         if event is None and not self._ended:
-            raise MalformedEvent("This is no event of the Wyoming protocol.")
+            raise MalformedEvent("This is not an event of the Wyoming protocol.")
         if event is not None and not (isinstance(event.type, str) and isinstance(event.data, dict)):
             raise MalformedEvent("An event needs a text as its type, and an object as its data.")
         return event
@@ -342,7 +341,7 @@ def listings_of(
 def info_of(
     labels: Mapping[str, str], languages: Sequence[str], licence: str, speakers: Iterable[str] = ()
 ) -> Info:
-    """The answer to `describe`. speakers: named ones of the served voice."""
+    """The answer to `describe`. speakers: the named speakers of the served voice."""
     named = [TtsVoiceSpeaker(name) for name in speakers]
     voices = [
         TtsVoice(
@@ -365,7 +364,7 @@ def wanted_of(
     voice: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
 ) -> tuple[str, str | None]:
     """The voice (id or name) and the language of a request; None lets the model choose the
-    language. With a `speaker`, the voice beside it gives only the language."""
+    language. With a `speaker`, the voice's name is used for the language only."""
     if voice is None:
         return SERVED, None
     wanted, language = voice.name or SERVED, voice.language

@@ -6,10 +6,10 @@ import re
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS
 
-# How many characters may have arrived without having been spoken.
+# The most characters that may wait to be spoken.
 MOST_WAITING = 16 * MOST_CHARACTERS
-# The end of a sentence: its sign, closing quotes and brackets, and the space that tells it from a
-# decimal point ("3.5"). The signs of Chinese and Japanese need no space.
+# The end of a sentence: its sign, closing quotes and brackets, and a space, because "3.5" is a
+# number. Chinese and Japanese signs need no space.
 _END = re.compile(r"[.!?…؟।]['\"»”’)\]]*(?=\s)|[。！？][」』”’）]*|\n")
 _LAST_WORD = re.compile(r"\w*$")
 _TAG = re.compile(r"<(/?)[a-zA-Z][^<>]*?(/?)>")
@@ -27,7 +27,7 @@ class TextStream:
     def add(self, text: str) -> None:
         """Adds text. Raises APIError if too much text waits to be spoken."""
         if len(self._kept) + len(text) > MOST_WAITING:
-            message = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
+            message = f"{MOST_WAITING:,} characters are already waiting. Send more later."
             raise APIError(413, "too_large", message, param="text")
         self._kept += text
         self._changed.set()
@@ -50,7 +50,7 @@ class TextStream:
             await self._changed.wait()
 
     def _part(self) -> str:
-        """The sentences that are complete so far, as many as one request may have."""
+        """The complete sentences so far, up to the limit of a request."""
         place = len(self._kept) if self._ended else last_end(self._kept)
         if place > MOST_CHARACTERS:
             place = last_end(self._kept[:MOST_CHARACTERS]) or MOST_CHARACTERS

@@ -344,7 +344,7 @@ def test_another_base_is_refused(checkpoint, tmp_path, capsys):
     other = tiny_base(tmp_path / "other", seed=5)
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(tmp_path / "voice")]
     assert main([*command, "--base", str(other)]) == 2
-    assert "Name the folder of its own base with --base" in capsys.readouterr().err
+    assert "Name the folder of the right base with --base" in capsys.readouterr().err
     assert not (tmp_path / "voice").exists()
 
 

@@ -294,7 +294,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole):
     for name in ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt"):
         assert ground.run(name, crash_at=f"after replace:{name}") == -9
         assert_goes_on(ground, whole, name)
-        assert "was killed before it was saved to the end" in ground.told()
+        assert "lacks a manifest, because the run was killed" in ground.told()
         assert not list((ground.folder / name).rglob("*.corrupt"))
 
 

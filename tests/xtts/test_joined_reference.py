@@ -107,7 +107,7 @@ def test_what_names_no_recordings_or_too_many_is_refused(tmp_path, folder):
     empty = tmp_path / "empty"
     empty.mkdir()
     for named, words in (
-        ([empty], "holds no recording"),
+        ([empty], "contains no recording"),
         ([], "an empty list"),
         ([folder] * 10 + [folder / "0.wav"], "101 recordings; at most 100"),
     ):

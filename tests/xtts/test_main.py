@@ -230,7 +230,7 @@ def test_a_folder_of_recordings_speaks_and_one_without_is_refused(base_folder, t
     out = tmp_path / "said.wav"
     asked = ("--reference", tmp_path, "--text", "One.", "--out", out)
     assert speak(base_folder, *asked) == 2
-    assert "which holds no recording" in capsys.readouterr().err
+    assert "which contains no recording" in capsys.readouterr().err
     for number in range(2):
         path = tmp_path / f"{number}.wav"
         soundfile.write(path, a_sound(2.0, 22_050, seed=number), 22_050)

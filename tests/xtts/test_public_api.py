@@ -102,7 +102,7 @@ def test_several_recordings_are_one_speaker(tmp_path):
     assert np.array_equal(alone, listed) and not np.array_equal(alone, several)
     folder = xtts.load_voice(base, reference=tmp_path).own
     assert np.array_equal(folder.latents, several) and np.array_equal(folder.speaker, of[2].speaker)
-    with pytest.raises(SotaqueError, match="holds no recording"):
+    with pytest.raises(SotaqueError, match="contains no recording"):
         xtts.load_voice(base, reference=base)
 
 

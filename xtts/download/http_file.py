@@ -54,7 +54,7 @@ _REASONS = {
 
 
 class DownloadError(SotaqueError):
-    """A download failed; the text has the address, the reason, and what is kept."""
+    """A download failed; the message has the address, the reason, and the downloaded part."""
 
 
 class Interrupted(SotaqueError):
@@ -179,9 +179,9 @@ class _Transfer:
         self._give_name()
 
     def kept(self) -> str:
-        """What is kept for the next start, as a sentence."""
+        """A sentence on the data that is kept for the next start."""
         if not _size(self.part):
-            return "Nothing of it is kept."
+            return "No data was kept."
         return (
             f"{_size(self.part):,} of {self.expected.bytes:,} bytes are kept in {self.part}; run "
             "the same command to resume."
@@ -342,7 +342,7 @@ def goes_on(status: int, headers: Message, received: int, expected_bytes: int) -
     """Whether the body of an answer continues after the first `received` bytes of the file; False
     if it starts at the first byte.
 
-    Raises Retry or Refused for an answer that has no part of the file.
+    Raises Retry or Refused for an answer without a part of the file.
     """
     if status in _PASSING:
         wait_seconds = retry_after(headers.get("Retry-After", ""), datetime.now(UTC))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-# Of each 20 ms, only what is at most 20 dB under the loudest has a pitch worth a median.
+# Frames of 20 ms count as voiced if they are at most 20 dB below the loudest.
 FRAME_SECONDS = 0.02
 VOICED_SHARE = 0.1
 LOWEST_HZ, HIGHEST_HZ = 60, 500
@@ -11,14 +11,14 @@ LEAST_SECONDS = 0.5
 
 
 def median_pitch(waveform: Tensor, rate: int) -> float | None:
-    """F0 in Hz of a recording `[samples]`, by torchaudio's cross-correlation; None for less than
-    half a second, or for silence. A tone above 250 Hz that never moves, as no voice speaks, may be
-    taken for its half or third."""
+    """The median F0 in Hz of a recording `[samples]`, by torchaudio's cross-correlation; None for
+    less than half a second, or for silence. A constant tone above 250 Hz, unlike any voice, may be
+    reported as its half or third."""
     if len(waveform) < LEAST_SECONDS * rate:
         return None
     from torchaudio.functional import detect_pitch_frequency
 
-    # It computes every lag: at 8 kHz a sixth of them.
+    # At 8 kHz, because torchaudio computes every lag, and this has a sixth of them.
     from xtts.audio import resample
 
     waveform, rate = resample(waveform.float(), rate, 8000), 8000

@@ -1,9 +1,9 @@
 """Speech recognition of spoken sentences with pocketsphinx or a local Whisper model.
 
 pocketsphinx recognises English, if it is installed. A Whisper model comes from a folder on this
-machine and runs in transformers or faster-whisper. Neither shares anything with the voice. Nothing
-is downloaded: pocketsphinx includes its English model, and Whisper's folder is opened with
-`local_files_only`. Importing this module imports none of them, and not torch.
+machine and runs in transformers or faster-whisper. Nothing is downloaded: pocketsphinx includes its
+English model, and Whisper's folder is opened with `local_files_only`. Importing this module imports
+neither these packages nor torch.
 """
 
 import importlib
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 POCKETSPHINX = "pocketsphinx"
 RATE = 16_000
-# One pass over the words, and fewer guesses kept at a time: on sixteen built-in sentences as the
-# embedded voice says them it mishears 23 words where the slow one mishears 22, in 36 % of the time.
+# One pass over the words and a narrower beam: on sixteen built-in sentences spoken by the embedded
+# voice, 23 word errors instead of 22, in 36 % of the time.
 QUICKLY = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
-# Each holds the language model once more.
+# Each decoder needs a copy of the language model.
 MOST_DECODERS = 2
 _LOUDNESS = 0.7
 _PADDING = RATE // 4
-# Two words a second, three tokens a word, 20 s: whoever hears more babbles by itself.
+# Two words a second, three tokens a word, 20 s. More tokens are a hallucination of the recogniser.
 _MOST_TOKENS = 128
-# CTranslate2's, which faster-whisper opens; without the second it would download one.
+# CTranslate2's files, for faster-whisper, which would download the second if it were missing.
 _CONVERTED, _CONVERTED_WORDS = "model.bin", "tokenizer.json"
-# Written without spaces: what is counted are characters.
+# Languages written without spaces, whose characters are counted instead of words.
 _WITHOUT_SPACES = ("zh", "ja")
 
 
 class RecogniserError(SotaqueError):
-    """A recogniser that cannot be opened; the sentence says what is missing."""
+    """A recogniser cannot be opened; the message says what is missing."""
 
 
 class Recogniser(ABC):
-    """Hears sentences, each by itself."""
+    """Transcribes sentences independently of each other."""
 
     def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-        """The words in each of some [samples] at 16 kHz."""
+        """The transcripts of waveforms `[samples]` at 16 kHz."""
         return [self._heard(samples) for samples in waveforms]
 
     @abstractmethod
@@ -69,19 +69,19 @@ def can_hear_english() -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises RecogniserError for what is no Whisper model of transformers or CTranslate2, and for
-    one of CTranslate2 without the package that opens it."""
+    """Raises RecogniserError unless a folder contains a Whisper model in the format of
+    transformers, or of CTranslate2 with faster-whisper installed."""
     if (folder / _CONVERTED).is_file():
         if not (folder / _CONVERTED_WORDS).is_file():
             raise RecogniserError(
-                f"{folder} has a {_CONVERTED} and no {_CONVERTED_WORDS}; copy that of the same "
-                "Whisper model beside it. Nothing is downloaded."
+                f"{folder} has a {_CONVERTED}, but no {_CONVERTED_WORDS}. Copy the one of the same "
+                "Whisper model into the folder; it is not downloaded."
             )
         if importlib.util.find_spec("faster_whisper") is None:
             raise RecogniserError(
-                f"{folder} holds a Whisper model for faster-whisper, which is not installed. "
-                f"Install it with: {commands.install_extra('faster-whisper')} — or name a folder "
-                "as transformers saves it."
+                f"{folder} contains a Whisper model for faster-whisper, which is not installed. "
+                f"Install it with: {commands.install_extra('faster-whisper')}, or name a folder "
+                "in the format of transformers."
             )
         return
     try:
@@ -94,12 +94,13 @@ def check_folder(folder: Path) -> None:
         ) from error
     if kind != "whisper":
         raise RecogniserError(
-            f"{folder} holds a model of type {kind!r}; a Whisper model is needed."
+            f"{folder} contains a model of type {kind!r}; a Whisper model is needed."
         )
 
 
 def opened(name: str, language: str, threads: int) -> Recogniser:
-    """`POCKETSPHINX`, or a Whisper model's folder. Raises RecogniserError."""
+    """Opens a recogniser. name: `POCKETSPHINX`, or the folder of a Whisper model. Raises
+    RecogniserError."""
     if name == POCKETSPHINX:
         return Pocketsphinx(threads)
     folder = Path(name)
@@ -110,7 +111,7 @@ def opened(name: str, language: str, threads: int) -> Recogniser:
 
 
 class Pocketsphinx(Recogniser):
-    """English, by its own general language model: it knows nothing of what was to be said."""
+    """pocketsphinx with its English model. It does not know the expected text."""
 
     def __init__(self, threads: int = 1) -> None:
         try:
@@ -125,14 +126,14 @@ class Pocketsphinx(Recogniser):
             self._idle.put(sphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY))
 
     def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-        """As `Recogniser`; several at once, for it lets go of Python's lock while it listens."""
+        """As in `Recogniser`. Several at once, because the decoder releases the GIL."""
         with ThreadPoolExecutor(self._count) as pool:
             return list(pool.map(self._heard, waveforms))
 
     def _heard(self, samples: np.ndarray) -> str:
         decoder = self._idle.get()
         try:
-            # Afresh: it would carry its estimate of the noise from one sentence to the next.
+            # Reset, because it keeps its estimate of the noise from one sentence to the next.
             decoder.reinit_feat()
             decoder.start_utt()
             decoder.process_raw((_loud(samples) * 32767).astype("<i2").tobytes(), full_utt=True)
@@ -144,8 +145,8 @@ class Pocketsphinx(Recogniser):
 
 
 class Whisper(Recogniser):
-    """Any of the languages, by a model that transformers opens; on the CPU, where training does not
-    miss the memory."""
+    """A Whisper model with transformers, for any of its languages. Runs on the CPU, to leave the
+    GPU's memory to training."""
 
     def __init__(self, folder: Path, language: str) -> None:
         transformers: Any = importlib.import_module("transformers")
@@ -174,19 +175,20 @@ class Whisper(Recogniser):
 
 
 class FasterWhisper(Recogniser):
-    """The same by faster-whisper: models of CTranslate2, several times as fast on a CPU."""
+    """A Whisper model in CTranslate2's format with faster-whisper, several times as fast on a
+    CPU."""
 
     def __init__(self, folder: Path, language: str, threads: int) -> None:
         library = import_quietly("faster_whisper")
         with _reported(folder):
-            # The type of its weights; int8 where those are, which is how most are copied.
+            # Computes in the type of the weights, which is int8 in most copies.
             self._model = library.WhisperModel(
                 str(folder), device="cpu", cpu_threads=threads, local_files_only=True
             )
         self._language = language.split("-")[0] if self._model.model.is_multilingual else "en"
 
     def _heard(self, samples: np.ndarray) -> str:
-        # One temperature: the others draw at random, and the same sound would be heard otherwise.
+        # A single temperature, because the fallback temperatures sample at random.
         segments, _ = self._model.transcribe(
             _loud(samples), language=self._language, temperature=0.0, without_timestamps=True,
             condition_on_previous_text=False, max_new_tokens=_MOST_TOKENS,
@@ -204,21 +206,21 @@ def _reported(folder: Path) -> Iterator[None]:
 
 
 def words_of(tokenizer: "Tokenizer", text: str, language: str) -> list[str]:
-    """What is compared of a text: its words in small letters, numbers in words; in Chinese and
-    Japanese its characters. Raises TextError."""
+    """The words of a text for comparison: in lower case, with numbers in words; in Chinese and
+    Japanese the characters. Raises TextError."""
     words = [word.lower() for word in tokenizer.spelled(text, language)]
     return list("".join(words)) if language.split("-")[0] in _WITHOUT_SPACES else words
 
 
 def heard_words(tokenizer: "Tokenizer", heard: str, language: str) -> list[str]:
-    """The same of what a recogniser heard, which may be nothing, or nothing that can be read."""
+    """As `words_of`, for a transcript, which may be empty or not readable."""
     with suppress(TextError):
         return words_of(tokenizer, heard.replace("[", " ").replace("<", " "), language)
     return heard.lower().split()
 
 
 def num_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
-    """Words to replace, leave out or add to make one of the other (Levenshtein 1966)."""
+    """The edit distance in words: substitutions, deletions and insertions (Levenshtein 1966)."""
     row = list(range(len(heard) + 1))
     for number, word in enumerate(reference, start=1):
         before, row = row, [number]
@@ -228,7 +230,7 @@ def num_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
 
 
 def _loud(samples: np.ndarray) -> np.ndarray:
-    """At one loudness, with a quarter of a second of silence at both ends."""
+    """Normalises the peak, and adds a quarter of a second of silence at both ends."""
     loudest = max(float(np.abs(samples).max(initial=0.0)), 1e-4)
     padded: np.ndarray = np.pad(samples.astype(np.float32) / loudest * _LOUDNESS, _PADDING)
     return padded

@@ -1,7 +1,7 @@
 """The spectral distance between a sound and a time-aligned recording.
 
-It is the loss with which the embedded voice's vocoder was trained and a person's decoder is
-learned: multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
+The loss of the embedded voice's vocoder and of a person's decoder: multi-resolution STFT
+(https://arxiv.org/abs/1910.11480) and log-mel.
 """
 
 from functools import cache
@@ -18,14 +18,14 @@ SILENCE = 1e-2
 
 
 def spectral_distance(sound: Tensor, wanted: Tensor) -> Tensor:
-    """A scalar that can be differentiated, of two waveforms `[batch, samples]` at 24,000 Hz.
+    """The distance of two waveforms `[batch, samples]` at 24,000 Hz, a differentiable scalar.
 
-    Mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
-    of log-mels, which is what an ear and a recogniser go by."""
+    The mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
+    of log-mels."""
     losses = []
     for size in RESOLUTIONS:
         one, other = _magnitudes(sound, size), _magnitudes(wanted, size)
-        # What lies 70 dB under loud speech is not heard; to model it would cost the rest.
+        # Sound 70 dB below loud speech is inaudible; modelling it would cost accuracy elsewhere.
         least = SILENCE * (size / 1024) ** 0.5
         log = (one.clamp(min=least).log() - other.clamp(min=least).log()).abs().mean()
         losses.append(log + (one - other).norm() / other.norm().clamp(min=least))
@@ -44,7 +44,8 @@ def _magnitudes(wave: Tensor, size: int) -> Tensor:
 
 @cache
 def _mel_bands() -> Tensor:
-    """[80, bins] up to 8 kHz, where the teacher's sound ends; each sums to about one bin."""
+    """Mel filters [80, bins] up to 8 kHz, the bandwidth of the teacher's sound; each sums to about
+    one bin."""
     from torchaudio.functional import melscale_fbanks
 
     bins = MEL_RESOLUTION // 2 + 1

@@ -1,10 +1,10 @@
 """Measures by likelihood whether each word of a text was spoken, without a recogniser.
 
 For each word the spoken codes are scored twice, given the text and given the text without that
-word. A word that was said makes the codes likelier by tens of nats; one that was left out makes
-them no likelier at all. The scorer is the base model, whoever spoke: a model would forgive itself.
-A person's own way of saying things lowers all words alike, and `train.evaluation.judges` compares
-the words of a sentence with each other.
+word. A spoken word makes the codes likelier by tens of nats; an omitted word does not. The base
+model scores the codes of all models, because a model is lenient with its own speech. A person's
+accent lowers all words alike, so `train.evaluation.judges` compares the words of a sentence with
+each other.
 """
 
 import re
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from xtts.model.gpt import GPT
 from xtts.text.tokenizer import Piece, Tokenizer
 
-# Of a long text so many words are asked about, spread over it: each costs a forward pass.
+# The number of words that are scored in a long text, evenly spread; each costs a forward pass.
 MOST_WORDS = 12
 _WORD = re.compile(r"\w")
 
@@ -33,15 +33,15 @@ def word_evidence(
     *,
     stopped: bool,
 ) -> list[float]:
-    """For each word of a piece, by how many nats a text token it makes the codes likelier.
+    """The gain in log-likelihood of the codes by each word of a piece, in nats per text token.
 
     Args:
-        latents: Of the voice, by the scorer's own conditioning, `[1, 32, width]`.
-        codes: What was spoken, `[n]`, without STOP.
-        stopped: Whether STOP was said behind them.
+        latents: The voice's latents `[1, 32, width]`, from the scorer's conditioning encoder.
+        codes: The spoken codes `[n]`, without STOP.
+        stopped: Whether STOP followed them.
 
     Returns:
-        A figure a word, in the order of the text; empty for a single word or nothing said.
+        A figure per word, in the order of the text; empty for a single word or without codes.
     """
     parts = piece.text.split(" ")
     places = [place for place, part in enumerate(parts) if _WORD.search(part)]
@@ -61,8 +61,8 @@ def word_evidence(
 def log_likelihoods(
     gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor, *, stopped: bool
 ) -> list[Tensor]:
-    """log p(codes | text) in nats for each of several texts, in one padded pass; no position
-    attends to the padding after a row's end."""
+    """log p(codes | text) in nats for each of several texts, in one pass. Rows are right-padded,
+    which causal attention ignores."""
     wanted = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
     count = len(wanted) if stopped else len(codes)
     return [
@@ -75,8 +75,8 @@ def log_likelihoods(
 def code_log_likelihoods(
     gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Nats of each code given those before it and a text, `[texts, codes]`, and of STOP in the
-    place of each code and behind the last, `[texts, codes + 1]`."""
+    """The log-likelihoods in nats of each code, given a text and the previous codes, `[texts,
+    codes]`, and of STOP at the position of each code and after the last, `[texts, codes + 1]`."""
     code_losses, stop = [], []
     for logits in _logits(gpt, latents, texts, codes):
         nats = logits.log_softmax(-1)
@@ -88,7 +88,7 @@ def code_log_likelihoods(
 def _logits(
     gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
 ) -> Iterator[Tensor]:
-    """`[codes + 1, audio ids]` for each text: of each code, and of what follows the last."""
+    """The logits `[codes + 1, audio ids]` for each text: at each code, and after the last."""
     device = codes.device
     start = codes.new_tensor([gpt.shape.audio_start])
     places = torch.arange(len(codes) + 1, device=device)

@@ -37,7 +37,7 @@ class ConfigError(SotaqueError):
 
 @dataclass(frozen=True)
 class TrainingAdvice:
-    """The base model's recommendations for settings that are `auto`; None is no recommendation.
+    """The base model's recommendations for settings that are `auto`; None means none.
     freeze: names of weights with *, separated by commas."""
 
     num_epochs: int | None = None

@@ -5,7 +5,7 @@
     [style:whisper]  [/style]
     <break time="500ms"/>  <break strength="strong"/>  <break/>
     <say-as interpret-as="characters|digits|telephone|date|time|cardinal|ordinal">…</say-as>
-    <sub alias="what is said">what is written</sub>
+    <sub alias="spoken text">written text</sub>
     <p>…</p>  <s>…</s>  <speak>…</speak>
 
 A voice or a style applies until the next such tag: `[style:...]` keeps the person, `[/style]`

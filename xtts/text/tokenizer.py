@@ -41,7 +41,8 @@ from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import placed, read_words, spoken_spans, written_words
 
 UNKNOWN = "[UNK]"
-# START and STOP. One more position stays free, because Coqui checks `tokens < max_text_tokens`.
+# The position table has max_text_tokens + 2 rows: for the tokens, START, STOP, and two that Coqui
+# leaves free, because it checks `tokens < max_text_tokens`.
 RESERVED_TOKENS = 2
 EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
 # The longest text: more than an hour of speech.

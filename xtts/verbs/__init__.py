@@ -1,1 +1,1 @@
-"""The verbs of `python -m xtts`, a module each, as `machine.extras` describes them."""
+"""The commands of `python -m xtts`, one module each, with the interface in `machine.extras`."""

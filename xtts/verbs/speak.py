@@ -1,4 +1,4 @@
-"""`python -m xtts speak`: texts become files."""
+"""`python -m xtts speak`: speaks texts into files."""
 
 import argparse
 import contextlib
@@ -31,10 +31,10 @@ _MOST_REFUSALS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the verb."""
+    """Adds the options of the command."""
     voice_arguments.add_arguments(parser)
     parser.add_argument("--language", default="en", type=tag_of,
-                       help="language of the text; en by default")  # fmt: skip
+                       help="language of the text (default: en)")  # fmt: skip
     what = parser.add_mutually_exclusive_group()
     what.add_argument("said", nargs="?", metavar="TEXT",
                       help="the text to speak; - or nothing reads it from stdin")  # fmt: skip
@@ -46,23 +46,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             "stdout, or the folder for --lines; by default a new speech.wav in "
                             "the working folder")  # fmt: skip
     parser.add_argument("--speed", type=float, default=1.0, metavar="X",
-                       help=f"{SPEED.least:g} to {SPEED.most:g}; 2 takes half the time, at the "
-                            "same pitch")  # fmt: skip
+                       help=f"{SPEED.least:g} to {SPEED.most:g}; 2 is twice as fast, at the same "
+                            "pitch")  # fmt: skip
     parser.add_argument("--temperature", type=float, metavar="T",
-                       help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: how much takes vary; "
-                            "0 always takes the most likely code, the model's by "
-                            "default")  # fmt: skip
+                       help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: the variation between "
+                            "takes; 0 always takes the likeliest code (default: the "
+                            "model's)")  # fmt: skip
     parser.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
                        help="write the time of each word; with --lines, a folder that gets one "
                             ".json per line")  # fmt: skip
     parser.add_argument("--guard", choices=("on", "off"),
-                       help="check how each piece ends, and speak a bad one again; GUARD by "
-                            "default")  # fmt: skip
+                       help="check the ending of each piece, and repeat faulty ones (default: "
+                            "GUARD)")  # fmt: skip
     parser.add_argument("--plain", action="store_true",
-                       help="read marks of Markdown and HTML entities as characters")  # fmt: skip
+                       help="read Markdown and HTML entities as plain characters")  # fmt: skip
     parser.add_argument("--show-text", action="store_true",
-                       help="print the text as it is read; without --out, nothing is "
-                            "spoken")  # fmt: skip
+                       help="print the text in words, as it is read; without --out, do not "
+                            "speak")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int:
-    """sound: where one WAV is written instead of files."""
+    """Runs the command. sound: a stream for one WAV, which replaces the files."""
     arguments.text = _text(arguments)
     if arguments.out is None and not arguments.show_text:
         arguments.out = _new_file(arguments)
@@ -116,7 +116,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     read = read or _read(asked, voice.model.tokenizer, files)
     if voice.own is None:
         raise SotaqueError(
-            f"--voice {arguments.voice} has no speaker of its own. Add --reference FILE.wav, 3 to "
+            f"--voice {arguments.voice} does not include a speaker. Add --reference FILE.wav, 3 to "
             "30 s of clear speech, or --latents FILE.safetensors for an ONNX voice."
         )
     if voice.message:
@@ -133,7 +133,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
 
 
 def _text(arguments: argparse.Namespace) -> str | None:
-    """The text that the options or stdin hold; None for --lines."""
+    """The text from the options or stdin; None for --lines."""
     text: str | None = arguments.said if arguments.text is None else arguments.text
     if arguments.lines is not None or text not in (None, STREAM):
         return text
@@ -146,7 +146,7 @@ def _text(arguments: argparse.Namespace) -> str | None:
 
 
 def _check_stdin(references: Sequence[Path] | None) -> None:
-    """Raises SotaqueError where nobody has piped a text."""
+    """Raises SotaqueError if stdin is a terminal or missing."""
     if references and not references[-1].exists():
         raise SotaqueError(
             f"speak needs a text. If {str(references[-1])!r} is the text, write it before "
@@ -190,14 +190,14 @@ def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path:
     words = words_of_speech(ask.pieces or (), spoken, ask.speed)
     if words is None:
         raise SotaqueError(
-            "This voice has no word times, because none of its attention heads follows the text. "
+            "This voice does not support word times: none of its attention heads follows the text. "
             f"The sound was written; {path} was not."
         )
     path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
 
 
 def _endings(pieces: "Sequence[SpokenPiece]") -> str:
-    """A note on pieces that ended badly or took several attempts; "" if there are none."""
+    """A note on pieces that ended badly or took several attempts, or ""."""
     faults = [
         f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
         for piece in pieces
@@ -231,8 +231,8 @@ def _show_texts(tokenizer: "Tokenizer", asks: "Sequence[SynthesisRequest]") -> N
 def _read(
     asked: "Sequence[tuple[_Line, SynthesisRequest]]", tokenizer: "Tokenizer", files: "VoiceFiles"
 ) -> "list[SynthesisRequest]":
-    """The requests with their pieces. Raises one TextError that names every refused line, also
-    those that ask for a voice that this one does not have."""
+    """The requests with their pieces. Raises one TextError that names all refused lines, including
+    those with unknown voices."""
     from xtts.inference.speech import unknown_voice
     from xtts.text.errors import TextError
     from xtts.voices import speakers
@@ -264,7 +264,7 @@ class _Line:
 
 
 def _lines(arguments: argparse.Namespace) -> list[_Line]:
-    """The sentences: 01.wav, 02.wav, … for a file of lines."""
+    """The texts with their output files: 01.wav, 02.wav, … for --lines."""
     out = arguments.out or Path()
     if arguments.text is not None:
         return [_Line(arguments.text, out)]

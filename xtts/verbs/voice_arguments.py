@@ -1,4 +1,4 @@
-"""The options that name a voice and where it is computed, and the voice that they name."""
+"""The options for the voice and the device, and loading the selected voice."""
 
 import argparse
 from pathlib import Path
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What says who speaks, and where it is computed."""
+    """Adds the options for the voice and the device."""
     parser.add_argument(
         "--voice",
         default="demo",
         help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
-        "run (what is best in it)",
+        "run (its best weights)",
     )
     parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
     parser.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
                         help="a recording of the speaker, 3 to 30 s; several, or a folder of "
                              "recordings, are combined")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="another seed gives another take")
-    parser.add_argument("--device", default="cpu", help="cpu, gpu, cuda:N or auto; cpu by default")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu, cuda:N or auto (default: cpu)")
     parser.add_argument("--precision", choices=PRECISIONS,
-                        help="how exact to compute; SPEAK_PRECISION by default")  # fmt: skip
+                        help="precision of the computation (default: SPEAK_PRECISION)")  # fmt: skip
     parser.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
     parser.add_argument("--low-memory", action="store_true", help="use less memory and more time")
     parser.add_argument("--speaker", default="",
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def take_settings(arguments: argparse.Namespace) -> None:
-    """Adds what the environment and .env set for every program to the options of a voice. They
-    travel with these, so that a worker of Ray on another machine has the same."""
+    """Adds the shared settings of the environment and .env to the options, so that Ray workers on
+    other machines use the same settings."""
     from machine.settings.loading import SharedSettings, load
 
     settings, _ = load(SharedSettings)

@@ -1,11 +1,11 @@
-"""An adapter on disk: what LoRA learned of a voice, apart from the base model that it belongs to.
+"""LoRA adapters on disk, stored without their base model.
 
     checkpoints/adapter_epoch_N.safetensors     of an epoch, in a run with LORA_RANK
     FOLDER/adapter.safetensors                  of an exported adapter (`train export --adapter`)
 
-The tensors are A `[rank, in]` and B `[out, rank]` of each adapted matrix, float32, under the name
-that the matrix has in `model.pth`: `gpt.gpt.h.0.attn.c_attn.lora_A.weight`. The header names what
-they belong to. Importing this module does not import torch.
+The tensors are A `[rank, in]` and B `[out, rank]` of each adapted matrix, float32, named after the
+matrix in `model.pth`: `gpt.gpt.h.0.attn.c_attn.lora_A.weight`. The header identifies the base
+model. Importing this module does not import torch.
 """
 
 import json
@@ -29,12 +29,12 @@ _KEY = "sotaque"
 
 @dataclass(frozen=True)
 class AdapterHeader:
-    """What the header of an adapter's file says.
+    """The header of an adapter file.
 
     Attributes:
         rank, alpha: W becomes W + share * alpha / rank * B A.
-        base: {name, sha256} of the model.pth that W is of.
-        matrices: The kinds of matrices that are adapted: `c_attn`, `c_fc`, `c_proj`.
+        base: {name, sha256} of the base's model.pth, which contains W.
+        matrices: The kinds of adapted matrices: `c_attn`, `c_fc`, `c_proj`.
         share: 1, or less for a blend with the base.
     """
 
@@ -47,7 +47,7 @@ class AdapterHeader:
 
     @property
     def scale(self) -> float:
-        """What B A is multiplied by."""
+        """The factor of B A."""
         return self.share * self.alpha / self.rank
 
 
@@ -78,8 +78,8 @@ def read(path: Path) -> "tuple[AdapterHeader, dict[str, Tensor]]":
         header = TypeAdapter(AdapterHeader).validate_json(metadata[_KEY])
     except KeyError:
         raise BundleError(
-            f"{path} does not say which base it belongs to: Sotaque did not write it. Take the "
-            "adapter out of a run with LORA_RANK, by `train export --adapter`."
+            f"{path} does not name its base model, so Sotaque did not write it. Export an adapter "
+            "from a run with LORA_RANK, with `train export --adapter`."
         ) from None
     except ValidationError as error:
         first = error.errors()[0]

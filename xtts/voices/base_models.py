@@ -17,22 +17,22 @@ from xtts.model.config import CPML, ConfigError, ModelConfig, short_name
 
 DEMO = Path(__file__).parent.parent / "assets" / "demo"
 _PUBLISHED = "It is published with XTTS-v2"
-_BESIDE = "It is published beside XTTS-v2's model.pth, in the same repository"
+_BESIDE = "It is published in the same repository as XTTS-v2's model.pth"
 # The files of a base folder, and where to get a missing one.
 BASE_FILES = {
     "config.json": f"{_PUBLISHED}: the sizes of the model.",
     "vocab.json": f"{_PUBLISHED}: the tokens of the text.",
     "model.pth": f"{_PUBLISHED}: the weights, 1.9 GB.",
-    "dvae.pth": f"{_BESIDE}; Coqui's own downloader leaves it out, because only training needs it.",
-    "mel_stats.pth": f"{_BESIDE}; Coqui's own downloader leaves it out.",
+    "dvae.pth": f"{_BESIDE}; Coqui's downloader leaves it out, because only training needs it.",
+    "mel_stats.pth": f"{_BESIDE}; Coqui's downloader leaves it out.",
 }
 
 
-# Where the terms are, by the names that config.json and exports record.
+# The addresses of the terms, by the names of licences in config.json and exports.
 _TERMS = {"MIT": "https://spdx.org/licenses/MIT.html", CPML: published.LICENCE_URL}
 _ASK = (
     f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
-    "for the model and what it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree; in "
+    "for the model and its output. Read it, and set COQUI_TOS_AGREED=1 if you agree; in "
     "Python, pass tos_agreed=True."
 )
 
@@ -57,8 +57,8 @@ def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: boo
 
 
 def licence_in_brief(licence: str) -> str:
-    """The name of a licence and, where it is known, the address of its terms. What the weights
-    learned from is left to config.json and CARD.md."""
+    """The name of a licence and, if known, the address of its terms. Leaves out the training data,
+    which config.json and CARD.md name."""
     name = short_name(licence)
     return f"{name}, {_TERMS[name]}" if name in _TERMS else name
 
@@ -66,20 +66,20 @@ def licence_in_brief(licence: str) -> str:
 def require_consent(
     subject: str, folder: Path | None, provenance: Mapping[str, object], *, tos_agreed: bool
 ) -> None:
-    """Refuses XTTS-v2, and whatever was made from it, until its licence is agreed to.
+    """Refuses XTTS-v2, and models made from it, unless the user has agreed to its licence.
 
-    Known by the published weights themselves, by `base` and `licence` in the provenance, and by the
-    licence in config.json, which is Coqui's where a folder names none: so it is for one that
-    Coqui's own trainer has written. Every way to weights asks here before they are read. A folder
-    that cannot be read is left to whoever reads it.
+    They are recognised by the size of the published weights, by `base` and `licence` in the
+    provenance, and by the licence in config.json, which defaults to Coqui's because Coqui's trainer
+    does not write one. Must be called before weights are read. Does not report a folder that cannot
+    be read.
 
     Args:
-        subject: What to call it in the message.
+        subject: The name of the model in the message.
         folder: The model's folder, if it is known.
-        provenance: Of a checkpoint or an export; may be empty.
+        provenance: The provenance of a checkpoint or an export; may be empty.
 
     Raises:
-        BundleError: It is, and tos_agreed is False.
+        BundleError: The licence applies and tos_agreed is False.
     """
     if tos_agreed:
         return
@@ -98,8 +98,8 @@ def require_consent(
 
 
 def check_choice(name: str, *, tos_agreed: bool) -> None:
-    """Checks that BASE_MODEL names a base model and that its licence is agreed to; downloads
-    nothing.
+    """Checks that BASE_MODEL names a base model and that the user has agreed to its licence.
+    Downloads nothing.
 
     Raises BundleError.
     """
@@ -119,10 +119,10 @@ def check_choice(name: str, *, tos_agreed: bool) -> None:
 
 
 def check_base(folder: Path) -> None:
-    """Checks, in well under a second, that a base folder can be trained.
+    """Checks that a base folder can be trained. Takes less than a second.
 
-    Raises BundleError, which names each missing file and its source, and ConfigError if JSON or
-    weights do not belong together.
+    Raises BundleError, which names each missing file and its source, and ConfigError if the files
+    do not fit each other.
     """
     missing = [name for name in BASE_FILES if not (folder / name).is_file()]
     if missing == ["mel_stats.pth"] and "mel_stats" in _tensors(folder):
@@ -131,7 +131,7 @@ def check_base(folder: Path) -> None:
         lines = "\n".join(f"  {name}: {BASE_FILES[name]}" for name in missing)
         raise BundleError(
             f"{folder} is not a complete base model. Missing:\n{lines}\nCopy the missing files "
-            "there, or set BASE_MODEL=demo for the model in the package."
+            "to this folder, or set BASE_MODEL=demo for the model in the package."
         )
     config = ModelConfig.read(folder)
     _check_tensors(folder / "model.pth", config, _tensors(folder))
@@ -146,15 +146,15 @@ def base_of(
     *,
     tos_agreed: bool = False,
 ) -> Path:
-    """The base folder that a checkpoint was made from, compared by hash.
+    """The base folder of a checkpoint, verified by hash.
 
-    folder: its present path; None = the path in the checkpoint. xtts_v2: XTTS_V2_DIR. tos_agreed:
-    as of `locate_base`. Raises BundleError, or FilesError if XTTS-v2 is missing, because speaking
-    downloads nothing.
+    folder: the current path; None = the path in the checkpoint. xtts_v2: XTTS_V2_DIR. tos_agreed:
+    as in `locate_base`. Raises BundleError, or FilesError if XTTS-v2 is missing; nothing is
+    downloaded.
     """
     known = provenance.get("base")
     base = known if isinstance(known, dict) else {}
-    # Whoever trained it has agreed; whoever speaks with it may be somebody else.
+    # Asked again, because the speaking user may not be the one who agreed before the training.
     given = Path(folder) if folder else None
     require_consent(checkpoint.name, given, provenance, tos_agreed=tos_agreed)
     source = ModelSource(Path(xtts_v2))
@@ -165,15 +165,15 @@ def base_of(
     if (sha256 := sha256_of(weights)) != base.get("sha256"):
         raise BundleError(
             f"{checkpoint.name} was made from {base.get('name')} with SHA-256 "
-            f"{str(base.get('sha256'))[:12]}…, and {weights} has {sha256[:12]}…. "
-            "Name the folder of its own base with --base."
+            f"{str(base.get('sha256'))[:12]}…, but {weights} has {sha256[:12]}…. "
+            "Name the folder of the right base with --base."
         )
     return located
 
 
 def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[int, ...]]) -> None:
-    """Checks the shapes of the GPT and of one tensor of each frozen part, which is enough to detect
-    another model's file."""
+    """Checks the shapes of the GPT and of one tensor of each frozen part, to detect files of
+    another model."""
     from xtts.model.empty_weights import without_weights
     from xtts.model.gpt import GPT, to_coqui
 
@@ -186,7 +186,7 @@ def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[in
     expected[f"{encoder}conv1.weight"] = (config.speaker_encoder.num_filters[0], 1, 3, 3)
     for name, shape in expected.items():
         if name not in state:
-            raise ConfigError(f"{path} has no tensor {name}; it is not an XTTS-v2 model.")
+            raise ConfigError(f"{path} lacks the tensor {name}; it is not an XTTS-v2 model.")
         _check_shape(path, name, state[name], shape)
 
 
@@ -208,8 +208,8 @@ def _check_dvae(path: Path, config: ModelConfig) -> None:
 def _check_shape(path: Path, name: str, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
     if actual != expected:
         raise ConfigError(
-            f"{path}: {name} is {list(actual)}, and config.json with vocab.json ask for "
-            f"{list(expected)}. Take files that belong together."
+            f"{path}: {name} is {list(actual)}, but config.json and vocab.json require "
+            f"{list(expected)}. Use files of one model."
         )
 
 

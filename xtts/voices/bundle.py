@@ -1,8 +1,7 @@
-"""bundle.json, which makes a folder with weights and a recording an exported voice.
+"""bundle.json, the manifest of an exported voice: provenance, licence, and the hash of each file.
 
-Of the kind `adapter`, the weights are those that LoRA learned (`xtts.voices.adapter_file`), and
-speak with the base model that is named. It says what the voice was made from, under which licence,
-and the hash of each file. Written by `train.export` and `train.adapter_export`.
+In a voice of kind `adapter`, the weights are a LoRA adapter (`xtts.voices.adapter_file`) of the
+base model that it names. `train.export` and `train.adapter_export` write it.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from xtts.voices.base_models import BundleError
 
 SCHEMA = 1
 ADAPTER = "adapter"
-# In an adapter: the tensors of a learned decoder, where there is one.
+# In an adapter: the tensors of a learned decoder, if there is one.
 DECODER = "decoder.safetensors"
 _NEEDED = {
     "voice": {"config.json", "model.pth", "vocab.json"},
@@ -45,7 +44,7 @@ def write(folder: Path, bundle: Bundle) -> None:
 
 
 def read(folder: Path) -> Bundle:
-    """Reads bundle.json. Raises BundleError if it is missing or not readable."""
+    """Reads bundle.json. Raises BundleError if it is missing or damaged."""
     path = folder / "bundle.json"
     try:
         bundle = TypeAdapter(Bundle).validate_json(path.read_bytes())
@@ -65,7 +64,7 @@ def verify(folder: Path) -> Bundle:
     bundle = read(folder)
     if bundle.kind not in _NEEDED:
         kinds = " and ".join(_NEEDED)
-        fault: str | None = f"{folder} is of the kind {bundle.kind}; this version reads {kinds}."
+        fault: str | None = f"{folder} is of kind {bundle.kind}; this version reads {kinds}."
     elif names := _NEEDED[bundle.kind] - bundle.files.keys():
         fault = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
     else:

@@ -1,7 +1,7 @@
-"""`OUTPUT_DIR/evaluation.json`: the judgement of every epoch, every blend and the base.
+"""`OUTPUT_DIR/evaluation.json`: the judgement of the base, each epoch and each blend, and the best.
 
-It also names the best of them. `train.evaluation` writes it; the API, `export` and `speak` read it,
-without torch. docs/develop/evaluation.md documents every field.
+`train.evaluation` writes it; the API, `export` and `speak` read it without torch.
+docs/develop/evaluation.md documents all fields.
 """
 
 import logging
@@ -21,7 +21,7 @@ SCHEMA = 1
 
 CandidateKind = Literal["base", "epoch", "blend"]
 Outcome = Literal["finished", "unfinished", "cut", "babbling"]
-# The better direction of a judge's figure; "zero": nearer to 0.
+# The better direction of a judge's figure; "zero" means nearer to 0.
 Better = Literal["higher", "lower", "zero"]
 
 
@@ -36,21 +36,21 @@ class MeanInterval:
 
     @property
     def holds_zero(self) -> bool:
-        """Whether the interval contains 0, so that a difference may be none."""
+        """Whether the interval contains 0, so that the difference is not significant."""
         return self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
 class JudgeFigure(MeanInterval):
-    """A judge's mean over the finished sentences. against_base: the mean of the differences to the
-    base, sentence by sentence; None for the base itself."""
+    """A judge's mean over the finished sentences. against_base: the mean of the paired differences
+    to the base; None for the base itself."""
 
     against_base: MeanInterval | None = None
 
 
 @dataclass(frozen=True)
 class JudgeDescription:
-    """The unit and direction of a judge's figure. absent: why it did not judge; None if it did."""
+    """The unit and direction of a judge's figure. absent: why the judge is missing, or None."""
 
     unit: str
     better: Better
@@ -63,7 +63,7 @@ class SpokenSentence:
     """One sentence as one candidate spoke it."""
 
     text: str
-    source: str  # `built_in`, `own` (EVALUATE_TEXTS) or `clip` (what a clip of the person says)
+    source: str  # `built_in`, `own` (EVALUATE_TEXTS) or `clip` (the text of a clip)
     seed: int
     seconds: float
     expected_seconds: float
@@ -79,8 +79,8 @@ class SpokenSentence:
 class Candidate:
     """Weights that were judged: the base, an epoch, or a blend of the two.
 
-    knows_language: False for a base to which the language was added and which never learned it;
-    old_sentences: what it says in an old language, in a run that learns an added one.
+    knows_language: False for a base that was not trained in the added language; old_sentences:
+    sentences in an old language, in a run that trains an added one.
     """
 
     kind: CandidateKind
@@ -103,7 +103,7 @@ class Candidate:
 
     @property
     def old_language_failed(self) -> int:
-        """How many of `old_sentences` failed."""
+        """The number of `old_sentences` that failed."""
         return sum(one.outcome != "finished" for one in self.old_sentences)
 
     @property
@@ -115,24 +115,24 @@ class Candidate:
 
     @property
     def num_failed(self) -> int:
-        """How many sentences failed: unfinished, cut or babbling."""
+        """The number of failed sentences: unfinished, cut or babbling."""
         return self.unfinished + self.cut + self.babbling
 
     @property
     def finished(self) -> set[int]:
-        """The numbers of the sentences that were finished, from 0."""
+        """The indices of the finished sentences."""
         return {n for n, one in enumerate(self.sentences) if one.outcome == "finished"}
 
     def mean(self, judge: str) -> float:
-        """A judge's figure; 0 if it did not judge."""
+        """A judge's figure; 0 if the judge is missing."""
         return self.judges[judge].mean if judge in self.judges else 0.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which candidate is best, and why. advice: what to try if the base is best, else "".
+    """The best candidate and the reason. advice: a recommendation if the base is best, else "".
 
-    indistinguishable_from_base: the base was chosen because nothing was measurably better.
+    indistinguishable_from_base: whether the base is best because nothing was measurably better.
     """
 
     kind: CandidateKind
@@ -145,7 +145,7 @@ class Verdict:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """The fields that identify its weights in the manifest of best.pt and in
+        """The fields that identify the best weights in the manifest of best.pt and in
         best_decoder.json."""
         return {
             "epoch": self.epoch,
@@ -156,13 +156,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class SpeakerFigures:
-    """What the sentences say as one of several speakers, spoken in one way.
+    """The figures of one of several speakers with one set of weights.
 
     Attributes:
-        word_errors: Word error rate; None where no recogniser listened.
-        voice: Cosine of the speaker embedding to that of the speaker's recording; None without
-            sound.
-        naturalness: Predicted opinion score; None where it was not judged.
+        word_errors: The word error rate; None without a recogniser.
+        voice: The cosine similarity of the speaker embedding to that of the speaker's recording;
+            None without sound.
+        naturalness: The predicted opinion score; None if it was not judged.
     """
 
     word_errors: MeanInterval | None
@@ -172,16 +172,18 @@ class SpeakerFigures:
 
 @dataclass(frozen=True)
 class SpeakerJudgement:
-    """How the best weights speak as one of several speakers, beside the base.
+    """The judgement of one of several speakers: the best weights compared with the base.
 
     Attributes:
-        clips: Of this speaker in the dataset; reference_sha256: their recording.
-        sentences: How many each way of speaking says.
-        base, best: The base, and the best weights with the base's decoder.
-        learned: The best weights with a decoder learned for the speaker; None if it is not used.
-        than_base: By judge, what is spoken with (`learned`, else `best`) less the base, paired.
+        clips: The number of the speaker's clips in the dataset.
+        reference_sha256: The hash of the speaker's recording.
+        sentences: The number of sentences per set of weights.
+        base, best: The figures of the base, and of the best weights with the base's decoder.
+        learned: The figures of the best weights with a decoder trained for the speaker; None if it
+            is not used.
+        than_base: By judge, the paired difference of `learned`, or else `best`, to the base.
         verdict: The outcome as a sentence.
-        weights: As of `Verdict`.
+        weights: As in `Verdict`.
     """
 
     name: str
@@ -198,13 +200,13 @@ class SpeakerJudgement:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The whole file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
-    reference, codes_per_token, pitch_hz, naturalness}; verdict: None until the base and an
-    epoch were judged.
+    """The content of the file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
+    reference, codes_per_token, pitch_hz, naturalness}; verdict: None until the base and an epoch
+    were judged.
 
     smallest_difference: by judge, the smallest difference to the base that this number of sentences
-    can show: half the width of the widest interval. speakers: of a dataset with several, all but
-    the one that the candidates are judged by.
+    can show: half the width of the widest interval. speakers: the further speakers of a dataset;
+    the candidates are judged by the first.
     """
 
     made_at: str
@@ -221,7 +223,7 @@ class Evaluation:
     speakers: list[SpeakerJudgement] = field(default_factory=list)
 
     def find(self, kind: CandidateKind, epoch: int, share: float | None = None) -> Candidate | None:
-        """The candidate of that kind and epoch; share: of a blend. None if there is none."""
+        """The candidate of that kind, epoch and, for a blend, share; None if it does not exist."""
         for one in self.candidates:
             if (one.kind, one.epoch) == (kind, epoch) and share in (None, one.share):
                 return one
@@ -248,7 +250,7 @@ def read_evaluation(path: Path) -> Evaluation | None:
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
         log.warning(
-            "%s cannot be read (%s): nothing is known about how epochs speak. `%s` makes it again.",
+            "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
             path, first, commands.program("train evaluate"),
         )  # fmt: skip
         return None
@@ -264,7 +266,7 @@ def read_evaluation(path: Path) -> Evaluation | None:
 
 
 def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:
-    """The verdict in the content of best.json; None if it has none."""
+    """The verdict in the content of best.json, if any."""
     try:
         return TypeAdapter(Verdict).validate_python(dict(best))
     except ValidationError:

@@ -1,8 +1,8 @@
-"""Formats of voices that extras add to PyTorch's, such as ONNX models.
+"""Formats of voices that extras add, such as ONNX models.
 
-The module of such an extra (`VOICES`, see `machine.extras`) has BACKEND, the value of that setting;
-HEADER, the file that marks its folders; `licence_of(folder)`; `load_voice(files, where)`; and
-`export(source, to, kind)`, which returns what it wrote in a few words.
+The module of such an extra (`VOICES`, see `machine.extras`) defines BACKEND, the value of that
+setting; HEADER, the file that marks its folders; `licence_of(folder)`; `load_voice(files, where)`;
+and `export(source, to, kind)`, which returns a short description of the result.
 """
 
 from pathlib import Path
@@ -26,5 +26,5 @@ def format_for(backend: str) -> Any:
         if backend == module.BACKEND:
             return module
     raise BundleError(
-        f"This copy of Sotaque has no extras/{backend}, which computes with BACKEND={backend}."
+        f"BACKEND={backend} needs extras/{backend}, which this copy of Sotaque lacks."
     )

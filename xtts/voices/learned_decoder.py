@@ -1,8 +1,8 @@
-"""Vocoders learned for the weights of a run: best_decoder.*, decoder_epoch_N.*, and a speaker's.
+"""Vocoders trained for the weights of a run: best_decoder.*, decoder_epoch_N.*, and a speaker's.
 
-Each is a file of tensors (.safetensors) with a record beside it (.json).
-`xtts.workers.decoder_learning` trains it; it is used whenever those weights speak. An export
-contains it in its model.pth, where Coqui expects a vocoder.
+Each consists of its tensors (.safetensors) and a record (.json). `xtts.workers.decoder_learning`
+trains it; it is used whenever those weights speak. An export contains it in its model.pth, as the
+vocoder.
 
 Importing this module does not import torch.
 """
@@ -28,25 +28,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LearnedDecoder:
-    """A learned decoder: the weights that it was learned for, and the result.
+    """The record of a learned decoder: the weights that it was trained for, and the result.
 
     Attributes:
-        epoch, share, checkpoint_sha256: The weights, as a verdict names them
-            (`xtts.voices.evaluation_file.Verdict`).
-        distance_before, distance_after: The spectral distance of clips that it did not learn from,
-            with the base's decoder and with this one (`xtts.evaluation.spectral_distance`).
-        clips: How many it learned from; steps: how many it took.
+        epoch, share, checkpoint_sha256: The weights, as in `xtts.voices.evaluation_file.Verdict`.
+        distance_before, distance_after: The spectral distance on held-out clips, with the base's
+            decoder and with this one (`xtts.evaluation.spectral_distance`).
+        clips, steps: The number of training clips and steps.
         more_word_errors: The increase of the word error rate on the evaluation's sentences over the
             base's decoder; None without a recogniser.
         harder: Whether that increase is measurable.
         closer_voice: The increase of the speaker similarity to the reference on the same
             sentences, as a cosine; None without them.
         less_alike: Whether the similarity is measurably lower.
-        more_natural: The increase of the predicted opinion score on the same sentences; None where
+        more_natural: The increase of the predicted opinion score on the same sentences; None if
             naturalness is not judged.
-        less_natural: Whether it is measurably lower, by enough to hear.
-        file: Its tensors; None if it is not used. The record then keeps later starts from training
-            it again.
+        less_natural: Whether it is measurably and audibly lower.
+        file: The tensors; None if they are not used. The record then prevents that a later start
+            trains it again.
     """
 
     epoch: int
@@ -66,7 +65,7 @@ class LearnedDecoder:
 
     @property
     def weights(self) -> dict[str, object]:
-        """Its weights, by the fields that identify a blend in the manifest of best.pt."""
+        """The fields of the weights that identify a blend in the manifest of best.pt."""
         return {
             "epoch": self.epoch,
             "share": self.share,
@@ -75,24 +74,24 @@ class LearnedDecoder:
 
     @property
     def better(self) -> bool:
-        """Whether it is closer to the person, and no judge found its sentences worse."""
+        """Whether it is closer to the person's clips, and no judge found its sentences worse."""
         nearer = self.distance_after < self.distance_before
         return nearer and not (self.harder or self.less_alike or self.less_natural)
 
     @property
     def digest(self) -> str:
-        """Distinguishes decoders that were learned for the same weights; "" if it is not used."""
+        """Distinguishes decoders of the same weights; "" if it is not used."""
         return self.file.sha256 if self.file else ""
 
     def fault(self, tensors: Path) -> str | None:
-        """What is wrong with its tensors, as a sentence; None if they are complete."""
+        """The fault of its tensors, as a sentence; None if they are complete."""
         if self.file is None:
             return None
         return fault_of(Manifest(self.epoch, 0, {tensors.name: self.file}), tensors.parent)
 
 
 def recorded(tensors: Path) -> LearnedDecoder | None:
-    """The record of these tensors, if they exist with the recorded size; reads no tensors."""
+    """The record of these tensors, if they exist with the recorded size. Does not read them."""
     with contextlib.suppress(OSError, ValidationError):
         record = _record(tensors)
         if record.file is None or tensors.stat().st_size == record.file.bytes:
@@ -101,8 +100,8 @@ def recorded(tensors: Path) -> LearnedDecoder | None:
 
 
 def read(tensors: Path) -> LearnedDecoder | None:
-    """The record of these tensors, verified. None if it cannot be used, which is logged; the base's
-    decoder is used then."""
+    """The record of these tensors, verified. None if they are missing or cannot be used, which is
+    logged."""
     path = manifest_beside(tensors)
     try:
         record = _record(tensors)
@@ -122,8 +121,8 @@ def _record(tensors: Path) -> LearnedDecoder:
 
 
 def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
-    """The tensors of the decoder that was learned for exactly this checkpoint of a run, or for its
-    base (None); None if there is none."""
+    """The tensors of the decoder that was trained for exactly this checkpoint of a run, or for its
+    base (None); None if there is no such decoder."""
     for tensors in _candidates(run, checkpoint):
         record = read(tensors)
         if record is not None and _is_for(record, run, checkpoint):
@@ -132,15 +131,15 @@ def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
 
 
 def learned_for_speaker(run: RunFolder, checkpoint: Path | None, tensors: Path) -> Path | None:
-    """As `learned_for`, of the decoder that was learned for one of several speakers."""
+    """As `learned_for`, for the decoder of one of several speakers."""
     record = read(tensors)
     usable = record is not None and record.file and _is_for(record, run, checkpoint)
     return tensors if usable else None
 
 
 def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:
-    """The possible tensors. Those for the best weights come first, because only they were judged by
-    their words, possibly with the result that the base's decoder is better."""
+    """The possible tensors. Those for the best weights come first, because only their words were
+    judged, possibly with the result that the base's decoder is better."""
     yield run.best_decoder
     if checkpoint is not None and (epoch := epoch_of(checkpoint)) is not None:
         yield run.decoder_path(epoch)
@@ -159,13 +158,13 @@ def _is_for(record: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> 
 
 
 def decoder_beside(checkpoint: Path) -> Path | None:
-    """As `learned_for`, of the run in whose folder the checkpoint is."""
+    """As `learned_for`, for the run that contains the checkpoint."""
     return learned_for(RunFolder(checkpoint.parent.parent), checkpoint)
 
 
 def digest_beside(checkpoint: Path) -> str:
-    """The digest of the decoder that was learned for exactly this checkpoint, without verifying it;
-    "" if there is none."""
+    """The digest of the decoder that was trained for exactly this checkpoint, without verifying it;
+    "" if there is no such decoder."""
     run = RunFolder(checkpoint.parent.parent)
     for tensors in _candidates(run, checkpoint):
         record = recorded(tensors)
@@ -180,8 +179,7 @@ def write(tensors: Path, learned: LearnedDecoder) -> None:
 
 
 def remove(tensors: Path) -> None:
-    """Removes record and tensors, the record first, because tensors without a record are
-    ignored."""
+    """Removes the record, and then the tensors, which are ignored without a record."""
     manifest_beside(tensors).unlink(missing_ok=True)
     tensors.unlink(missing_ok=True)
 
@@ -196,12 +194,12 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> Written:
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
     """Reads the decoder's tensors, which `read` has verified. Raises RunError if the trainer has
-    removed them since."""
+    removed them in the meantime."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        text = f"{path} cannot be read ({error}). Open the voice again, as it is now."
+        text = f"{path} cannot be read ({error}). Open the voice again."
         raise RunError(text) from error

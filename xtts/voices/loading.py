@@ -1,6 +1,6 @@
 """Opens a verified voice with PyTorch or ONNX Runtime.
 
-Importing this module imports no torch, and neither does opening an ONNX folder.
+Importing this module does not import torch, and neither does opening an ONNX folder.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ def compute_config(
     voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False,
     guard: bool = True, threads: int | None = None,
 ) -> tuple[ComputeConfig, str]:  # fmt: skip
-    """Where to compute a voice, and the reason; "" if it is what was requested, or if ONNX Runtime
-    reports it.
+    """The configuration for a voice, and the reason if it differs from the request. The reason is
+    "" for ONNX Runtime, which reports it itself.
 
     device: `cpu`, `cuda`, `cuda:N`, `auto`, or `gpu` as in DEVICE. Raises DeviceError for a GPU
     that is missing or unusable, and ArgumentError.
@@ -40,17 +40,16 @@ def load_voice(
     where: ComputeConfig | None = None,
     others: Mapping[str, LoadedVoice] | None = None,
 ) -> LoadedVoice:
-    """Opens a voice, verified, in a process set up as `where` says.
+    """Verifies and opens a voice in this process.
 
     Args:
-        voice: The files of a voice, or a specification to find them by.
+        voice: The files of a voice, or its specification.
         where: The device, backend and precision; None is PyTorch on the CPU.
         others: The loaded voices. For a checkpoint whose base model is among them, only the GPT is
-            loaded: both share vocoder, speaker encoder and tokenizer, and both can speak until the
-            older one is closed.
+            loaded: both share the vocoder and the speaker encoder.
 
     Raises:
-        BundleError: There is no such voice, it is damaged, or it is for the other backend.
+        BundleError: The voice does not exist, is damaged, or is for the other backend.
         ConfigError, RunError, FilesError: Its files cannot be used.
         SotaqueError: ONNX Runtime or its models cannot be used.
     """
@@ -60,7 +59,7 @@ def load_voice(
         loaded: LoadedVoice = formats.format_for(where.backend).load_voice(files, where)
         return loaded
     if files.onnx:
-        raise BundleError(f"{files.folder} is an ONNX voice; BACKEND=onnx speaks with it.")
+        raise BundleError(f"{files.folder} is an ONNX voice; it needs BACKEND=onnx.")
     from xtts.inference.torch_voice import load_torch_voice
 
     where.apply()

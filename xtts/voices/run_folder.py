@@ -1,21 +1,21 @@
 """The run folder: paths, checkpoints, and the newest and best verified weights.
 
-The trainer writes it (`train.checkpointing.checkpoints`); sampling, `speak` and the API read it. It
-contains no absolute paths, so a run can be moved.
+The trainer writes it (`train.checkpointing.checkpoints`); sampling, `speak` and the API read it.
+Its paths are relative, so a run can be moved.
 
     checkpoints/checkpoint_epoch_N.pt      weights and provenance
-    checkpoints/trainer_state_epoch_N.pt   optimizer and all; the two newest epochs only
-    checkpoints/adapter_epoch_N.safetensors    with LORA_RANK: what was learned, without the base
+    checkpoints/trainer_state_epoch_N.pt   optimizer and random state; the two newest epochs only
+    checkpoints/adapter_epoch_N.safetensors    with LORA_RANK: the adapter, without the base
     checkpoints/checkpoint_epoch_N.json    the manifest of all three, written last
-    checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
+    checkpoints/best.json                  the best weights, and why (docs/evaluation.md)
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
-    checkpoints/best_decoder.safetensors   a vocoder learned for the best weights
-    checkpoints/best_decoder.json          the weights that it was learned for, and the result
-    checkpoints/decoder_epoch_N.*          the same for an epoch: what its sample is spoken with
+    checkpoints/best_decoder.safetensors   a vocoder trained for the best weights
+    checkpoints/best_decoder.json          the weights that it was trained for, and the result
+    checkpoints/decoder_epoch_N.*          the same for an epoch, used for its sample
     checkpoints/interrupted.pt, .json      a stop inside an epoch
-    evaluation.json                        how the base, each epoch and each blend speak
-    curves.json                            whose curves in RUNS_DIR are this run's
-    samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
+    evaluation.json                        the judgement of the base, each epoch and each blend
+    curves.json                            the run's curves in RUNS_DIR
+    samples/on_demand/                     the output of `train sample`; never pruned or replaced
     speakers/                              named speakers (`xtts.voices.speakers`)
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
 """
@@ -87,14 +87,14 @@ class BestWeights:
     """The weights that VOICE=best selects.
 
     Attributes:
-        kind: The base, an epoch's own weights, or a blend of the two.
+        kind: The base, an epoch, or a blend of the two.
         epoch: 0 for the base.
         share: The share of the fine-tuned weights: 0 for the base, 1 for an epoch.
-        weights: The checkpoint; None for the base's own.
+        weights: The checkpoint; None for the base.
         sha256: The SHA-256 of that file; "" for the base.
-        reason: Why it is the best, as a sentence.
-        fallback: What is wrong with the file of the best weights, and what is used instead, in
-            sentences; "" if these are the best.
+        reason: Why these are the best, as a sentence.
+        fallback: Sentences on the fault of the best weights' file and the replacement; "" if these
+            are the best.
     """
 
     kind: CandidateKind
@@ -107,7 +107,7 @@ class BestWeights:
 
 
 class RunFolder:
-    """One OUTPUT_DIR. Reading it creates nothing."""
+    """One OUTPUT_DIR. Reading it does not create anything."""
 
     def __init__(self, output_dir: Path) -> None:
         self.folder = output_dir
@@ -128,11 +128,10 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Locks the run for this process, one trainer at a time, and removes what killed writers
-        left.
+        """Locks the run for this trainer, and removes temporary files of killed writers.
 
         Raises:
-            RunError: Another trainer has the lock; the message names its process.
+            RunError: Another trainer holds the lock; the message names its process.
             WriteError: The folder cannot be written.
         """
         with ExitStack() as stack:
@@ -151,15 +150,15 @@ class RunFolder:
                 ) from error
             left = [*remove_stale(self.folder), *remove_stale(self.checkpoints),
                     *remove_stale(self.samples)]  # fmt: skip
-            # `train sample` writes there without the lock, possibly now.
+            # `train sample` writes to this folder without the lock, possibly now.
             left += remove_stale(self.samples_on_demand, older_than_seconds=STALE_SECONDS)
             for path in left:
                 log.info("Removed %s, left by a run that was killed while writing.", path.name)
             yield
 
     def is_locked(self) -> bool | None:
-        """Whether a trainer works in this folder, in any container of this machine; None if the
-        file system has no locks. Only reads."""
+        """Whether a trainer uses this folder, in any container of this machine; None if the file
+        system does not support locks. Only reads."""
         return locks.held(self.lock_file)
 
     def checkpoint_path(self, epoch: int) -> Path:
@@ -178,23 +177,23 @@ class RunFolder:
         return self.checkpoints / f"decoder_epoch_{epoch}.safetensors"
 
     def epochs(self) -> list[int]:
-        """Every epoch with a checkpoint or a manifest, in numeric order, verified or not."""
+        """All epochs with a checkpoint or a manifest, ascending, verified or not."""
         return self._numbers(_EPOCH_FILE)
 
     def state_epochs(self) -> list[int]:
-        """Every epoch with a trainer state on disk, in numeric order."""
+        """All epochs with a trainer state on disk, ascending."""
         return self._numbers(_STATE_FILE)
 
     def verify(self, epoch: int, *, fresh: bool = False) -> str | None:
-        """What is wrong with the files of an epoch, as a sentence; None if they are complete.
+        """The fault of an epoch's files, as a sentence; None if they are complete.
 
-        fresh: read the files again even if this process has verified them before.
+        fresh: verifies the files even if this process has done so before.
         """
         result = self._look(epoch, fresh)
         return result if isinstance(result, str) else None
 
     def absent(self, epoch: int) -> str | None:
-        """Why an epoch has no file: pruned, never saved, not reached; None if it has one."""
+        """Why an epoch lacks its files (pruned, not saved, or not reached); None if they exist."""
         if self.checkpoint_path(epoch).exists() or self.manifest_path(epoch).exists():
             return None
         newest = max(self.epochs(), default=0)
@@ -208,7 +207,7 @@ class RunFolder:
                 f"Epoch {epoch} no longer exists: it was pruned (KEEP_CHECKPOINTS), or SAVE_EVERY "
                 "left it unsaved."
             )
-        return f"{self.folder} has no epoch {epoch}; its newest is {newest or 'none'}."
+        return f"{self.folder} lacks epoch {epoch}; the newest is {newest or 'none'}."
 
     def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
         """The epoch, if its files are complete; else None."""
@@ -219,7 +218,7 @@ class RunFolder:
         """The newest epoch whose files are complete; logs newer ones that are not.
 
         quarantine: also renames damaged files to `<name>.corrupt`; needs the lock. Files without a
-        manifest stay, because a save that was killed is no damage.
+        manifest stay, because they are only an interrupted save.
         """
         for epoch in reversed(self.epochs()):
             result = self._look(epoch, fresh)
@@ -227,8 +226,8 @@ class RunFolder:
                 return result
             if self.unfinished(epoch):
                 log.warning(
-                    "%s has no manifest: the run was killed before it was saved to the end (or %s "
-                    "was deleted). It is not used; the same epoch, trained again, replaces it.",
+                    "%s lacks a manifest, because the run was killed while saving it (or %s was "
+                    "deleted). It is not used, and is replaced when the epoch is trained again.",
                     self.checkpoint_path(epoch), self.manifest_path(epoch).name,
                 )  # fmt: skip
             elif quarantine:
@@ -242,8 +241,8 @@ class RunFolder:
         return read_evaluation(self.evaluation_file)
 
     def verdict(self) -> Verdict | None:
-        """Which candidate is best, by evaluation.json, or by best.json if that is missing or
-        damaged. None if nothing was judged."""
+        """The verdict of evaluation.json, or of best.json if that is missing or damaged. None if
+        nothing was judged."""
         evaluation = self.evaluation()
         if evaluation is not None:
             return evaluation.verdict
@@ -270,33 +269,32 @@ class RunFolder:
         if not fault or best is None or best.weights is None:
             return best
         if verdict.kind == "blend" and self.is_locked():
-            note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written when the "
-            note += f"run ends, which is still at work. {best.weights.name} is used until then."
+            note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written at the end "
+            note += f"of the run, which is not over yet. {best.weights.name} is used until then."
             return replace(best, fallback=note)
         note = f"{fault} {best.weights.name} is used instead."
-        advice = f"`{commands.program('train evaluate')}` repairs what it can."
+        advice = f"Try `{commands.program('train evaluate')}` to repair it."
         return replace(best, fallback=f"{note} {advice}")
 
     def fault_of_best(self, verdict: Verdict) -> str | None:
-        """What is wrong with the file that a verdict names, as a sentence; None if it is
-        complete."""
+        """The fault of the file that a verdict names, as a sentence; None if it is complete."""
         if verdict.kind == "base":
             return None
         if verdict.kind == "epoch":
             epoch = self._look(verdict.epoch, fresh=False)
             if isinstance(epoch, str) or epoch.sha256 == verdict.checkpoint_sha256:
                 return epoch if isinstance(epoch, str) else None
-            return f"{epoch.checkpoint} holds other weights than those that were evaluated."
+            return f"{epoch.checkpoint} does not contain the weights that were evaluated."
         try:
             manifest = read_manifest(self.best_blend_manifest)
         except ManifestError as error:
             return str(error)
         if manifest.blend != verdict.weights:
-            return f"{self.best_blend} is not the blend that was judged the best."
+            return f"{self.best_blend} is not the blend that was judged best."
         return fault_of(manifest, self.checkpoints)
 
     def whole_blend(self) -> Verified | None:
-        """best.pt if it is complete, else None; `manifest.blend` says of what it is a blend."""
+        """best.pt if it is complete, else None. `manifest.blend` describes the blend."""
         with contextlib.suppress(ManifestError, KeyError):
             manifest = read_manifest(self.best_blend_manifest)
             if manifest.blend and not fault_of(manifest, self.checkpoints):
@@ -304,12 +302,12 @@ class RunFolder:
         return None
 
     def newest_whole(self) -> Verified | None:
-        """The newest complete epoch, or best.pt if there is none."""
+        """The newest complete epoch, or else best.pt."""
         return self.newest_verified() or self.whole_blend()
 
     def made_from(self) -> Manifest | None:
-        """The newest readable manifest, whether or not its files are complete: it names base and
-        fingerprint of the run. None if nothing was saved."""
+        """The newest readable manifest, which names base and fingerprint of the run. Its files may
+        be incomplete. None if nothing was saved."""
         epochs = map(self.manifest_path, reversed(self.epochs()))
         for path in (*epochs, self.interrupted_manifest, self.best_blend_manifest):
             with contextlib.suppress(ManifestError):
@@ -340,7 +338,7 @@ class RunFolder:
         return read_json(self.best_file)
 
     def losses(self) -> list[tuple[float, int]]:
-        """(validation audio loss, epoch) of every epoch with a readable manifest."""
+        """(validation audio loss, epoch) of all epochs with a readable manifest."""
         rows = []
         for epoch in self.epochs():
             with contextlib.suppress(ManifestError):
@@ -354,7 +352,7 @@ class RunFolder:
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
     def set_aside(self, epoch: int, reason: str) -> None:
-        """Renames an epoch's files to `<name>.corrupt`, so that nothing loads them."""
+        """Renames an epoch's files to `<name>.corrupt`, so that they are not loaded."""
         paths = (
             self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch),
             self.adapter_path(epoch),
@@ -395,20 +393,19 @@ def _best_weights(verified: Verified, reason: str) -> BestWeights:
 
 
 def epoch_of(checkpoint: Path) -> int | None:
-    """The epoch whose checkpoint a file is, by its name; None for another file."""
+    """The epoch of a checkpoint, by its file name; None for other files."""
     match = _EPOCH_FILE.match(checkpoint.name)
     return int(match[1]) if match else None
 
 
 def manifest_beside(checkpoint: Path) -> Path:
-    """The path of a checkpoint's manifest. That of best.pt is not best.json, which names the best
-    weights."""
+    """The path of a checkpoint's manifest; for best.pt it is best.manifest.json."""
     suffix = ".manifest.json" if checkpoint.name == "best.pt" else ".json"
     return checkpoint.with_suffix(suffix)
 
 
 def set_aside(paths: Iterable[Path], reason: str) -> None:
-    """Renames the existing ones of `paths` to `<name>.corrupt` and logs the reason."""
+    """Renames those of `paths` that exist to `<name>.corrupt` and logs the reason."""
     moved = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -418,7 +415,7 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
 
 
 def reference_beside(checkpoint: Path) -> Path | None:
-    """The reference recording of an epoch's sample or, if it has none, the newest of its run."""
+    """The reference recording of an epoch's sample, or else the newest of its run."""
     match = _EPOCH_FILE.match(checkpoint.name)
     run = RunFolder(checkpoint.parent.parent)
     if match is None and checkpoint != run.best_blend:
@@ -442,42 +439,42 @@ def newest_reference(run: RunFolder) -> Path | None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Weights and provenance of a `checkpoint_epoch_N.pt` or `interrupted.pt`.
 
-    Verifies it against its manifest before anything is unpickled; without one (a file that was
-    copied from its run), against the checksums inside the file. Raises RunError.
+    Verifies it against its manifest before unpickling; without a manifest (a file that was copied
+    from its run), against the checksums inside the file. Raises RunError.
     """
     content = load_verified(path)
     try:
         return Checkpoint(model=content["model"], provenance=content["provenance"])
     except KeyError as error:
         raise RunError(
-            f"{path} is not a checkpoint of Sotaque: it has no {error.args[0]!r}. "
-            "Name a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+            f"{path} is not a checkpoint of Sotaque: it lacks {error.args[0]!r}. "
+            "Name a checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
         ) from None
 
 
 def normalizer_of(provenance: Mapping[str, Any]) -> str:
-    """The normaliser of the texts that a checkpoint learned from; Coqui's if it names none, because
-    there was no other at the time."""
+    """The normaliser of a checkpoint's training texts. Old checkpoints do not name it; it is
+    Coqui's."""
     return str(provenance.get("normalizer", COQUI))
 
 
 def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True) -> dict[str, Any]:
-    """The dictionary in a file that `torch.save` wrote, after verifying it. Raises RunError.
+    """Verifies and loads a dictionary that `torch.save` wrote. Raises RunError.
 
-    manifest: its path, if it is not beside the file under the same name.
+    manifest: the path of its manifest; None = that of `manifest_beside`.
     """
     if not path.is_file():
         raise RunError(_missing(path))
     if fault := _fault_before_loading(path, manifest or manifest_beside(path)):
         raise RunError(fault)
-    import torch  # here, because listing runs, as the API does, needs no torch
+    import torch  # here, because the API lists runs without torch
 
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         raise RunError(f"{path} cannot be read as a checkpoint ({load_error(error)}).") from error
     if not isinstance(content, dict):
-        raise RunError(f"{path} is not a checkpoint: it holds a {type(content).__name__}.")
+        raise RunError(f"{path} is not a checkpoint: it contains a {type(content).__name__}.")
     return content
 
 
@@ -486,7 +483,7 @@ def _missing(path: Path) -> str:
     run, match = RunFolder(path.parent.parent), _EPOCH_FILE.match(path.name)
     if match and run.epochs() and (absent := run.absent(int(match[1]))):
         epochs = ", ".join(str(number) for number in run.epochs())
-        return f"{sentence} {absent} There are the epochs {epochs}."
+        return f"{sentence} {absent} Available epochs: {epochs}."
     return f"{sentence} Name an existing checkpoint file."
 
 

@@ -1,17 +1,16 @@
 """The named speakers of a voice: several people, or several styles of one person.
 
-    FOLDER/speakers/speakers.json    their names, files and hashes; the first one is who the voice
-                                     opens with
-    FOLDER/speakers/1.wav            a recording of the first one; in an ONNX voice
-                                     `1.safetensors`, latents that need no torch
-    FOLDER/speakers/2_decoder.*      a decoder that was learned for the second one
-                                     (`xtts.voices.learned_decoder`); the first one's is the voice's
+    FOLDER/speakers/speakers.json    names, files and hashes; the first speaker is the default
+    FOLDER/speakers/1.wav            a recording of the first speaker; in an ONNX voice the latents
+                                     `1.safetensors`
+    FOLDER/speakers/2_decoder.*      a decoder trained for the second speaker
+                                     (`xtts.voices.learned_decoder`); the first uses the voice's
     FOLDER/speakers/base_decoder.safetensors
-                                     in an exported voice, whose model.pth has the first one's
-                                     decoder: the base's, for speakers without one
+                                     in an exported voice, whose model.pth has the first speaker's
+                                     decoder: the base's, for speakers without a decoder
 
-in the folder of a run, of an exported voice or of an ONNX voice. A name is that of a person
-(`anna`) or of a person's style (`anna:whisper`). Importing this module does not import torch.
+FOLDER is a run, an exported voice or an ONNX voice. A name is that of a person (`anna`) or of a
+person's style (`anna:whisper`). Importing this module does not import torch.
 """
 
 import logging
@@ -31,13 +30,13 @@ log = logging.getLogger(__name__)
 FOLDER = "speakers"
 FILE = "speakers.json"
 BASE_DECODER = "base_decoder.safetensors"
-# Another name of who a voice opens with.
+# An alias of the first speaker.
 OWN = "default"
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """One row of speakers.json. clips: whose sound the recording was made of."""
+    """One row of speakers.json. clips: the clips from which the recording was made."""
 
     name: str
     file: str
@@ -51,13 +50,13 @@ def write(folder: Path, speakers: Sequence[Speaker]) -> Written:
 
 
 def read(folder: Path) -> dict[str, Path]:
-    """Name -> file of each speaker of a voice, the one it opens with first; as `rows`."""
+    """Name -> file of each speaker of a voice, the default first; as `rows`."""
     return {one.name: folder / FOLDER / one.file for one in rows(folder)}
 
 
 def rows(folder: Path) -> list[Speaker]:
-    """The speakers of a voice, verified, the one it opens with first; none, with a line in the log,
-    where what is there cannot be used: the voice itself speaks as well."""
+    """The speakers of a voice, verified, the default first. Empty if the files are missing or
+    cannot be used, which is logged; the voice still works without them."""
     path = folder / FOLDER / FILE
     try:
         found = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
@@ -74,16 +73,16 @@ def rows(folder: Path) -> list[Speaker]:
 
 
 def decoder_of(recording: Path) -> Path:
-    """Where the tensors of the decoder that was learned for a speaker are, if there is one."""
+    """The path of the tensors of a speaker's decoder, which may not exist."""
     return recording.with_name(f"{recording.stem}_decoder.safetensors")
 
 
 def write_all(
     known: Mapping[str, Path], to: Path, suffix: str, make: Callable[[Path, Path], Written]
 ) -> dict[str, Written]:
-    """Writes the speakers of one voice into the folder `to` of another: file -> what was written.
+    """Writes the speakers of one voice into the folder `to` of another. Returns the written files.
 
-    make: makes a file with this suffix of a speaker's file.
+    make: converts a speaker's file to a file with this suffix.
     """
     if not known:
         return {}
@@ -97,8 +96,8 @@ def write_all(
 
 
 def find(wanted: str, own: str, known: Mapping[str, Path]) -> str | None:
-    """The name among `known` that is meant, in any case; `default`, or nothing before a style, is
-    the person of `own`. "" for `own` itself, None where there is no such speaker."""
+    """The speaker among `known` with the name `wanted`, in any case. `default`, or a style alone,
+    refers to the person of `own`. Returns "" for `own` itself, None for an unknown speaker."""
     person, mark, style = plain(wanted).partition(STYLE_MARK)
     if person in ("", OWN):
         person = plain(own).partition(STYLE_MARK)[0]
@@ -109,6 +108,6 @@ def find(wanted: str, own: str, known: Mapping[str, Path]) -> str | None:
 
 
 def plain(name: str) -> str:
-    """As `machine.text.plain_name`, without spaces around the mark of a style."""
+    """As `machine.text.plain_name`, without spaces around the colon before a style."""
     words = plain_name(name)
     return STYLE_MARK.join(part.strip() for part in words.split(STYLE_MARK))

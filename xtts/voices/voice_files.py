@@ -41,16 +41,16 @@ class VoiceSpec:
     Attributes:
         name: `demo`, a folder (exported voice or adapter, base model, run) or a checkpoint.
         base: The folder of the base model of a checkpoint or adapter, if it has moved.
-        xtts_v2: The folder of XTTS-v2, for one that was trained from it.
+        xtts_v2: The folder of XTTS-v2, for voices that were trained from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
         reference: One or several recordings of the speaker; None for the voice's own.
         latents: Stored latents of the speaker, for an ONNX voice.
         speaker: The named speaker of the voice; "" is the first one.
-        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own list wins over it.
-        allow_base_reference: Whether a checkpoint whose run has no recording uses its base's. The
+        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's list takes precedence.
+        allow_base_reference: Whether a checkpoint whose run lacks a recording uses its base's. The
             service allows it, so that it can speak at all.
-        base_only: Whether to use a checkpoint's base model in its place; with a recording of the
-            run, also the decoder that the run learned for the base.
+        base_only: Whether to replace a checkpoint by its base model; with a recording of the run,
+            also use the decoder that the run trained for the base.
     """
 
     name: str
@@ -74,8 +74,8 @@ class VoiceSpec:
         **paths: "AnyPath | None",
     ) -> "VoiceSpec":
         """Makes a specification from a user's arguments in Python or on the command line.
-        reference: files and folders; paths: further fields. Raises ArgumentError for an argument
-        that is no path or no boolean."""
+        reference: files and folders; paths: further fields. Raises ArgumentError for an invalid
+        path or boolean."""
         known: dict[str, Any] = {
             key: arguments.path(key, one) for key, one in paths.items() if one is not None
         }
@@ -102,18 +102,18 @@ class VoiceFiles:
     Attributes:
         folder: The model's folder; for a checkpoint, that of its base model.
         weights: The file with the GPT: `model.pth` or the checkpoint.
-        reference: The voice's own recording, if there is one.
+        reference: The voice's recording, if there is one.
         licence: The licence of an export; None for other voices.
         state: The GPT's tensors of a checkpoint; None for a folder.
         normalizer: The normaliser of a checkpoint's training; None for that of config.json.
         pronunciations: Pronunciation lists; a later one wins.
-        decoder: The tensors of a decoder that was learned for these weights; None if another
-            recording is requested, or if there is none.
+        decoder: The tensors of a decoder that was trained for these weights; None if another
+            recording is requested, or without such a decoder.
         provenance: For a run: `epoch` (0 for the base), `base` and `fingerprint`, as in a
             checkpoint; empty for a folder.
-        onnx: Whether the folder is an ONNX voice. It is verified when it is opened, because the
-            backend decides which of its graphs are read.
-        other_reference: The requested recordings, if not the voice's own.
+        onnx: Whether the folder is an ONNX voice. It is verified when it is opened, because only
+            the needed graphs are read.
+        other_reference: The requested recordings, if they replace the voice's.
         latents: The requested stored latents, for an ONNX voice.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
         adapter: The LoRA adapter (`xtts.voices.adapter_file`) if the weights are its base's.
@@ -147,7 +147,7 @@ class VoiceFiles:
 
 
 def find_voice(spec: VoiceSpec) -> VoiceFiles:
-    """Finds and verifies the files of a voice; loads nothing except a checkpoint.
+    """Finds and verifies the files of a voice. Loads only a checkpoint.
 
     Raises BundleError, FilesError or RunError.
     """
@@ -166,7 +166,7 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
         return _of_checkpoint(path, spec)
     raise BundleError(
         f"There is no voice at {spec.name}. Allowed are demo, the folder of an exported voice or "
-        "of a run, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+        "of a run, or a checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
     )
 
 
@@ -181,11 +181,11 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
         return files
     if name is None:
         names = ", ".join(known) or "no named speaker"
-        raise BundleError(f"{spec.name} has no speaker {shown(spec.speaker)}; it has {names}.")
+        raise BundleError(f"{spec.name} lacks the speaker {shown(spec.speaker)}; it has {names}.")
     path = known[name]
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
-    # A decoder that was learned for the first speaker is not used for others.
+    # The decoder of the first speaker is not used for others.
     return replace(
         files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name
     )
@@ -194,7 +194,8 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
 def _speaker_decoders(
     folder: Path, files: VoiceFiles, known: "Mapping[str, Path]"
 ) -> dict[Path, Path]:
-    """Of a run, what was learned for these weights; of an exported voice, what it brings along."""
+    """The speakers' decoders: in a run those that were trained for these weights, in an exported
+    voice those in its folder."""
     recordings = [path for path in known.values() if path.suffix == ".wav"]
     if not recordings:
         return {}
@@ -216,12 +217,12 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     """The best weights of a run, which may be the base with the person's recording."""
     best, made_from = run.best_weights(), run.made_from()
     if best is None or made_from is None:
-        raise BundleError(f"{run.folder} holds no usable epoch.")
+        raise BundleError(f"{run.folder} does not contain a usable epoch.")
     if best.fallback:
         log.warning("%s", best.fallback)
     if best.weights is not None:
         return _of_checkpoint(best.weights, spec)
-    # No checkpoint is needed, only the name of the run's base.
+    # A checkpoint is not needed, only the name of the run's base.
     provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
     folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     return VoiceFiles(
@@ -239,7 +240,7 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
         made = {"base": header.base, "licence": header.licence}
     elif other is not None:
         made = {"licence": other.licence_of(folder)}
-    # Before the files are read to compare their hashes.
+    # Consent is required before the files are read to compare their hashes.
     require_consent(f"The voice {folder}", folder, made, tos_agreed=spec.tos_agreed)
     if header is not None:
         bundle.verify(folder)
@@ -274,7 +275,7 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         reference = _existing(folder / "reference.wav")
     lists = _pronunciation_lists(spec, run.folder)
     if spec.base_only:
-        # A decoder that the run learned for its base is only for the run's recordings.
+        # A decoder that the run trained for its base is only used with the run's recordings.
         own = spec.reference is None or (
             isinstance(spec.reference, Path) and spec.reference.parent == run.samples
         )
@@ -292,7 +293,7 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
 def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
     """The existing lists: the one for all voices, and the one in the voice's folder.
 
-    Raises BundleError if the former is named and is no file.
+    Raises BundleError if PRONUNCIATIONS names a file that does not exist.
     """
     general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
     if general is not None and not general.is_file():

@@ -1,1 +1,1 @@
-"""Reads the files of books: EPUB, text, Markdown, HTML."""
+"""Reads book files: EPUB, text, Markdown, HTML."""

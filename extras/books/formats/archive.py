@@ -1,7 +1,7 @@
-"""A ZIP file whose parts are read within bounds, whatever its directory says.
+"""Reads ZIP files within limits on size.
 
 A file of a few kilobytes may unpack to terabytes, and the sizes in its directory may be false. So
-bytes are counted while they are unpacked, and unpacking stops at a bound.
+bytes are counted during unpacking, which stops at a limit.
 """
 
 import zipfile
@@ -14,13 +14,13 @@ from machine.text import size_words
 MOST_PARTS = 30_000
 MOST_PART_BYTES = 64 << 20
 MOST_BYTES = 512 << 20
-# Text packs about 3 to 1, and at most 1,032 to 1. Small parts may be of spaces.
+# Text is compressed about 3 to 1, and at most 1,032 to 1. Small parts may consist of spaces.
 MOST_RATIO, _RATIO_FROM_BYTES = 200, 1 << 20
 _STEP = 1 << 16
 
 
 class Archive:
-    """The parts of a ZIP file. Raises BookError for one that is none, or has too many parts."""
+    """The parts of a ZIP file. Raises BookError for other files and for too many parts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,9 +34,7 @@ class Archive:
             ) from error
         if (count := len(self._zip.infolist())) > MOST_PARTS:
             self.close()
-            raise BookError(
-                f"{path} has {count:,} parts; a book has at most {MOST_PARTS:,}. It is not read."
-            )
+            raise BookError(f"{path} has {count:,} parts; at most {MOST_PARTS:,} are allowed.")
         self.names = frozenset(self._zip.namelist())
 
     def close(self) -> None:
@@ -52,12 +50,12 @@ class Archive:
     def read(self, name: str) -> bytes:
         """The content of a part.
 
-        Raises BookError where it is missing, damaged, encrypted, or larger than the bounds.
+        Raises BookError if it is missing, damaged, encrypted, or too large.
         """
         try:
             entry = self._zip.getinfo(name)
         except KeyError:
-            raise BookError(f"{self.path} has no part {name!r}, although it names it.") from None
+            raise BookError(f"{self.path} refers to the part {name!r}, which is missing.") from None
         if entry.flag_bits & 1:
             raise BookError(f"{self.path}: the part {name!r} is encrypted. {DRM_REMEDY}")
         try:
@@ -84,10 +82,10 @@ class Archive:
             reason = f"the parts unpack to more than {size_words(MOST_BYTES)} together"
         else:
             return
-        raise BookError(f"{self.path}: the part {entry.filename!r} is not read, because {reason}.")
+        raise BookError(f"{self.path}: the part {entry.filename!r} is refused, because {reason}.")
 
 
 DRM_REMEDY = (
-    "The book is protected (DRM), and only the shop's own program may open it. Ask the publisher "
+    "The book is protected (DRM), and only the shop's program may open it. Ask the publisher "
     "for a copy without protection."
 )

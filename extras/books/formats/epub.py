@@ -1,9 +1,9 @@
-"""Reads EPUB 2 and 3: the spine's order, the contents' titles, the cover, and no protection.
+"""Reads EPUB 2 and 3, and refuses protected books.
 
-The spine says what is read and in which order. The contents (EPUB 3's navigation document, or EPUB
-2's NCX) say where chapters begin and what they are called, but often name only some documents: one
-that they leave out is a chapter of its own if it begins with a heading, or else continues the one
-before. Formats: https://www.w3.org/TR/epub-33/ and OPF 2.0.1 of the IDPF.
+The spine gives the documents in reading order. The contents (EPUB 3's navigation document, or EPUB
+2's NCX) give the beginnings and titles of chapters, but often list only some documents. An unlisted
+document is a separate chapter if it begins with a heading, and otherwise continues the previous
+one. Formats: https://www.w3.org/TR/epub-33/ and OPF 2.0.1 of the IDPF.
 """
 
 import posixpath
@@ -32,20 +32,20 @@ MOST_DOCUMENTS = 20_000
 _CONTAINER = "META-INF/container.xml"
 _OTHER_FILE = "Download it again, or convert it to EPUB with Calibre."
 _PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/xml")
-# Fonts may be scrambled with the book's own identifier: that protects no text.
+# Obfuscation of fonts with the book's identifier, which leaves the text readable.
 _FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PROTECTED_BY = {
     "META-INF/rights.xml": "Adobe's", "META-INF/license.lcpl": "Readium's",
     "META-INF/sinf.xml": "Apple's",
 }  # fmt: skip
-# How far into a document its heading may stand.
+# The number of blocks in which the heading of a document is searched.
 _HEADING_WITHIN = 3
 MOST_COVER_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Item:
-    """A part that the package names. path: in the archive."""
+    """A part listed in the package. path: in the archive."""
 
     path: str
     media_type: str
@@ -54,7 +54,7 @@ class Item:
 
 @dataclass
 class Entry:
-    """A line of the contents. fragment: where in the document; depth: 0 for the outermost."""
+    """A line of the contents. fragment: the anchor in the document; depth: 0 for the top level."""
 
     title: str
     path: str
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Package:
-    """The package document: what there is and in which order it is read."""
+    """The package document: the parts and their reading order."""
 
     root: Element
     items: Mapping[str, Item]
@@ -74,12 +74,12 @@ class Package:
 
 @dataclass
 class _Part:
-    """A chapter while it is collected.
+    """A chapter under construction.
 
     Attributes:
-        title: Its title.
+        title: The title.
         left_out: Why it is not read aloud; "" if it is.
-        continues: Whether a document without a title may belong to it.
+        continues: Whether a document without a title may continue it.
     """
 
     title: str
@@ -98,7 +98,7 @@ def read_epub(path: Path) -> Book:
         chapters, spoken = _chapters(archive, package, entries, notes)
         cover = _cover(archive, package, notes)
     if not any(chapter.paragraphs for chapter in chapters):
-        raise BookError(f"{path} holds no text; it may be a book of pictures. Name another file.")
+        raise BookError(f"{path} contains no text; it may be a picture book. Name another file.")
     meta = package.root
     return Book(
         _first(meta, "title") or path.stem, ", ".join(_all(meta, "creator")),
@@ -136,7 +136,7 @@ def _package(archive: Archive) -> Package:
     path = unquote(rootfiles[0].get("full-path", ""))
     if path not in archive.names:
         raise BookError(
-            f"{archive.path} is not whole: {_CONTAINER} names {path}, and there is no such part. "
+            f"{archive.path} is not complete: {_CONTAINER} names {path}, which is missing. "
             f"{_OTHER_FILE}"
         )
     root = parse(archive.read(path), path)
@@ -154,12 +154,12 @@ def _package(archive: Archive) -> Package:
     ]
     if not spine:
         raise BookError(
-            f"{archive.path} has no spine: {path} does not say in which order its documents are "
-            "read. Repair it, for example by converting it to EPUB with Calibre."
+            f"{archive.path} lacks a spine: {path} does not list the documents in reading order. "
+            "Repair it, for example by converting it to EPUB with Calibre."
         )
     if len(spine) > MOST_DOCUMENTS:
         raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
-    # One that leads into a document says nothing about the rest of it.
+    # Links to an anchor are skipped, because they do not describe the whole document.
     guide = {
         _resolved(path, href): one.get("type", "")
         for one in within(root, "reference")
@@ -169,13 +169,14 @@ def _package(archive: Archive) -> Package:
 
 
 def _resolved(base: str, href: str) -> str:
-    """The path in the archive of what a document refers to."""
+    """The path in the archive of a document's link."""
     path = unquote(urldefrag(href)[0])
     return posixpath.normpath(posixpath.join(posixpath.dirname(base), path)).lstrip("/")
 
 
 def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entry]:
-    """The lines of the contents; an error in them is noted, and the spine alone is used."""
+    """The lines of the contents. If they cannot be read, adds a note; only the spine is then
+    used."""
     nav = next((one for one in package.items.values() if "nav" in one.properties), None)
     try:
         if nav is not None and (entries := _of_nav(archive, nav.path)):
@@ -200,7 +201,7 @@ def _ncx(package: Package) -> Item | None:
 
 
 def _of_ncx(nav_map: Element, path: str) -> Iterator[Entry]:
-    """Each line once and without recursion: a hostile NCX has a million, deep in one another."""
+    """The lines of an NCX. Not recursive, because a malicious NCX may nest a million of them."""
     waiting = [(point, 0) for point in reversed(children(nav_map, "navPoint"))]
     while waiting:
         point, depth = waiting.pop()
@@ -263,7 +264,7 @@ def _fragment(href: str) -> str:
 
 
 def _unwrapped(entries: list[Entry]) -> list[Entry]:
-    """Without the one line that stands above all others: the title of the book."""
+    """Removes a single top-level line, which is the title of the book."""
     outermost = [one for one in entries if one.depth == 0]
     if len(outermost) == 1 and len(entries) > 2:
         return [Entry(one.title, one.path, one.fragment, max(0, one.depth - 1)) for one in entries]
@@ -273,7 +274,7 @@ def _unwrapped(entries: list[Entry]) -> list[Entry]:
 def _chapters(
     archive: Archive, package: Package, entries: Sequence[Entry], notes: list[str]
 ) -> tuple[list[Chapter], list[str]]:
-    """The chapters, and the languages that documents name."""
+    """The chapters, and the languages of the documents."""
     by_path: dict[str, list[Entry]] = {}
     for entry in entries:
         by_path.setdefault(entry.path, []).append(entry)
@@ -299,19 +300,19 @@ def _chapters(
 
 def _page(archive: Archive, item: Item, notes: list[str]) -> Page | None:
     if item.path not in archive.names:
-        notes.append(f"The book names {item.path}, and has no such part. Its text is missing.")
+        notes.append(f"The book lists {item.path}, which is missing.")
         return None
     return page_of(decoded(archive.read(item.path), item.path), item.path)
 
 
 def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[Entry]) -> None:
-    """Adds a document's paragraphs to the chapters; begins those that the contents name."""
+    """Adds a document's paragraphs to the chapters, and begins the chapters of the contents."""
     starts = _starts(page, entries)
     reason = left_out(*page.types)
     readable = [one for one in page.blocks if not one.left_out]
     heading, current = _first_heading(readable), _continued(parts)
     if 0 not in starts and readable and (current is None or heading or reason):
-        # What the contents do not name: with a heading, or types of its own, a chapter.
+        # An unlisted document with a heading or epub:types is a chapter.
         title = heading or ("" if parts and current else page.title)
         current = _begun(parts, title, reason)
     waiting = ""
@@ -331,18 +332,18 @@ def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[E
 
 
 def _begun(parts: list[_Part], title: str, reason: str) -> _Part:
-    """A new chapter. reason: why its document is not read aloud."""
+    """Begins a chapter. reason: why its document is not read aloud, or ""."""
     parts.append(_Part(title, left_out(title) or reason, continues=not reason))
     return parts[-1]
 
 
 def _continued(parts: Sequence[_Part]) -> _Part | None:
-    """The chapter to which a document without a title belongs."""
+    """The chapter that a document without a title continues."""
     return next((one for one in reversed(parts) if one.continues), None)
 
 
 def _add_aside(parts: list[_Part], title: str, block: Block, paragraph: Paragraph) -> None:
-    """Adds a paragraph that is not read aloud beside the chapters, with those of its kind."""
+    """Adds a paragraph that is not read aloud to a separate part for its kind."""
     if title or not parts or parts[-1].continues or parts[-1].left_out != block.left_out:
         parts.append(_Part(title or block.left_out.capitalize(), block.left_out, continues=False))
     parts[-1].paragraphs.append(paragraph)
@@ -351,8 +352,8 @@ def _add_aside(parts: list[_Part], title: str, block: Block, paragraph: Paragrap
 def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:
     """The number of a block -> the title of the chapter that begins with it.
 
-    The first line for a document begins a chapter, and so does each outermost one; those below them
-    are its sections.
+    The first line for a document begins a chapter, and so does each top-level line; deeper lines
+    are sections.
     """
     starts: dict[int, str] = {}
     outermost = min((one.depth for one in entries), default=0)
@@ -379,7 +380,7 @@ def _first_heading(blocks: Sequence[Block]) -> str:
 
 
 def _cover(archive: Archive, package: Package, notes: list[str]) -> bytes | None:
-    """The picture that the package names as cover: EPUB 3's property, or EPUB 2's meta."""
+    """The cover picture, by EPUB 3's property or EPUB 2's meta element."""
     item = next((one for one in package.items.values() if "cover-image" in one.properties), None)
     for meta in within(package.root, "meta"):
         if item is None and meta.get("name") == "cover":
@@ -392,7 +393,7 @@ def _cover(archive: Archive, package: Package, notes: list[str]) -> bytes | None
         notes.append(f"The cover is left out: {error}")
         return None
     if len(picture) > MOST_COVER_BYTES or not picture.startswith((b"\xff\xd8\xff", b"\x89PNG")):
-        notes.append(f"The cover {item.path} is left out: it is no JPEG or PNG of at most 16 MB.")
+        notes.append(f"The cover {item.path} is left out: not a JPEG or PNG of at most 16 MB.")
         return None
     return picture
 

@@ -1,6 +1,6 @@
-"""What a book's markup holds beside its text: page numbers, headers, notes, licence, contents.
+"""Recognises page furniture in a book's markup: page numbers, headers, notes, licence, contents.
 
-Books mark it by class, id, `epub:type` or `role`, each with its own words. Sources: EPUB's
+Books mark it by class, id, `epub:type` or `role`, with various names. Sources: EPUB's
 structural semantics (https://www.w3.org/TR/epub-ssv-11), DPUB-ARIA, Standard Ebooks' manual, and
 Project Gutenberg's ebookmaker with the classes of Distributed Proofreaders.
 """
@@ -19,7 +19,7 @@ _PAGE = frozenset(
     "pagebreak pagemarker pagemark numpage pagenr seitenzahl seitennummer paginanummer "
     "numeropagina numerodepagina númeropágina numéropage".split()
 )  # fmt: skip
-# These may name a page of text, or a paragraph: only what looks like a number is left out.
+# These may also name a page of text or a paragraph, so the text must look like a number.
 _PAGE_CLASSES = frozenset(
     ("page", "pg", "pb", "pn", "seite", "pagina", "página", "ocrpage", "calibrepb")
 )
@@ -45,7 +45,7 @@ _NOTE_ID = re.compile(
     r"|(?:note|fn|ftn|edn)[-_.:]?\d{1,4}(?:[-_]\d{1,4})*",
     re.I,
 )
-# By class or id; `epub:type` and `role` have more of them (`extras.books.book.left_out`).
+# By class or id; for `epub:type` and `role` see `extras.books.book.left_out`.
 _LEFT_OUT = {
     "titlepage": "title page", "halftitlepage": "title page", "halftitle": "title page",
     "copyright": "copyright", "copyrightpage": "copyright", "uncopyright": "copyright",
@@ -59,7 +59,7 @@ _DROP_CAP = re.compile(
     r"|lettrine|letra|versal|(?:first|initial|drop)letter|initial|cap|drop|dropc)\d*"
 )
 _RAISED = frozenset(("sup", "super", "superscript", "exponent"))
-# A letter that floats in large type.
+# Drop caps.
 _DROP_CAP_STYLE = re.compile(
     r"float\s*:\s*left.{0,200}font-size|font-size.{0,200}float\s*:\s*left|initial-letter",
     re.I | re.S,
@@ -70,7 +70,7 @@ _INVISIBLE_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.
 
 
 class PageNumber(Enum):
-    """Whether an element is a page number. PERHAPS: only if its text is one."""
+    """Whether an element is a page number. PERHAPS: only if its text looks like one."""
 
     NO = 0
     PERHAPS = 1
@@ -79,7 +79,7 @@ class PageNumber(Enum):
 
 @dataclass(frozen=True)
 class Furniture:
-    """What an element is by its names. left_out: why its text is not read aloud."""
+    """The role of an element, by its names. left_out: why its text is not read aloud, or ""."""
 
     unread: bool = False
     note: bool = False
@@ -94,19 +94,19 @@ _NAMING = frozenset(("class", "id", "name", "epub:type", "role", "style", "hidde
 
 
 def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
-    """What an element is by its tag and its attributes, whose names are in lower case."""
+    """The role of an element, by its tag and its attributes (names in lower case)."""
     if tag != "nav" and _NAMING.isdisjoint(attributes):
         return NOTHING
     classes = _plain(attributes.get("class", ""))
     identity = attributes.get("id") or (attributes.get("name", "") if tag == "a" else "")
     types = _plain(f"{attributes.get('epub:type', '')} {attributes.get('role', '')}")
-    # Calibre and Kindle's tools number classes: pagenum1.
+    # Calibre and Kindle's tools append numbers to classes: pagenum1.
     classes += [plain for one in classes if (plain := one.rstrip("0123456789")) != one]
     given = {*classes, *_plain(identity)}
     names = {*given, *types}
     reference = tag in _INLINE_MARKS and bool(names & _NOTES) and not attributes.get("epub:type")
     reason = "" if tag in _HEADINGS else _first(_LEFT_OUT.get(one, "") for one in given)
-    if "index" in classes and tag not in _HEADINGS:  # an id may be of any page
+    if "index" in classes and tag not in _HEADINGS:
         reason = reason or "index"
     reason = reason or _first(left_out(one) for one in types)
     navigation = tag == "nav" and not reason
@@ -156,10 +156,10 @@ _PAGE_NUMBER = re.compile(
     rf"\W*(?:(?:pg|page|pag|pág|página|p|s|seite|str)\b\.?\s*)?{_NUMBER}(?:\s*/\s*\d{{1,4}})?\W*",
     re.I,
 )
-# Longer than any number of a page: an element that was not closed, or one that is named so for
-# another reason. ebookmaker has 10.
+# The limit of a page number. Longer elements were not closed, or are named so for another reason.
+# ebookmaker's limit is 10.
 _LONGEST_PAGE_NUMBER = 30
-# Certain in any text; "(p. 12)" and "[12]" may be the author's.
+# Unambiguous marks of pages; "(p. 12)" and "[12]" may belong to the text.
 _PAGE_MARK = re.compile(
     rf"\s*(?:\[\s*(?:pg|page)\.?\s*{_NUMBER}\s*\]|\(\s*pg\.?\s*{_NUMBER}\s*\)"
     rf"|\{{\s*(?:(?:pg|page|p)\.?\s*)?(?:\d{{1,4}}|[ivxlc]{{2,7}})\s*\}})(\s*)",
@@ -174,34 +174,34 @@ _PLAIN_NOTE_MARK = re.compile(
 
 
 def is_page_number(text: str, named: PageNumber) -> bool:
-    """Whether the text of an element is the number of a page. named: what its names say."""
+    """Whether the text of an element is a page number. named: the result by its names."""
     if named is PageNumber.YES:
         return len(text) <= _LONGEST_PAGE_NUMBER
     return named is PageNumber.PERHAPS and bool(_PAGE_NUMBER.fullmatch(text))
 
 
 def without_page_marks(text: str) -> str:
-    """A text without `[Pg 12]`, `{12}` and the like."""
+    """Removes page marks such as `[Pg 12]` and `{12}` from a text."""
     if "[" not in text and "{" not in text and "(" not in text:
         return text
     return _PAGE_MARK.sub(lambda mark: " " if mark[1] or mark[0][:1].isspace() else "", text)
 
 
 def is_note_mark(text: str, *, plain: bool) -> bool:
-    """Whether a text refers to a note: `[3]`, `*`. plain: `3` and `b` do too."""
+    """Whether a text refers to a note: `[3]`, `*`. plain: accepts `3` and `b` too."""
     return bool((_PLAIN_NOTE_MARK if plain else _NOTE_MARK).fullmatch(text))
 
 
 def names_note(href: str) -> bool:
-    """Whether a link leads to a note by its name: `#Footnote_3`, `notes.xhtml#fn3`."""
+    """Whether the name of a link's target is that of a note: `#Footnote_3`, `notes.xhtml#fn3`."""
     return bool(_NOTE_ID.fullmatch(href.rpartition("#")[2].lstrip("_")))
 
 
-# Drop caps. The letter and this mark, until the word behind it is known.
+# Drop caps. Follows the letter until the rest of the word is known.
 DROP_CAP_MARK = "\x01"
-# Accents of their own and the vowel signs of Indic scripts, which are no letters; no punctuation.
+# Combining accents and the vowel signs of Indic scripts, which are not letters in Python.
 _SIGN = r"(?![\x00-\x7f\u00a0-\u00bf\u060c\u061b\u061f\u0964\u0965\u2000-\u2bff\u3000-\u303f\s])\W"
-# Letters that one of these signs (virama) joins are one.
+# Viramas, which join letters into one.
 _JOINT = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d]"
 _LETTER = rf"""["“”‘’„«»'¿¡(\[]{{0,2}}[^\W\d_](?:{_SIGN}|(?<={_JOINT})[^\W\d_]){{0,8}}"""
 _MARKED = re.compile(rf"({_LETTER}){DROP_CAP_MARK}(\s*)((?:\w|{_SIGN})*)")
@@ -209,7 +209,7 @@ _DESCRIBED = re.compile(
     r"drop|initial|capital|letter|illuminated|ornament|ornate|decorat|majuscule|lettrine|versal",
     re.I,
 )
-# Words of one letter, and the commonest that begin with one: "A man", but "Around" and "It".
+# Words of one letter, and common words that begin with these letters: "A man", but "Around", "It".
 _ONE_LETTER_WORDS = frozenset("AI")
 _BEGUN = frozenset(
     "about above across again ago ahead alike alive all alone along also although always am amid "
@@ -219,8 +219,8 @@ _BEGUN = frozenset(
 
 
 def letter_of(alt: str, *, named: bool) -> str:
-    """The letter that a picture shows: its alternative text, or what that describes ("Decorative
-    letter W"); "" for other pictures. named: whether its names say that it is a drop cap."""
+    """The letter that a picture shows, from its alternative text ("W", "Decorative letter W"); ""
+    for other pictures. named: whether its names mark a drop cap."""
     plain = alt.strip().strip("[]")
     if re.fullmatch(_LETTER, plain):
         return plain
@@ -230,17 +230,17 @@ def letter_of(alt: str, *, named: bool) -> str:
 
 
 def is_letter(text: str) -> bool:
-    """Whether a text is one letter, with a quotation mark or without."""
+    """Whether a text is one letter, with or without a quotation mark."""
     return bool(re.fullmatch(_LETTER, text))
 
 
 def with_drop_caps(text: str) -> str:
-    """A text in which marked letters are joined to the words that they begin."""
+    """Joins marked drop caps to their words."""
     return _MARKED.sub(lambda one: joined(one[1], one[3]) if one[3] else one[0], text)
 
 
 def joined(letter: str, rest: str) -> str:
-    """A first letter and the text behind it, with a space only where the letter is a word."""
+    """Joins a first letter to the text after it, with a space only if the letter is a word."""
     word = re.match(r"[\w’']*", rest)
     begun = word[0].casefold() if word else ""
     word_of_its_own = letter[-1:] in _ONE_LETTER_WORDS and is_known(begun)
@@ -250,11 +250,12 @@ def joined(letter: str, rest: str) -> str:
 
 
 def continues(text: str, named: bool, picture: bool) -> bool:
-    """Whether a paragraph lacks the first letter, which stands before it as a paragraph.
+    """Whether a paragraph lacks its first letter, because the letter is a separate paragraph.
 
     Args:
-        named: The letter is a drop cap by its names.
-        picture: An image shows it.
+        text: The text of the paragraph.
+        named: Whether the letter's names mark a drop cap.
+        picture: Whether the letter is an image.
     """
     word = re.match(r"[^\W\d_]+", text)
     return word is not None and (named or text[0].islower() or (picture and word[0].isupper()))
@@ -285,7 +286,7 @@ MOST_CREDITS = 4
 
 
 def own_title(title: str) -> str:
-    """The title of a book without the name of Project Gutenberg, and the author behind it."""
+    """The title of a book without "Project Gutenberg" and the author."""
     for pattern in _TITLES:
         if match := pattern.fullmatch(title.strip()):
             return re.split(r",? by (?=[A-Z])", match[1].rstrip(". "))[0].strip()
@@ -293,7 +294,7 @@ def own_title(title: str) -> str:
 
 
 def own_paragraphs(texts: Sequence[str]) -> range:
-    """Which paragraphs are the book's: between Project Gutenberg's marks, without its credits."""
+    """The range of paragraphs between Project Gutenberg's marks, without its credits."""
     start = next((place for place, one in enumerate(texts) if START.search(one)), None)
     first = 0 if start is None else start + 1
     end = next(

@@ -1,9 +1,9 @@
-"""Reads HTML and XHTML into paragraphs, as a reader would say them aloud.
+"""Reads HTML and XHTML into paragraphs for reading aloud.
 
-References to footnotes, page numbers, scripts and what is hidden are left out; footnotes, and parts
-such as a licence or contents, are marked as such; the cells of a row of a table become one
-paragraph; a drop cap is joined to its word. The standard library's parser is used:
-it takes broken HTML as browsers do, expands no entity that a document defines, and fetches nothing.
+References to footnotes, page numbers, scripts and hidden elements are left out; footnotes, and
+parts such as a licence or contents, are marked; the cells of a table row become one paragraph; a
+drop cap is joined to its word. The standard library's parser accepts broken HTML as browsers do,
+does not expand entities that a document defines, and does not fetch anything.
 """
 
 import codecs
@@ -35,14 +35,14 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 _UNREAD = {"audio", "button", "canvas", "head", "iframe", "math", "noscript", "object", "rp", "rt",
            "script", "select", "style", "svg", "template", "textarea", "video"}  # fmt: skip
 _HOLD_BLOCKS = _BLOCKS | _UNREAD | {"td", "th", "title"}
-# An end tag that is missing is implied by the next tag of these.
+# Elements whose missing end tag is implied by the next of these tags.
 _IMPLIED = {"p", "li", "td", "th", "tr", "dt", "dd", "option"}
-# Soft hyphens, marks of no width, and controls of direction: no sound depends on them.
+# Soft hyphens, zero-width characters and direction marks, which do not change the speech.
 _INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x00-\x08\x0e-\x1f]")
 _DEEPEST = 400
 _ENTITY = re.compile(r"<!\s*ENTITY", re.I)
 _DECLARED = re.compile(rb"""(?:encoding|charset)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{2,40})""")
-# UTF-32 first: its mark begins with that of UTF-16.
+# UTF-32 first, because its byte order mark begins with that of UTF-16.
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"),
           (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
           (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
@@ -50,8 +50,8 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"),
 
 @dataclass(frozen=True)
 class Block:
-    """A paragraph. level: of a heading, 1 to 6; left_out: why a reader would not read it aloud, as
-    of a chapter."""
+    """A paragraph. level: of a heading, 1 to 6; left_out: why it is not read aloud, as in
+    `Chapter`."""
 
     text: str
     kind: Kind = Kind.TEXT
@@ -61,13 +61,13 @@ class Block:
 
 @dataclass
 class Page:
-    """What a document holds.
+    """The content of a document.
 
     Attributes:
-        blocks: Its paragraphs.
-        anchors: An `id` -> the number of the block that begins at it or after it.
-        title, author, language: As the document names them; "" without.
-        types: What its body is by epub:type and role, and whether a section of notes begins it.
+        blocks: The paragraphs.
+        anchors: `id` -> the number of the block at or after it.
+        title, author, language: From the document's head, or "".
+        types: The epub:type and role of the body, or of a section of notes at its beginning.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Page:
 
 
 def decoded(content: bytes, where: str) -> str:
-    """The text of a document, by its byte order mark, its own declaration, or UTF-8.
+    """Decodes a document by its byte order mark, its declaration, or as UTF-8.
 
     Raises BookError for bytes that are not text in that encoding.
     """
@@ -94,8 +94,7 @@ def decoded(content: bytes, where: str) -> str:
 
 
 def unicode_of(content: bytes) -> str:
-    """The encoding of Unicode by its byte order mark, or of UTF-16 by its zero bytes; "" if there
-    is neither."""
+    """The Unicode encoding by byte order mark, or UTF-16 by zero bytes; "" if neither is found."""
     if marked := next((name for mark, name in _MARKS if content.startswith(mark)), ""):
         return marked
     even, odd = content[:400:2].count(0), content[1:400:2].count(0)
@@ -108,8 +107,8 @@ def page_of(text: str, where: str) -> Page:
     """Reads a document. Raises BookError for one that defines entities."""
     if _ENTITY.search(text):
         raise BookError(
-            f"{where} defines entities. They may stand for files of this machine or for endless "
-            "text; it is not read. Convert the book without them."
+            f"{where} defines entities, which could include files of this machine or endless "
+            "text. It is refused. Convert the book to a file without them."
         )
     reader = _Reader()
     reader.feed(text)
@@ -120,10 +119,11 @@ def page_of(text: str, where: str) -> Page:
 
 
 def _under_headings(blocks: list[Block]) -> list[Block]:
-    """Marks the paragraphs under a heading such as "Contents" or "Footnotes", up to the next."""
+    """Marks the paragraphs under a heading such as "Contents" or "Footnotes", up to the next
+    heading."""
     reason, level, marked = "", 0, list[Block]()
     for block in blocks:
-        # An index and notes have headings of their own; below contents, the chapters may be those.
+        # An index and notes may have subheadings; deeper headings after contents may be chapters.
         inner = reason in ("index", "notes", "bibliography") and block.level > level
         if block.kind is Kind.HEADING and not inner:
             reason, level = left_out(block.text), block.level
@@ -136,7 +136,7 @@ def _under_headings(blocks: list[Block]) -> list[Block]:
 
 
 def without_licence(blocks: Sequence[Block]) -> list[Block]:
-    """The paragraphs of a book; those that Project Gutenberg put around it are marked."""
+    """Marks the paragraphs that Project Gutenberg added to a book."""
     own = furniture.own_paragraphs([one.text for one in blocks])
     return [
         one if place in own else replace(one, left_out=one.left_out or "licence")
@@ -156,15 +156,16 @@ def _has_text(parts: Iterable[str]) -> bool:
 
 @dataclass
 class _Open:
-    """An element that is open, and what holds in it.
+    """An open element and its inherited state.
 
     Attributes:
-        block: Whether it ends the paragraph before it and the one in it.
-        own: What its own names say.
-        unread, note, left_out, page_number: What they and those of the elements around it say.
-        linked: Whether it is, or is in, a link; to_note: to a note, by the name of its end.
-        raised: Whether it is, or is in, a raised text.
-        parts, blocks: How many parts of text, and blocks, there were when it began.
+        block: Whether its start and end are boundaries of paragraphs.
+        own: The role by its own names.
+        unread, note, left_out, page_number: The role by its names and those of its ancestors.
+        linked: Whether it is in a link.
+        to_note: Whether that link's target is a note, by name.
+        raised: Whether it is superscript.
+        parts, blocks: The number of text parts and of blocks at its start.
     """
 
     tag: str
@@ -183,7 +184,8 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Letter:
-    """A paragraph of one letter. named: by its class a drop cap; picture: an image shows it."""
+    """A paragraph of one letter. named: whether its class marks a drop cap; picture: whether it is
+    an image."""
 
     text: str
     named: bool
@@ -200,16 +202,16 @@ class _Reader(HTMLParser):
         self._cells: list[str] | None = None
         self._heading = 0
         self._title: list[str] | None = None
-        # Of this paragraph: whether it begins as a note, and the notes inside it.
+        # Whether the paragraph begins as a note, and the notes inside it.
         self._is_note = False
         self._notes: list[str] = []
-        # A drop cap that was a paragraph of its own.
+        # A drop cap that was a separate paragraph.
         self._letter: _Letter | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
         own = furniture_of(tag, attributes)
-        # A page may end within a paragraph: its number is none of its own.
+        # A page may end within a paragraph, so its number is not a paragraph.
         block = tag in _BLOCKS and not (own.page_number is PageNumber.YES and self._names["p"])
         if block:
             self._leave_inline()
@@ -234,7 +236,7 @@ class _Reader(HTMLParser):
             self._title = []
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        # `<p/>` and `<script/>` are whole elements in XHTML.
+        # In XHTML, `<p/>` and `<script/>` are complete elements.
         self.handle_starttag(tag, attrs)
         if tag not in _VOID:
             self.handle_endtag(tag)
@@ -256,13 +258,13 @@ class _Reader(HTMLParser):
             self._parts.append(data.replace(DROP_CAP_MARK, ""))
 
     def finish(self) -> None:
-        """Ends what is still open."""
+        """Closes all open elements."""
         self._boundary()
         self._end_row()
         self._emit_letter()
 
     def _leave_inline(self) -> None:
-        """No inline element holds a block: one that was not closed ends here."""
+        """Closes inline elements before a block, which they cannot contain."""
         while self._open and self._open[-1].tag not in _HOLD_BLOCKS:
             self._close_last()
 
@@ -305,7 +307,7 @@ class _Reader(HTMLParser):
             self._close_inline(one)
 
     def _close_inline(self, one: _Open) -> None:
-        """Takes what is no text of the paragraph out of it: page numbers, notes and their marks."""
+        """Removes page numbers, notes and references to notes from the paragraph."""
         if one.unread or (one.own is NOTHING and one.tag not in ("a", "sup")):
             return
         text = visible("".join(self._parts[one.parts :]))
@@ -320,14 +322,15 @@ class _Reader(HTMLParser):
             self._parts.append(DROP_CAP_MARK)
 
     def _is_mark(self, one: _Open, text: str) -> bool:
-        """Whether this refers to a note: a raised link, a link in brackets or of a sign."""
+        """Whether an element refers to a note: a superscript link, or a link such as `[3]` or
+        `*`."""
         if one.tag not in ("a", "sup") and not one.own.note:
             return False
         plain = one.own.note or (one.linked and (one.raised or one.to_note))
         return furniture.is_note_mark(text, plain=plain)
 
     def _picture(self, alt: str, own: Furniture) -> None:
-        """Takes the letter of a picture with which a paragraph begins."""
+        """Adds the letter of a picture at the beginning of a paragraph."""
         above = self._open[-1] if self._open else _Open("")
         if above.unread or _has_text(self._parts) or self._cells is not None:
             return
@@ -346,11 +349,11 @@ class _Reader(HTMLParser):
             self.page.author = self.page.author or visible(attributes.get("content", ""))
         elif tag in ("body", "section") and len(self.page.blocks) == 0:
             types = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".split()
-            # Other sections mark their own paragraphs; notes are footnotes, and a chapter of them.
+            # Sections of notes also make the document a chapter of notes.
             self.page.types += [one for one in types if tag == "body" or left_out(one) == "notes"]
 
     def _boundary(self) -> None:
-        """The end of a paragraph, or a space within a row of a table."""
+        """Ends a paragraph, or adds a space within a table row."""
         if self._cells is not None:
             self._parts.append(" ")
             return
@@ -370,7 +373,7 @@ class _Reader(HTMLParser):
             self._append(Block(note, Kind.FOOTNOTE))
 
     def _is_number(self, text: str) -> bool:
-        """Whether a paragraph is the number of a page."""
+        """Whether a paragraph is a page number."""
         if not self._open:
             return False
         one = self._open[-1]
@@ -401,7 +404,7 @@ class _Reader(HTMLParser):
         self._append(Block(text, kind, level))
 
     def _emit_letter(self) -> None:
-        """A letter that begins no word is a paragraph, unless it was a picture."""
+        """Adds a letter that did not begin a word as a paragraph, unless it was a picture."""
         letter, self._letter = self._letter, None
         if letter and not letter.picture:
             self._append(Block(letter.text))

@@ -26,14 +26,14 @@ _HEADING_LINE = re.compile(
     r"|\d{1,3}\.?",
     re.I,
 )
-# A value may go on in indented lines.
+# A value may continue in indented lines.
 _FACT = re.compile(r"^(Title|Author|Language):[ \t]*(\S.*(?:\n[ \t]+\S.*){0,5})$", re.M)
 _FACT_LINE = re.compile(r"[A-Z][\w ]{2,30}:\s|\s+\S")
 _PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\[\]]*+\]", re.I)
 _UNDERSCORED = re.compile(r"(?<!\w)_([^_\n]{1,400})_(?!\w)")
 _NOTE_TEXT = re.compile(r"\[(?:Footnote|Fußnote|Note)\s+\w{1,4}\s*:\s*", re.I)
 _NOTE_MARK = re.compile(r"\s?\[(?:\d{1,3}|[A-Z*])\]")
-# In YAML between lines of ---, or in TOML between lines of +++.
+# YAML between lines of ---, or TOML between lines of +++.
 _FRONT_MATTER = re.compile(
     r"(?:---\n(?P<yaml>.{0,10000}?)\n(?:---|\.\.\.)|\+\+\+\n(.{0,10000}?)\n\+\+\+)\n", re.S
 )
@@ -44,8 +44,7 @@ _LONGEST_TITLE, _LONGEST_HEAD = 80, 2_000
 
 def read_text(name: str, text: str) -> Book:
     """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
-    a chapter. The licence around a text of Project Gutenberg is left out. name: its title if it
-    has none."""
+    a chapter. Project Gutenberg's licence is left out. name: the title if the text lacks one."""
     body, facts = _without_licence(_PICTURE.sub(" ", text))
     said = list(_text_paragraphs(body))
     blocks = [
@@ -63,7 +62,7 @@ def read_text(name: str, text: str) -> Book:
 
 
 def _title_line(paragraphs: Sequence[str]) -> str:
-    """The first line, if it reads like a title: short, and no sentence."""
+    """The first line if it looks like a title: short, and not a sentence."""
     if len(paragraphs) < 2:
         return ""
     first = paragraphs[0]
@@ -74,7 +73,7 @@ def _title_line(paragraphs: Sequence[str]) -> str:
 
 
 def _without_licence(text: str) -> tuple[str, dict[str, str]]:
-    """The text of the book, and what the lines before it say of it: `Title: …`."""
+    """The text of the book, and the facts before it (`Title: …`)."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     start = furniture.START.search(text)
     head, body = (text[: start.start()], text[start.end() :]) if start else _head_of(text)
@@ -86,7 +85,7 @@ def _without_licence(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _head_of(text: str) -> tuple[str, str]:
-    """The lines `Title: …` with which a text begins, and the rest."""
+    """The lines `Title: …` at the start of a text, and the rest."""
     head, _, body = text.lstrip("\n").partition("\n\n")
     lines = head.split("\n")
     titled = len(head) < _LONGEST_HEAD and re.search(r"^Title:", head, re.M)
@@ -94,7 +93,7 @@ def _head_of(text: str) -> tuple[str, str]:
 
 
 def _without_credits(body: str) -> str:
-    """Without the paragraphs that say who made the file."""
+    """Removes the paragraphs that credit the makers of the file."""
     for _ in range(furniture.MOST_CREDITS):
         first, _, rest = body.lstrip("\n ").partition("\n\n")
         if not furniture.CREDITS.match(first):
@@ -104,7 +103,7 @@ def _without_credits(body: str) -> str:
 
 
 def _without_notes(paragraph: Paragraph) -> Paragraph:
-    """A footnote as such, `[Footnote 1: …]`, or a paragraph without the marks of footnotes."""
+    """Marks a footnote, `[Footnote 1: …]`, or removes references to footnotes."""
     if note := _NOTE_TEXT.match(paragraph.text):
         return Paragraph(paragraph.text[note.end() :].removesuffix("]"), Kind.FOOTNOTE)
     return Paragraph(_NOTE_MARK.sub("", paragraph.text), paragraph.kind)
@@ -113,7 +112,7 @@ def _without_notes(paragraph: Paragraph) -> Paragraph:
 def _text_paragraphs(text: str) -> Iterator[str]:
     lines = text.split("\n")
     full = [len(line) for line in lines if line.strip()]
-    # Without blank lines and with long lines, each line is a paragraph.
+    # In a text with long lines and without blank ones, each line is a paragraph.
     alone = len(full) == len(lines) and sum(full) > _LONG_LINE * len(full)
     held: list[str] = []
     for line in lines:
@@ -135,14 +134,14 @@ def _is_heading(text: str) -> bool:
 
 
 def read_markdown(name: str, text: str) -> Book:
-    """Reads Markdown: headings of the first two levels begin chapters; code is left out. name: its
-    title if it has none."""
+    """Reads Markdown: headings of the first two levels begin chapters; code is left out. name: the
+    title if the text lacks one."""
     text = text.replace("\r\n", "\n")
     facts, body = _front_matter(text)
     blocks = list(_markdown_blocks(body))
     heads = [one for one in blocks if one[0] == 1]
     title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else name)
-    # One heading of the first level is the title of the book; chapters are then of the second.
+    # A single first-level heading is the title of the book; second-level ones are then chapters.
     most = 2 if len(heads) == 1 else 1 if heads else 2
     paragraphs = (
         (one if level <= most or one.kind is not Kind.HEADING else Paragraph(one.text, Kind.TEXT))
@@ -181,7 +180,7 @@ def _markdown_blocks(text: str) -> Iterator[tuple[int, Paragraph]]:
 
 
 def _own_line(line: str) -> tuple[list[str], int, Kind] | None:
-    """What a line is that belongs to no paragraph: heading, rule, footnote, row of a table."""
+    """A line that is a block by itself: heading, rule, footnote or table row."""
     if heading := markdown.heading_of(line):
         return [heading[1]], heading[0], Kind.HEADING
     if note := markdown.NOTE.match(line):
@@ -199,7 +198,7 @@ def _block(lines: list[str], level: int, kind: Kind) -> Iterator[tuple[int, Para
 
 
 def chapters_of(paragraphs: Iterable[Paragraph], title: str) -> list[Chapter]:
-    """Chapters that begin with their headings; headings in a row begin one together."""
+    """Chapters that begin at their headings; consecutive headings begin one chapter."""
     chapters: list[tuple[str, list[Paragraph]]] = []
     for paragraph in paragraphs:
         new = paragraph.kind is Kind.HEADING

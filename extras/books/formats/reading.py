@@ -21,7 +21,7 @@ from xtts.text.language_names import code_of
 FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
 MOST_FILE_BYTES = 1 << 30
 MOST_TEXT_BYTES = 64 << 20
-# Of all paragraphs: five times the Bible.
+# The limit of a book's text, five times that of the Bible.
 MOST_CHARACTERS = 20_000_000
 MOST_NOTES, MOST_NOTE = 50, 300
 
@@ -29,7 +29,7 @@ MOST_NOTES, MOST_NOTE = 50, 300
 def read_book(path: Path, called: str = "") -> Book:
     """Reads a book, by the extension of its file.
 
-    called: the name of the file where it comes from, which is the title of a book without one.
+    called: the original file name, used as the title of a book without one.
 
     Raises BookError for another extension, and for a file that is missing, damaged, protected, too
     large or without text.
@@ -45,12 +45,12 @@ def read_book(path: Path, called: str = "") -> Book:
     title = Path(called or path).stem.replace("_", " ").strip()
     book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix, title))
     if not book.read_aloud:
-        raise BookError(f"{path} has no chapter to read aloud; it holds no text but a contents.")
+        raise BookError(f"{path} has no chapter to read aloud; it may consist of contents only.")
     return book
 
 
 def _within_bounds(path: Path, book: Book) -> Book:
-    """The book with short titles. Raises BookError for one that is too large."""
+    """Shortens titles. Raises BookError for a book that is too large."""
     characters = sum(len(one.text) for part in book.chapters for one in part.paragraphs)
     for name, found, most in (
         ("chapters", len(book.chapters), MOST_CHAPTERS),

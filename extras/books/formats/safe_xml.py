@@ -1,7 +1,7 @@
-"""Reads XML into elements without entities: none is defined, expanded or fetched.
+"""Parses XML from untrusted books, and refuses entities.
 
-A DOCTYPE is allowed, since many EPUBs have one, but it may define nothing. Depth and the number of
-elements are bounded.
+A DOCTYPE is allowed, because many EPUBs have one, but it must not define anything. Depth and the
+number of elements are limited.
 """
 
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -16,7 +16,7 @@ MOST_DEPTH = 200
 def parse(content: bytes, where: str) -> Element:
     """The root of a document; names are `{namespace}name`.
 
-    Raises BookError for XML that is not well formed, defines entities, or exceeds the bounds.
+    Raises BookError for XML that is not well-formed, defines entities, or exceeds the limits.
     """
     reader = _Reader(where)
     parser = expat.ParserCreate(namespace_separator="}")
@@ -45,7 +45,7 @@ class _Reader:
         if self._depth > MOST_DEPTH or self._count > MOST_ELEMENTS:
             raise BookError(
                 f"{self.where} has more than {MOST_ELEMENTS:,} elements, or more than "
-                f"{MOST_DEPTH} inside one another. It is not read."
+                f"{MOST_DEPTH} levels of nesting. It is refused."
             )
         self.builder.start(_named(name), {_named(key): one for key, one in attributes.items()})
 
@@ -55,12 +55,12 @@ class _Reader:
 
     def entity(self, name: str, *_: object) -> None:
         raise BookError(
-            f"{self.where} defines the entity {name!r}. Entities may stand for files of this "
-            "machine or for endless text; it is not read. Convert the book without a DOCTYPE."
+            f"{self.where} defines the entity {name!r}. Entities could include files of this "
+            "machine or endless text. It is refused. Convert the book to a file without a DOCTYPE."
         )
 
     def external(self, *_: object) -> int:
-        raise BookError(f"{self.where} refers to text outside itself; it is not read.")
+        raise BookError(f"{self.where} refers to an external file. It is refused.")
 
 
 def _named(name: str) -> str:

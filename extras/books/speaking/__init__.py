@@ -1,1 +1,1 @@
-"""Speaks a book: sentence by sentence, each kept as a take."""
+"""Speaks a book sentence by sentence, and stores each sentence as a take."""

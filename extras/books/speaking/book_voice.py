@@ -1,8 +1,8 @@
-"""BookVoice: a loaded voice, its identity, and how it says sentences: alone or several at once.
+"""BookVoice: speaks the sentences of a book with a loaded voice, one by one or several at once.
 
-Alone, a sentence has the bytes of `python -m xtts speak --text SENTENCE` with the same seed.
-Several at once are decoded together, which is faster and differs in the last bits; the result does
-not depend on which sentences are beside one another.
+One by one, the result equals `python -m xtts speak --text SENTENCE` with the same seed. Several at
+once are decoded together, which is faster and differs in the last bits; the result of a sentence
+does not depend on the others.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from xtts.text.markup import of_request
 
 @dataclass(frozen=True)
 class Ask:
-    """A sentence to be spoken. key: of its take; speaker: who speaks it, as of
-    `LoadedVoice.speaker`, "" for the voice's own."""
+    """A sentence to speak. key: of its take; speaker: as in `LoadedVoice.speaker`, "" for the
+    default."""
 
     key: str
     request: SynthesisRequest
@@ -33,8 +33,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Said:
-    """A sentence that was spoken: its waveform `[samples]`, float32, and the result of each
-    piece."""
+    """A spoken sentence: its waveform `[samples]`, float32, and the result of each piece."""
 
     ask: Ask
     waveform: "np.ndarray[Any, Any]"
@@ -43,8 +42,8 @@ class Said:
 
 @dataclass
 class BookVoice:
-    """at_once: how many sentences are spoken at once; 1 speaks them alone. steps, rows: how many
-    decode steps were taken, and how many sentences took part in them together."""
+    """Speaks sentences. at_once: the number of sentences at a time; steps, rows: the number of
+    decode steps, and the sum of the sentences in them."""
 
     voice: LoadedVoice
     at_once: int
@@ -57,12 +56,12 @@ class BookVoice:
 
     @property
     def used(self) -> float:
-        """The share of the batch that was in use; 1 if sentences are spoken alone."""
+        """The mean share of the batch that was in use; 1 if sentences are spoken one by one."""
         return self.rows / (self.steps * self._batcher.count) if self.steps else 1.0
 
     @cached_property
     def model_identity(self) -> dict[str, Any]:
-        """What the sound of every sentence depends on, beside its text and speaker."""
+        """Everything that the sound depends on, except for text and speaker."""
         alone = self.at_once == 1
         return {
             "weights": self.voice.weights,
@@ -75,11 +74,11 @@ class BookVoice:
         }
 
     def speaker(self, name: str) -> Voice:
-        """The latents of a speaker. Raises TextError, and BookError for a voice without any."""
+        """The latents of a speaker. Raises TextError, and BookError for a voice without latents."""
         if not name:
             if self.voice.own is None:
                 raise BookError(
-                    "This voice has no speaker of its own. Add --reference FILE.wav, 3 to 30 s of "
+                    "This voice does not include a speaker. Add --reference FILE.wav, 3 to 30 s of "
                     "clear speech, or --latents FILE.safetensors for an ONNX voice."
                 )
             return self.voice.own
@@ -96,14 +95,14 @@ class BookVoice:
         return {}
 
     def cast(self, ask: Ask) -> dict[str, Voice]:
-        """The other speakers of a sentence, by their names in its pieces."""
+        """The further speakers of a sentence, by their names in its pieces."""
         named = {piece.voice for piece in ask.request.pieces or ()} - {""}
         return {name: self.speaker(of_request(name, ask.speaker)) for name in named}
 
     def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
-        """Speaks what `next_ask` gives, until it gives None while nothing is being spoken.
+        """Speaks the sentences from `next_ask`, until it returns None and all are spoken.
 
-        Raises NotFinite, and TextError for a speaker that is not there.
+        Raises NotFinite, and TextError for an unknown speaker.
         """
         if self.at_once == 1:
             while (ask := next_ask()) is not None:
@@ -125,7 +124,7 @@ class BookVoice:
         active: dict[str, tuple[Ask, list[Any]]] = {}
         while True:
             while batcher.free and (ask := next_ask()) is not None:
-                # No sound leaves before the verdict, so that a bad piece is said again.
+                # Whole, so that faulty pieces can be spoken again.
                 request = replace(ask.request, whole=True)
                 batcher.enter(ask.key, self.speaker(ask.speaker), request, self.cast(ask))
                 active[ask.key] = ask, []

@@ -1,8 +1,8 @@
-"""Narration: the sentences of a book as takes, and which take of each is kept.
+"""Narration: speaks the sentences of a book as takes, and chooses the best take of each.
 
-A take is named by what it is made from, so a sentence is spoken once, whatever is killed, and again
-only when its text, its pronunciation, its voice or a setting changes. A take that ended badly, or
-that a recogniser misheard, is followed by another with the next seed; the best one is kept.
+The name of a take is the hash of everything that its sound depends on. So a sentence is spoken only
+once, even after a kill, unless its text, pronunciation, voice or settings change. A take that ended
+badly, or that a recogniser misheard, is followed by one with the next seed.
 """
 
 import time
@@ -22,24 +22,24 @@ from xtts.inference.alignment.words import words_of_speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.tokenizer import Tokenizer
 
-# Far from the seeds that the guard and a user take.
+# Far from the seeds of the guard and of users.
 RETAKE_STRIDE = 1_000_000_007
 _SEEDS = 2**63
-# Above this share of misheard words a sentence is said again. The recogniser errs too.
+# Sentences with a larger share of misheard words are spoken again. The recogniser makes errors too.
 MOST_MISHEARD = 0.34
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a book is spoken.
+    """The settings of a narration.
 
     Attributes:
-        language: Of the text.
-        seed: Of the first take of every sentence.
-        retakes: How often a sentence that ended badly, or was misheard, is said again.
-        speakers: The number of a chapter -> who speaks it; "" or none is the voice's own.
-        footnotes: Whether footnotes are spoken, where they stand in the file.
-        rejected: Takes that a person does not want; the next ones are used.
+        language: The language of the text.
+        seed: The seed of the first takes.
+        retakes: The most retakes of a sentence that ended badly or was misheard.
+        speakers: Speakers by chapter number; "" or missing is the default.
+        footnotes: Whether footnotes are spoken, at their positions in the file.
+        rejected: Takes that a person has rejected; the next ones replace them.
     """
 
     language: str
@@ -51,14 +51,14 @@ class Settings:
 
 
 class Listener:
-    """Counts the words of a take that a recogniser mishears. name: of the recogniser."""
+    """Counts the misheard words of a take. name: of the recogniser."""
 
     def __init__(self, name: str, recogniser: Any, tokenizer: Tokenizer, language: str) -> None:
         self.name = name
         self._recogniser, self._tokenizer, self._language = recogniser, tokenizer, language
 
     def errors(self, text: str, waveform: "np.ndarray[Any, Any]") -> int:
-        """The misheard words of a sentence, `[samples]` at 24,000 Hz."""
+        """The number of misheard words in a waveform `[samples]` at 24,000 Hz."""
         import torch
 
         from xtts import audio
@@ -75,7 +75,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The take that stands for a sentence. errors: misheard words; None if nobody listened."""
+    """The chosen take of a sentence. errors: misheard words; None without a recogniser."""
 
     sentence: Sentence
     take: Take
@@ -83,13 +83,13 @@ class Chosen:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """By which the worst come first when sorted from the largest."""
+        """The sort key of takes, ascending from the best to the worst."""
         return len(self.take.faults), self.errors or 0, len(self.take.left_out)
 
 
 @dataclass
 class _Line:
-    """A sentence on its way: `number` of the take that is wanted next; read: None until then."""
+    """A sentence in progress. number: of its next take; read: its tokens, None until read."""
 
     chapter: int
     sentence: Sentence
@@ -100,7 +100,7 @@ class _Line:
 class Narration:
     """Speaks chapters of a book into a folder of takes.
 
-    chapters: by number, counted from 1 over those that are read aloud.
+    Chapters are numbered from 1, counting those that are read aloud.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Narration:
         self.book, self.voice, self.takes, self.settings = book, voice, takes, settings
         self.listener = listener
         self.tokenizer: Tokenizer = voice.voice.model.tokenizer
-        # Of this process; the rate is that since `speak` began.
+        # Counts this process only. The rate is measured from the start of `speak`.
         self.spoken_seconds = self._spoken_before = 0.0
         self.began = time.monotonic()
 
@@ -140,8 +140,8 @@ class Narration:
         return (self.settings.seed + RETAKE_STRIDE * number) % _SEEDS
 
     def chosen(self, sentence: Sentence, chapter: int) -> Chosen | None:
-        """The take of a sentence that is kept; None while one has to be spoken, or if nothing of it
-        can be read."""
+        """The best take of a sentence; None if a take must still be spoken, or if the sentence
+        cannot be read."""
         read = self._read(sentence)
         return self._settled(_Line(chapter, sentence, read=read)) if read.pieces else None
 
@@ -149,7 +149,7 @@ class Narration:
         return read_sentence(self.tokenizer, sentence.text, self.settings.language)
 
     def _settled(self, line: _Line) -> Chosen | None:
-        """As `chosen`; otherwise `line.number` is the take to be spoken next."""
+        """As `chosen`. If it returns None, `line.number` is the next take to speak."""
         assert line.read is not None
         found: list[Chosen] = []
         rejected, number = 0, 0
@@ -189,10 +189,10 @@ class Narration:
         self, lines: Iterator[tuple[int, Sentence]],
         settled: Callable[[int, Sentence, Chosen | None], None],
     ) -> None:  # fmt: skip
-        """Speaks (chapter, sentence) one after another and calls `settled` when each has its take;
-        with None for one of which nothing can be read.
+        """Speaks (chapter, sentence) pairs and calls `settled` with the chosen take of each, or
+        with None if it cannot be read.
 
-        Raises DiskFull, WriteError, NotFinite, and TextError for a speaker that is not there.
+        Raises DiskFull, WriteError, NotFinite, and TextError for an unknown speaker.
         """
         again: deque[_Line] = deque()
         waiting: dict[str, list[_Line]] = {}
@@ -219,7 +219,7 @@ class Narration:
             line = lines_by_key.pop(said.ask.key)
             self._keep(line, said)
             again.extend([line, *waiting.pop(said.ask.key, [])])
-            while again:  # those that are settled now need no slot
+            while again:  # sentences that are settled now do not need a slot
                 line = again[0]
                 assert line.read is not None
                 if (chosen := self._settled(line)) is None:
@@ -253,7 +253,7 @@ class Narration:
 
     @property
     def rate(self) -> float:
-        """Seconds of speech a second since `speak` began; 0 before the first sentence."""
+        """Seconds of speech per second since `speak` began; 0 before the first sentence."""
         spoken = self.spoken_seconds - self._spoken_before
         return spoken / max(1e-6, time.monotonic() - self.began)
 

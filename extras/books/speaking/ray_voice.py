@@ -1,8 +1,7 @@
-"""RayBookVoice: says the sentences of a book on Ray's workers, each sentence a task.
+"""RayBookVoice: speaks the sentences of a book on Ray workers, one task per sentence.
 
-A sentence has the same bytes whoever says it, so a run has the same bytes with any number of
-workers on machines of one kind. A worker opens the voice once, and refuses to speak if its files
-are not those of this process.
+On machines of one kind, the result does not depend on the number of workers. A worker opens the
+voice once, and refuses to speak if its files differ from those of this process.
 """
 
 from collections import deque
@@ -18,13 +17,14 @@ from xtts.inference.loaded_voice import LoadedVoice
 
 @dataclass
 class RayBookVoice(BookVoice):
-    """workers: what computes; opened: opens the voice, in another process too."""
+    """A `BookVoice` on Ray. workers: the steps that run tasks; opened: opens the voice in any
+    process."""
 
     workers: Steps
     opened: Callable[[], LoadedVoice]
 
     def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
-        """As `BookVoice.say`. Raises also SotaqueError for a sentence that no worker says."""
+        """As `BookVoice.say`. Also raises SotaqueError if the workers fail to speak a sentence."""
         said: deque[Callable[[], Said]] = deque()
         while True:
             while len(said) <= self.workers.ahead and (ask := next_ask()) is not None:
@@ -35,16 +35,16 @@ class RayBookVoice(BookVoice):
             yield said.popleft()()
 
 
-# Of a worker: the voice that it has opened, at most one, by the identity of its model.
+# The voice that this worker has opened, at most one, by the identity of its model.
 _held: dict[str, BookVoice] = {}
 
 
 def say_one(
     opened: Callable[[], LoadedVoice], at_once: int, wanted: tuple[dict[str, Any], str], ask: Ask
 ) -> Said:
-    """Says a sentence in a worker. wanted: the identities of the model and of the speaker.
+    """Speaks a sentence in a worker. wanted: the identities of the model and of the speaker.
 
-    Raises SotaqueError where the files of this machine are others.
+    Raises SotaqueError if the files of this machine differ.
     """
     name = repr(wanted[0])
     if name not in _held:
@@ -53,8 +53,8 @@ def say_one(
     voice = _held[name]
     if (voice.model_identity, voice.speaker_identity(ask.speaker)) != wanted:
         raise SotaqueError(
-            "A worker of Ray has other files of this voice than the machine that asks. Copy the "
-            "voice to the same path on every machine."
+            "A Ray worker has other files of this voice than the machine that started the run. "
+            "Copy the voice to the same path on every machine."
         )
     asks = iter([ask])
     (said,) = voice.say(lambda: next(asks, None))

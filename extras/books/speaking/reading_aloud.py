@@ -1,4 +1,4 @@
-"""Reads sentences for the model: what it cannot read is left out and reported, never in the way."""
+"""Tokenises sentences for the model; words that it cannot read are left out and reported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from xtts.text.tokenizer import Piece, Tokenizer
 
 @dataclass(frozen=True)
 class ReadSentence:
-    """The pieces of a sentence; () if nothing of it can be read. left_out: its words that cannot be
+    """The pieces of a sentence; () if it cannot be read. left_out: the words that cannot be
     read."""
 
     pieces: Sequence[Piece]
@@ -18,8 +18,8 @@ class ReadSentence:
 
 
 def read_sentence(tokenizer: Tokenizer, text: str, language: str) -> ReadSentence:
-    """Reads a sentence with markup. A word of letters that the vocabulary does not know, for
-    example of another script, is left out; the others are spoken."""
+    """Reads a sentence with markup. Words with letters that are not in the vocabulary, for example
+    of another script, are left out."""
     try:
         return ReadSentence(tokenizer.split(text, language, plain=True))
     except TextError:

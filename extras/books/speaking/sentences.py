@@ -1,7 +1,7 @@
-"""Divides a chapter into the sentences that are spoken one by one, with the pauses after them.
+"""Divides a chapter into sentences, with the pauses after them.
 
-A sentence is spoken as a speech of its own, so that another word in it changes no other one. One
-that is very short is spoken together with its neighbour, because voices say a single word badly.
+Sentences are spoken separately, so that a changed word does not change other sentences. A very
+short sentence is joined to its neighbour, because voices speak single words badly.
 """
 
 import re
@@ -17,9 +17,9 @@ from xtts.text.splitting import Limits, cut
 
 SENTENCE_SECONDS = 0.2
 HEADING_SECONDS = 1.2
-# Characters. A longer sentence is divided at its clauses; the model's own pieces are shorter.
+# Characters. A longer sentence is divided at its clauses; the model's pieces are shorter.
 LONGEST = 600
-# A shorter sentence joins its neighbour, up to this length together.
+# A sentence shorter than the first value is joined to its neighbour, up to the second.
 SHORTEST, LONGEST_JOINED = 25, 220
 _END = re.compile(r"""[.!?…؟।]+["'”’»)]*\s+|[。！？]+["'”’»）」』]*\s*""")
 _TITLES = frozenset(
@@ -33,8 +33,8 @@ _LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is spoken at once. pause: seconds of silence after it; written: its place in the
-    chapter, (number of the paragraph, kind); text: with the tag of the voice that applies."""
+    """A sentence to speak. pause: seconds of silence after it; written: (number of the paragraph,
+    kind); text: with the tag of the current voice."""
 
     text: str
     pause: float
@@ -73,7 +73,7 @@ def _abbreviations(language: str) -> frozenset[str]:
 
 
 def divided(text: str, abbreviations: frozenset[str] = _TITLES) -> list[str]:
-    """The sentences of a paragraph, which joined by spaces are its text."""
+    """The sentences of a paragraph; joined by spaces, they equal its text."""
     tags = [tag.span() for tag in _TAG.finditer(text)] if "[" in text else []
     parts, start = list[str](), 0
     for match in _END.finditer(text):
@@ -99,7 +99,7 @@ def _ends(text: str, match: re.Match[str], start: int, abbreviations: frozenset[
         return False
     if match[0][0] != "." or match[0].startswith(".."):
         return True
-    # No further back than a word may reach: the sentence may be 40 MB long.
+    # Only as far back as a word may reach, because a sentence may have 40 MB.
     before = text[max(start, match.start() - 40) : match.start()]
     word = _LAST_WORD.search(before)
     if word is None:
@@ -110,7 +110,7 @@ def _ends(text: str, match: re.Match[str], start: int, abbreviations: frozenset[
 
 
 def _joined(parts: list[str]) -> list[str]:
-    """Joins a short sentence to the one before, or the first one to the next."""
+    """Joins a short sentence to the previous one, or the first one to the next."""
     joined: list[str] = []
     for part in parts:
         short = bool(joined) and min(len(part), len(joined[-1])) < SHORTEST

@@ -1,7 +1,7 @@
-"""The folder of takes: each spoken sentence is a WAV file, named by the hash of its origin.
+"""The folder of takes: each spoken sentence is a WAV file, named by a hash of its inputs.
 
-A take is there when its JSON file is, which is written after the sound. So a process that is killed
-loses the sentences that it was speaking, and the next one says them again, with the same bytes.
+A take exists when its JSON file does, which is written after the sound. A killed process loses only
+the sentences that it was speaking, and the next one speaks them again with the same result.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ def key_of(made_from: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Take:
-    """A sentence as it was spoken.
+    """A spoken sentence.
 
     Attributes:
-        key: As of `key_of`.
+        key: From `key_of`.
         text: The sentence.
-        samples: How many there are, at 24,000 Hz.
-        words: (word, start, end in seconds) for each; None if the times are unknown.
+        samples: The number of samples at 24,000 Hz.
+        words: (word, start, end) with times in seconds; None if the times are unknown.
         faults: The endings of pieces that ended badly, with their reasons.
-        attempts: The most attempts that a piece took.
+        attempts: The most attempts at a piece.
         left_out: Words that this voice cannot read.
     """
 
@@ -62,11 +62,11 @@ class TakeFolder:
         self.folder = folder
 
     def sound(self, key: str) -> Path:
-        """The WAV file of a take, which need not exist."""
+        """The path of a take's WAV file, which may not exist."""
         return self.folder / key[:2] / f"{key}.wav"
 
     def find(self, key: str) -> Take | None:
-        """A take that was finished; None if there is none, or if its sound is not whole."""
+        """A finished take; None if it does not exist or its sound is incomplete."""
         read = read_json(self.sound(key).with_suffix(".json"))
         try:
             if read.pop("schema") != SCHEMA:
@@ -85,12 +85,12 @@ class TakeFolder:
         write_json(path.with_suffix(".json"), {"schema": SCHEMA, **asdict(take)})
 
     def heard(self, key: str, recogniser: str) -> int | None:
-        """How many words of a take were misheard by a recogniser; None if it has not heard it."""
+        """The number of words in a take that a recogniser misheard; None if it was not run."""
         found = read_json(self.sound(key).with_suffix(".heard.json")).get(recogniser)
         return found if isinstance(found, int) else None
 
     def keep_heard(self, key: str, recogniser: str, errors: int) -> None:
-        """Writes what `heard` returns."""
+        """Stores the number of misheard words."""
         path = self.sound(key).with_suffix(".heard.json")
         write_json(path, {**read_json(path), recogniser: errors})
 

@@ -1,1 +1,1 @@
-"""Books that are read aloud by the service: uploads, plans, the queue, what was written."""
+"""Books in the service: uploads, plans, the reading queue, and the results."""

@@ -1,4 +1,4 @@
-"""The state of books in the service: the shelf, and the queue that reads."""
+"""The state of the books in the service: the stored books and the reading queue."""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -10,7 +10,7 @@ from machine.devices.selection import Place
 
 
 class Library:
-    """What its routes share."""
+    """The state that the routes of books share."""
 
     def __init__(self, state: AppState) -> None:
         self._engine = state.engine
@@ -21,11 +21,11 @@ class Library:
         )  # fmt: skip
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        """Reading, as long as the service runs."""
+        """The background task that reads queued books."""
         return [self.readings.work()]
 
     def _reader(self) -> Reader:
-        """The served voice where it speaks, or the one that is being opened."""
+        """The served voice, or the one that is being opened."""
         engine = self._engine
         voice = engine.standing.voice if engine.standing else engine.wanted
         place = engine.place or Place("cpu", "")
@@ -33,5 +33,5 @@ class Library:
 
     def _somebody_speaks(self) -> bool:
         waiting = self._engine.waiting
-        # A request whose caller does not read takes no turn, and may stay for long.
+        # Requests whose client does not read do not count, because they may stay for long.
         return bool(waiting.speaking) or any(not job.held for job in waiting.queue)

@@ -1,7 +1,7 @@
-"""Reads books aloud with the voice that is served, one at a time, only while nobody speaks.
+"""Reads queued books aloud with the served voice, one at a time, while the service is idle.
 
-The child is `extras.books.book_child`, which does what `xtts read` does, so a killed service goes
-on with the sentence that it was at. It stands still while anybody speaks or waits to.
+The child process is `extras.books.book_child`, which works like `xtts read`, so after a kill the
+service resumes at the same sentence. The child is paused during speech requests.
 """
 
 import json
@@ -26,27 +26,27 @@ from machine.storage.atomic import replace_file
 from machine.storage.reading import read_json
 from xtts.inference.compute_config import ComputeConfig
 
-# The module that reads; replaced in tests.
+# The module of the child process; tests replace it.
 MODULE = "extras.books.book_child"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """The voice that is served. spec: fields of `xtts.voices.voice_files.VoiceSpec`; compute: where
-    it speaks."""
+    """The served voice. spec: fields of `xtts.voices.voice_files.VoiceSpec`; compute: its
+    configuration."""
 
     spec: Mapping[str, Any]
     compute: ComputeConfig
 
 
 class BookQueue(WorkQueue[UploadedBook]):
-    """Reads what is queued.
+    """The queue of readings.
 
     Args:
-        changed: Called with a book's id when the state of its work has changed.
-        reader: The voice that is served now.
-        busy: Whether somebody speaks or waits to.
-        check_room: As of `WorkQueue`.
+        changed: Called with a book's id when the state of its reading has changed.
+        reader: Returns the served voice.
+        busy: Returns whether a speech request is active or waiting.
+        check_room: As in `WorkQueue`.
     """
 
     work_name, lock_name = "reading", ".reading.lock"
@@ -61,7 +61,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         self._reader = reader
 
     def ask(self, book: UploadedBook, wanted: Mapping[str, Any], recording: str | None) -> BookJob:
-        """Queues a reading. Blocks. Raises APIError if it is already queued."""
+        """Queues a reading (blocking). Raises APIError if the book is already queued."""
         with changing(book, unread=True):
             return write_job(
                 book.folder, book.job, state="queued", asked=now(), started=None, ended=None,
@@ -78,7 +78,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         self._books.remove_rest()
 
     def _environment(self) -> Mapping[str, str]:
-        # A cluster would compute on while this child stands still.
+        # Without a cluster, which would continue while the child is paused.
         return {"RAY_ADDRESS": ""}
 
     def _prepare(self, book: UploadedBook) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class BookQueue(WorkQueue[UploadedBook]):
 
 
 def options(wanted: Mapping[str, Any]) -> list[str]:
-    """A `extras.books.uploads.schemas.ReadingRequest` as arguments of `xtts read`. Pure."""
+    """A `extras.books.uploads.schemas.ReadingRequest` as arguments of `xtts read`."""
     given = {
         "format": ",".join(wanted.get("formats", ())), "chapters": wanted.get("chapters", ""),
         "captions": ",".join(wanted.get("captions", ())), "language": wanted.get("language", ""),
@@ -114,7 +114,8 @@ def options(wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _pronunciations(book: UploadedBook, common: str | None) -> Path | None:
-    """The list of this book, behind the one that holds for every voice; None without a word."""
+    """Writes a list that consists of the common pronunciations and the book's; None if the book has
+    none."""
     if not book.names_list.is_file():
         return None
     before = Path(common).read_bytes() + b"\n" if common else b""

@@ -17,38 +17,40 @@ _Said = Annotated[str, Field(max_length=80, pattern=r"^[^=#\[\]\r\n]*$")]
 
 
 class ReadingRequest(BaseModel):
-    """How a book is to be read. What is left out is as `xtts read` has it."""
+    """The settings of a reading. The defaults are those of `xtts read`."""
 
     model_config = _STRICT
-    plan_only: Annotated[bool, Field(description="Only plan it, with five sentences.")] = False
+    plan_only: Annotated[
+        bool, Field(description="Only make a plan, with five sample sentences.")
+    ] = False
     chapters: Annotated[
         str,
         Field(max_length=20_000, pattern=r"^[0-9, -]*$",
-              description="By the numbers of the plan, such as `1-3,5`; empty: all."),
+              description="Numbers from the plan, such as `1-3,5`; empty: all."),
     ] = ""  # fmt: skip
     formats: Annotated[list[Form], Field(max_length=7)] = ["m4b", "mp3"]
     captions: Annotated[list[CaptionForm], Field(max_length=3)] = []
     footnotes: bool = False
     retakes: Annotated[int, Field(ge=0, le=9)] = 1
     language: Annotated[str, Field(max_length=12, pattern=r"^[a-zA-Z-]*$")] = ""
-    voice: Annotated[str, Field(max_length=128, description="As of /v1/audio/speech.")] = "default"
+    voice: Annotated[str, Field(max_length=128, description="As in /v1/audio/speech.")] = "default"
     seed: Annotated[int, Field(ge=0, le=2**53)] = 0
     again: Annotated[
         list[TakeKey],
-        Field(max_length=100, description="Sentences of the report to say again, by `key`."),
+        Field(max_length=100, description="Sentences of the report to speak again, by `key`."),
     ] = []  # fmt: skip
 
 
 class NamesRequest(BaseModel):
-    """How words of the book are said; it replaces what was said before. An empty text: as it is
-    written."""
+    """Pronunciations of words in the book, which replace all previous ones. An empty text removes
+    an entry."""
 
     model_config = _STRICT
     names: Annotated[dict[_Word, _Said], Field(max_length=MOST_NAMES)]
 
 
 class NamesRow(BaseModel):
-    """How words of the book are said."""
+    """Pronunciations of words in the book."""
 
     names: dict[str, str]
 
@@ -72,8 +74,8 @@ class BookList(BaseModel):
 
 
 class ReadingRow(BaseModel):
-    """The work on a book. plan_only: it is only planned; ahead: how many come before it; paused:
-    it stands still because somebody speaks; told: the last line of its log."""
+    """The reading of a book. plan_only: it is only planned; ahead: the number of readings before it
+    in the queue; paused: it waits for speech requests; told: the last line of its log."""
 
     state: JobState
     plan_only: bool
@@ -87,7 +89,7 @@ class ReadingRow(BaseModel):
 
 
 class ReadingProgress(BaseModel):
-    """How far a book is. share: of its characters, 0 to 1; seconds_left: until it is read."""
+    """The progress of a reading. share: of the characters, 0 to 1; seconds_left: estimated."""
 
     chapter: int
     share: float
@@ -96,7 +98,7 @@ class ReadingProgress(BaseModel):
 
 
 class PlannedChapter(BaseModel):
-    """A chapter. seconds: how long it will sound."""
+    """A chapter in the plan. seconds: its estimated duration."""
 
     number: int
     title: str
@@ -113,7 +115,7 @@ class LeftOut(BaseModel):
 
 
 class NameRow(BaseModel):
-    """A word that the voice has to guess. said: how it was corrected; empty: it is guessed."""
+    """A word whose pronunciation is a guess. said: the correction, if any."""
 
     word: str
     count: int
@@ -121,7 +123,7 @@ class NameRow(BaseModel):
 
 
 class SentenceRow(BaseModel):
-    """A sentence that can be heard at `sound`."""
+    """A spoken sentence. sound: the address of its audio."""
 
     key: str
     text: str
@@ -129,8 +131,8 @@ class SentenceRow(BaseModel):
 
 
 class BookPlan(BaseModel):
-    """What a book will be. rate: seconds of speech a second, as measured here; unreadable: letters
-    that the voice does not know."""
+    """The plan of a book. rate: seconds of speech per second, measured on this machine; unreadable:
+    letters that the voice does not know."""
 
     title: str
     author: str
@@ -145,7 +147,7 @@ class BookPlan(BaseModel):
 
 
 class WorstSentence(BaseModel):
-    """A sentence of the report. noticed: what is wrong with it."""
+    """A sentence of the report. noticed: its faults."""
 
     chapter: int
     text: str
@@ -155,8 +157,8 @@ class WorstSentence(BaseModel):
 
 
 class BookReport(BaseModel):
-    """How a book was read. chapters: those that were read; worst: at most a hundred sentences, the
-    worst first."""
+    """The report on a reading. chapters: the chapters that were read; worst: at most a hundred
+    sentences, the worst first."""
 
     chapters: list[int] = []
     sentences: int
@@ -166,7 +168,7 @@ class BookReport(BaseModel):
 
 
 class BookFile(BaseModel):
-    """A file that was written."""
+    """A file of a finished reading."""
 
     name: str
     bytes: int
@@ -174,7 +176,7 @@ class BookFile(BaseModel):
 
 
 class BookDetails(BaseModel):
-    """A book with all that is known of it."""
+    """A book with its plan, reading, files and report."""
 
     id: str
     name: str

@@ -1,13 +1,13 @@
-"""Books on disk, shared by replicas: adds, finds and deletes them; keeps the state of the work.
+"""Books on disk, shared by replicas: adds, finds and deletes them, and stores their state.
 
-    BOOKS_DIR/<id>/book.json          id, name of the file, when; without it there is no book
-    BOOKS_DIR/<id>/book.epub          what was uploaded, with its own ending
-    BOOKS_DIR/<id>/names.json         how words are said; names.txt: the same as a list
-    BOOKS_DIR/<id>/job.json           the work: asked for, being done, done, failed
-    BOOKS_DIR/<id>/spoken/            what `xtts read --to` writes (docs/books.md)
-    BOOKS_DIR/.lock                   as `api.shared_folder` says
+    BOOKS_DIR/<id>/book.json          id, file name and time; marks a complete book
+    BOOKS_DIR/<id>/book.epub          the uploaded file, with its ending
+    BOOKS_DIR/<id>/names.json         pronunciations; names.txt: the same as a list
+    BOOKS_DIR/<id>/job.json           the reading: queued, running, done or failed
+    BOOKS_DIR/<id>/spoken/            the output of `xtts read --to` (docs/books.md)
+    BOOKS_DIR/.lock                   see `api.shared_folder`
 
-Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
+Ids are generated here and looked up among the folders on disk, so that input never becomes a path.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ from machine.storage.reading import read_json
 MOST_BOOKS = 200
 _ARRIVING = ".arriving-"
 _KEY = re.compile(r"[0-9a-f]{40}")
-# What `xtts read` keeps for itself; a caller may download the rest of what it writes.
+# Internal files of `xtts read`; users may download all others.
 _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
 
 
 @dataclass(frozen=True)
 class BookJob(Job):
-    """The work on a book. wanted: as `ReadingRequest`; recording: of an uploaded voice that reads;
-    bytes: what the book takes, counted when the work ended."""
+    """The reading of a book. wanted: as `ReadingRequest`; recording: of the uploaded voice that
+    reads; bytes: the size of the book on disk when the reading ended."""
 
     wanted: Mapping[str, Any] = field(default_factory=dict)
     recording: str | None = None
@@ -54,39 +54,39 @@ class BookJob(Job):
 
 @dataclass(frozen=True)
 class UploadedBook(NamedFolder):
-    """A folder of BOOKS_DIR. name: of its file, as the person calls it."""
+    """A folder of BOOKS_DIR. name: the user's name of the file."""
 
     word: ClassVar[str] = "book"
 
     @property
     def source(self) -> Path:
-        """What was uploaded."""
+        """The uploaded file."""
         return self.folder / f"book{ending_of(self.name)}"
 
     @property
     def spoken(self) -> Path:
-        """What `xtts read` writes."""
+        """The output folder of `xtts read`."""
         return self.folder / "spoken"
 
     @property
     def names_list(self) -> Path:
-        """The list of pronunciations, which need not exist."""
+        """The path of the list of pronunciations, which may not exist."""
         return self.folder / "names.txt"
 
     @property
     def job(self) -> BookJob:
-        """The state of the work on it."""
+        """The state of its reading."""
         return read_job(self.folder, BookJob)
 
     @property
     def title(self) -> str:
-        """As the plan has it, which is read when it has changed; "" where there is none."""
+        """The title in the plan; "" without a plan. Cached until the plan changes."""
         with contextlib.suppress(OSError):
             return _title_at(stamp_of(self.spoken / "plan.json"))
         return ""
 
     def files(self) -> list[Path]:
-        """What was written for people: chapters, audiobook, captions, report."""
+        """The finished files: chapters, audiobook, captions, report."""
         with contextlib.suppress(OSError):
             return sorted(
                 one for one in self.spoken.iterdir()
@@ -96,7 +96,7 @@ class UploadedBook(NamedFolder):
         return []
 
     def file(self, name: str) -> Path:
-        """Raises APIError (404)."""
+        """A finished file by name. Raises APIError (404)."""
         for path in self.files():
             if path.name == name:
                 return path
@@ -117,18 +117,18 @@ class Books(NamedFolders[UploadedBook]):
         super().__init__(folder, UploadedBook, most_bytes)
 
     def get(self, identity: str) -> UploadedBook | None:
-        """As of all named folders; None also for a file that is no book."""
+        """As in `NamedFolders`; None also for other files."""
         book = super().get(identity)
         return book if book and ending_of(book.name) else None
 
     def arriving(self) -> Path:
-        """Where an upload is written before it is a book. Raises APIError (507)."""
+        """A path for an upload that is not complete yet. Raises APIError (507)."""
         with shared_folder.kept(self.folder):
             make_folder(self.folder)
         return self.folder / f"{_ARRIVING}{secrets.token_hex(8)}"
 
     def add(self, name: str, arrived: Path) -> UploadedBook:
-        """A book of a file that has arrived. Raises APIError where there are too many."""
+        """Adds a complete upload as a book. Raises APIError if there are too many."""
         with (
             shared_folder.changing(self.folder),
             self._claimed(Path(name).stem, MOST_BOOKS) as identity,
@@ -139,32 +139,34 @@ class Books(NamedFolders[UploadedBook]):
         return book
 
     def remove_rest(self) -> None:
-        """Removes what killed deletions and uploads left."""
+        """Removes the remains of interrupted deletions and uploads."""
         super().remove_rest()
         for path in self.folder.glob(f"{_ARRIVING}*"):
-            with contextlib.suppress(OSError):  # of another replica, it may still arrive
+            with contextlib.suppress(OSError):  # another replica may still be receiving it
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
 
     def check_room(self, *, count: bool = True) -> None:
-        """Raises APIError (507). count: whether to count what books take, a look at each file."""
+        """Raises APIError (507) without space. count: also counts the size of all books, which
+        looks at each file."""
         if count and (used := self.used_bytes()) > self.most_bytes:
             text = (
-                f"Books take {used:,} bytes, and {self.most_bytes:,} are allowed. Delete one, or "
+                f"Books use {used:,} bytes, and {self.most_bytes:,} are allowed. Delete one, or "
                 "raise BOOKS_MAX_GB."
             )
             raise APIError(507, "no_space", text)
         if (free := free_bytes(self.folder)) < KEPT_FREE_BYTES:
             text = (
-                f"The disk has {free:,} bytes left, and {KEPT_FREE_BYTES:,} stay free. Free some."
+                f"The disk has {free:,} free bytes, and {KEPT_FREE_BYTES:,} must stay free. Free "
+                "some space."
             )
             raise APIError(507, "no_space", text)
 
     def used_bytes(self) -> int:
-        """What all books take, and uploads that arrive.
+        """The size of all books and incomplete uploads.
 
-        A long book has ten thousand files, so one that is not being read is not counted again: its
-        job says what it takes, or else this process remembers it.
+        A long book has ten thousand files, so books that are not being read are not counted again:
+        their size is in job.json, or else cached in this process.
         """
         used = 0
         with contextlib.suppress(OSError):
@@ -194,35 +196,35 @@ def _title_at(plan: FileStamp) -> str:
 
 
 def ending_of(name: str) -> str:
-    """The ending of a book's name in small letters; "" for what is no book."""
+    """The ending of a book's name in lower case; "" for other files."""
     ending = Path(name).suffix.lower()
     return ending if ending in FORMATS else ""
 
 
 @contextmanager
 def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
-    """One change of the books after another, as `api.shared_folder.changing`.
+    """Locks a book for a change, as `api.shared_folder.changing`.
 
     Args:
-        unread: Not while the book is read, or waits for it.
+        unread: Refuses books that are being read or queued.
 
     Raises:
-        APIError: It is deleted or being read by now, or what is done inside cannot be kept.
+        APIError: The book was deleted or is being read, or the change cannot be stored.
     """
     with book.changing():
         if unread and book.job.is_queued:
-            text = "The book is being read or waits to be read. Wait, or stop it."
+            text = "The book is being read or queued. Wait, or stop the reading."
             raise APIError(409, "being_read", text, retry_after=5)
         yield
 
 
 def names_of(book: UploadedBook) -> dict[str, str]:
-    """How words are said."""
+    """The pronunciations of a book."""
     return {str(word): str(said) for word, said in read_json(book.folder / "names.json").items()}
 
 
 def put_names(book: UploadedBook, names: Mapping[str, str]) -> None:
-    """Keeps how words are said. Raises APIError."""
+    """Stores the pronunciations of a book. Raises APIError."""
     known = {word: said for word, said in names.items() if said.strip()}
     lines = "".join(f"{word} = {said}\n" for word, said in known.items()).encode()
     with changing(book, unread=True):

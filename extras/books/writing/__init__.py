@@ -1,1 +1,1 @@
-"""Writes what was spoken: chapters, the audiobook, the EPUB with sound, the report."""
+"""Writes the results: chapters, the audiobook, the EPUB with sound, the report."""

@@ -13,7 +13,7 @@ from xtts.encoding import BITS_PER_SECOND, RATE, aac_is_installed, pcm_frame
 
 
 def missing_encoder() -> str:
-    """The refusal of an audiobook without FFmpeg's encoder."""
+    """The error message for audiobooks without FFmpeg's encoder."""
     return (
         "An audiobook (m4b) and m4a need FFmpeg's encoder, which is not installed here. Install it "
         f"with `{commands.install_extra('aac')}`, or choose --format mp3, flac, opus or wav."
@@ -21,9 +21,9 @@ def missing_encoder() -> str:
 
 
 def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) -> None:
-    """Writes all chapters into one file. Memory does not grow with the book.
+    """Writes all chapters into one file, with constant memory.
 
-    Raises BookError where FFmpeg's encoder is missing, DiskFull, WriteError.
+    Raises BookError if FFmpeg's encoder is missing, DiskFull, WriteError.
     """
     if not aac_is_installed():
         raise BookError(missing_encoder())
@@ -77,7 +77,7 @@ def _add_picture(container: Any, cover: bytes) -> Any:
 
 
 def _write_picture(container: Any, stream: Any, cover: bytes) -> None:
-    """The picture's own bytes, not encoded again."""
+    """Writes the cover's bytes without encoding it again."""
     import av
 
     packet = av.Packet(cover)
@@ -87,7 +87,7 @@ def _write_picture(container: Any, stream: Any, cover: bytes) -> None:
 
 
 def picture_size(cover: bytes) -> tuple[int, int]:
-    """Width and height of a PNG or JPEG, from its header; 600 x 800 if it has none."""
+    """Width and height of a PNG or JPEG, from its header; 600 x 800 if that is missing."""
     if cover.startswith(b"\x89PNG") and len(cover) >= 24:
         return int.from_bytes(cover[16:20], "big"), int.from_bytes(cover[20:24], "big")
     at = 2

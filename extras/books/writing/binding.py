@@ -1,4 +1,4 @@
-"""Writes a chapter from its takes: the sound at ACX's loudness, and the times of its words."""
+"""Writes a chapter from its takes: the sound at ACX's loudness, and the word times."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ from xtts.encoding import Encoder, wav_header
 from xtts.inference.alignment.words import TimedWord, written
 from xtts.model.shapes import VOCODER_RATE
 
-# ACX asks for half a second to one before a chapter, and one to five behind it.
+# ACX requires half a second to one of silence before a chapter, and one to five after it.
 BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
-# Of a file's name, which has at most 255 with its ending and that of a part being written.
+# The bytes of a file name, which with the endings of final and temporary files has at most 255.
 MOST_TITLE_BYTES = 160
 CAPTIONS = ("srt", "vtt", "json")
 
 
 @dataclass(frozen=True)
 class Span:
-    """When a sentence sounds in its chapter, in seconds."""
+    """The times of a sentence in its chapter, in seconds."""
 
     chosen: Chosen
     start: float
@@ -33,9 +33,9 @@ class Span:
 
 
 class BoundChapter:
-    """A chapter whose sentences all have their takes.
+    """A chapter whose sentences are all spoken.
 
-    number: counted from 1; title: of the chapter; sentences: in order.
+    number: from 1; title: of the chapter; sentences: in order.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class BoundChapter:
 
     @property
     def samples(self) -> int:
-        """How many there are, with all pauses."""
+        """The number of samples, including pauses."""
         spoken = sum(one.take.samples for one in self.sentences)
         return self._before + spoken + sum(self._pauses)
 
@@ -61,13 +61,13 @@ class BoundChapter:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies its sound: the takes and the pauses between them."""
+        """Identifies the sound, by the takes and the pauses between them."""
         parts = [f"{one.take.key} {pause}" for one, pause in
                  zip(self.sentences, self._pauses, strict=True)]  # fmt: skip
         return hashlib.sha256("\n".join([self.title, *parts]).encode()).hexdigest()
 
     def pcm(self) -> Iterator[bytes]:
-        """The sound, 16 bits at 24,000 Hz, sentence by sentence."""
+        """The sound as 16-bit samples at 24,000 Hz, sentence by sentence."""
         gain = gain_of(self._sounds, self._before + sum(self._pauses))
         yield bytes(2 * self._before)
         for sound, pause in zip(self._sounds(), self._pauses, strict=True):
@@ -78,7 +78,7 @@ class BoundChapter:
         return (self._takes.samples(one.take) for one in self.sentences)
 
     def spans(self) -> Iterator[Span]:
-        """When each sentence sounds."""
+        """The times of the sentences."""
         at = self._before
         for one, pause in zip(self.sentences, self._pauses, strict=True):
             yield Span(one, at / VOCODER_RATE, (at + one.take.samples) / VOCODER_RATE)
@@ -116,14 +116,14 @@ class BoundChapter:
 
 
 def file_stem(number: int, title: str) -> str:
-    """The name of a chapter's files: `03 The Whale`; no longer than file systems take."""
+    """The name of a chapter's files, `03 The Whale`, shortened for file systems."""
     plain = "".join(one if one.isalnum() or one in " -_'" else " " for one in title)
     short = " ".join(plain.split())[:60].encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
     return f"{number:02} {short.strip()}".strip()
 
 
 def peak_and_rms(sound: "np.ndarray[Any, Any]") -> tuple[float, float]:
-    """The peak and the RMS in dB of a sound `[samples]` in -1..1."""
+    """The peak and RMS of a sound `[samples]` in -1..1, in dB."""
     power = float(np.mean(np.square(sound, dtype=np.float64)))
     peak = float(np.abs(sound).max(initial=0.0))
     return 20 * np.log10(max(peak, 1e-9)), 10 * np.log10(max(power, 1e-18))

@@ -1,8 +1,8 @@
-"""Brings a chapter to the loudness that ACX asks for: RMS -23 to -18 dB, no peak above -3 dB.
+"""Adjusts a chapter to ACX's loudness: RMS -23 to -18 dB, peaks at most -3 dB.
 
-One gain applies to a whole chapter, so that its sentences keep their loudness to one another; a
-limiter takes the peaks. Each sentence is limited by itself: its ends are silent, so nothing clicks
-where it joins the next. Figures: https://help.acx.com, "audio submission requirements".
+One gain applies to a whole chapter, which preserves the relative loudness of its sentences; a
+limiter reduces the peaks. Sentences are limited separately, which does not click because their ends
+are silent. Source: https://help.acx.com, "audio submission requirements".
 """
 
 from collections.abc import Callable, Iterator
@@ -13,21 +13,21 @@ import numpy as np
 Sound = "np.ndarray[Any, np.dtype[np.int16]]"
 
 TARGET_RMS_DB = -20.0
-# A lossy encoder may exceed it by half a decibel.
+# A lossy encoder may exceed the peak by half a decibel.
 PEAK_DB = -4.0
 MOST_GAIN_DB = 30.0
 _FULL = 32768.0
-# How long the limiter takes to close and to open, in samples at 24,000 Hz: 5 ms.
+# The attack and release time of the limiter, in samples at 24,000 Hz: 5 ms.
 _LOOK = 120
 _PASSES = 3
 
 
 def gain_of(sounds: Callable[[], Iterator[Any]], silent_samples: int) -> float:
-    """The gain that gives a chapter its loudness after the limiter.
+    """The gain with which a chapter has its loudness after the limiter.
 
     Args:
-        sounds: Gives the sounds `[samples]` of the chapter, int16, once more at each call.
-        silent_samples: How many samples of pauses there are.
+        sounds: Returns a new iterator over the sounds `[samples]` of the chapter, int16.
+        silent_samples: The number of samples in pauses.
     """
     gain = 1.0
     for _ in range(_PASSES):
@@ -44,14 +44,14 @@ def gain_of(sounds: Callable[[], Iterator[Any]], silent_samples: int) -> float:
 
 
 def limited(sound: Any, gain: float) -> Any:
-    """A sound `[samples]` of int16 with a gain, float32 in -1..1, with no sample above PEAK_DB."""
+    """Applies a gain to a sound `[samples]` of int16; float32 in -1..1, limited to PEAK_DB."""
     loud = np.asarray(sound, np.float32) * np.float32(gain / _FULL)
     ceiling = np.float32(10 ** (PEAK_DB / 20))
     peaks = np.abs(loud)
     if not len(loud) or float(peaks.max()) <= ceiling:
         return loud
     wanted = np.minimum(1.0, ceiling / np.maximum(peaks, 1e-9))
-    # The least of what is needed nearby, then its mean: never more than is needed at a sample.
+    # The minimum of the gains nearby, then the mean of these, which never exceeds a sample's gain.
     around = np.pad(wanted, 2 * _LOOK, mode="edge")
     windows = np.lib.stride_tricks.sliding_window_view(around, 2 * _LOOK + 1)
     least = windows.min(axis=1)

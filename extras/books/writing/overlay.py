@@ -1,7 +1,7 @@
-"""Writes an EPUB 3 with media overlays: each sentence lights up as it is spoken.
+"""Writes an EPUB 3 with media overlays: sentences are highlighted while they are spoken.
 
-The book is written anew from its chapters, with a span for each sentence; pictures and styles of
-the original are not in it. Format: https://www.w3.org/TR/epub-33/#sec-media-overlays.
+The book is generated from its chapters, with a span for each sentence, without the pictures and
+styles of the original. Format: https://www.w3.org/TR/epub-33/#sec-media-overlays.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _HEAD = (
     '<link rel="stylesheet" href="book.css"/></head><body id="all">'
 )
 _STYLE = ".spoken { background: #ffe9a8 }\n"
-# A fixed time, so that the same book has the same bytes.
+# A fixed time, so that the output is reproducible.
 _TIME = (2000, 1, 1, 0, 0, 0)
 _MODIFIED = "2000-01-01T00:00:00Z"
 
@@ -37,8 +37,8 @@ _MODIFIED = "2000-01-01T00:00:00Z"
 def write_overlay(
     file: BinaryIO, book: Book, chapters: Sequence[BoundChapter], language: str
 ) -> None:
-    """Writes the book with its sound, an MP3 for each chapter, into a file that can seek. One
-    chapter at a time is in memory."""
+    """Writes the book with its sound, an MP3 for each chapter, into a seekable file. Holds one
+    chapter in memory."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
         _add(made, "mimetype", b"application/epub+zip", packed=False)
         _add(made, "META-INF/container.xml", _CONTAINER.encode())
@@ -115,7 +115,7 @@ def _cover_name(cover: bytes) -> str:
 
 def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
     identity = hashlib.sha256(f"{book.title}\n{book.author}".encode()).hexdigest()[:32]
-    # What sounds, without the silence around sentences.
+    # Without the silence around sentences.
     durations = {one.number: sum(span.end - span.start for span in one.spans()) for one in chapters}
     metadata = [
         f'<dc:identifier id="id">urn:sotaque:{identity}</dc:identifier>',

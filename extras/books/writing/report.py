@@ -1,4 +1,4 @@
-"""The report on a book: its worst hundred sentences, to be heard, and how to say each again."""
+"""The report on a book: its worst hundred sentences with their sound, and how to repeat them."""
 
 import html
 import shlex
@@ -25,7 +25,7 @@ code {{ font-size: .8em }} audio {{ width: 16em }}
 
 
 class Worst:
-    """Keeps the worst sentences of a book while it is spoken, without their word times."""
+    """Collects the worst sentences of a book, without their word times."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[tuple[int, int, int], int, Chosen]] = []
@@ -33,7 +33,7 @@ class Worst:
         self.unread: list[tuple[int, str]] = []
 
     def add(self, chapter: int, chosen: Chosen) -> None:
-        """Adds a sentence that has its take."""
+        """Adds a spoken sentence."""
         self.sentences += 1
         self.faulty += bool(chosen.take.faults)
         if any(chosen.rank):
@@ -42,7 +42,7 @@ class Worst:
             self._kept = nlargest(WORST, self._kept, key=lambda one: one[0])
 
     def add_unread(self, chapter: int, text: str) -> None:
-        """Adds a sentence of which nothing could be read."""
+        """Adds a sentence that could not be read."""
         if len(self.unread) < WORST:
             self.unread.append((chapter, text))
 
@@ -63,8 +63,8 @@ class Worst:
         }  # fmt: skip
 
     def write(self, path: Path, title: str, takes: TakeFolder, command: Sequence[str]) -> None:
-        """Writes the report. command: what reads this book; `--again KEY` is appended. Without one,
-        the report does not say how to say a sentence again."""
+        """Writes the report. command: the user's command, to which the report appends `--again
+        KEY`; if empty, the report does not show commands."""
         rows = [
             _row(
                 str(chapter),
@@ -76,14 +76,14 @@ class Worst:
             for chapter, chosen in self.worst()
         ]
         rows += [
-            _row(str(chapter), html.escape(text[:500]), "", "nothing of it can be read")
+            _row(str(chapter), html.escape(text[:500]), "", "could not be read")
             for chapter, text in self.unread
         ]
         summary = (
             f"{self.sentences:,} sentences; {self.faulty:,} ended badly in their best take; "
             f"{len(self.unread):,} could not be read. The worst {WORST} are below."
         )
-        again = "<th>Say it again with" if command else ""
+        again = "<th>Speak it again with" if command else ""
         page = _PAGE.format(
             title=html.escape(title), summary=summary, again=again, rows="\n".join(rows)
         )

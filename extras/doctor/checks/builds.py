@@ -28,7 +28,7 @@ from machine.remedies import (
 
 
 def without_foreign_libraries() -> str:
-    """The command that trains with torch's own libraries."""
+    """The command that trains with torch's bundled libraries."""
     return f"env -u LD_LIBRARY_PATH -u LD_PRELOAD {commands.make('train')}"
 
 
@@ -138,7 +138,7 @@ def visible_gpus(
         return None
     value = variables["CUDA_VISIBLE_DEVICES"]
     names = [part.strip() for part in value.split(",")]
-    # CUDA stops at the first entry that names no GPU. Identifiers (GPU-…, MIG-…) are not checked.
+    # CUDA stops at the first entry that is not a GPU. Identifiers (GPU-…, MIG-…) are not checked.
     numbers = {name.removeprefix("nvidia") for name in nodes.gpus}
     if names[0] in numbers or names[0].startswith(("GPU-", "MIG-")):
         return ok(f"CUDA_VISIBLE_DEVICES={value}")

@@ -150,7 +150,7 @@ def _beside(path: Path, graph: Any) -> int:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ExplainError(
                 f"{path} keeps its weights in {name}, outside of the model's folder. ONNX Runtime "
-                "reads weights only from that folder. Export it again with its weights beside it."
+                "reads weights only from there. Export it again with the weights in that folder."
             )
         if not file.is_file():
             raise ExplainError(

@@ -42,7 +42,7 @@ class Judgement(NamedTuple):
 
 
 def judge(operator: str, largest: int | None = None, domain: str = "") -> tuple[Normality, str]:
-    """Whether it is normal that an operator is on the CPU beside an accelerator, and why."""
+    """Whether it is normal that an operator is on the CPU despite an accelerator, and why."""
     kind = kind_of(operator, domain)
     if kind is OperatorKind.QUANTISED:
         return "no", (

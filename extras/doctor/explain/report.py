@@ -148,8 +148,8 @@ def _nodes(summary: Mapping[str, Any]) -> Iterator[str]:
 def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
     yield from wrapped(
         f"With a GPU, {usual['gpu']} of them would usually run on it. The rest ({usual['either']}) "
-        "computes shapes, moves values or controls the flow: some of it stays on the CPU beside "
-        "any GPU, which is normal.", "")  # fmt: skip
+        "computes shapes, moves values or controls the flow: some of it stays on the CPU even "
+        "with a GPU, which is normal.", "")  # fmt: skip
     heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
     if heavy:
         carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
@@ -252,7 +252,7 @@ _KNOWN = (
      "has ONNX format {0}, and this ONNX Runtime reads up to {1}. Export it again, or: {newer}"),
     (r"External data path escapes.*?\"([^\"]+)\"",
      "keeps its weights in {0}, which is a link to another folder. ONNX Runtime reads weights only "
-     "from the model's own folder. Copy the file beside the model."),
+     "from the model's own folder. Copy the file to the folder of the model."),
     (r"External data path.*?\"([^\"]+)\"",
      "keeps its weights in {0}, which cannot be used. Put both files into one folder."),
     (r"(?:No graph was found|Protobuf parsing failed)",

@@ -1,1 +1,1 @@
-"""The verbs doctor, monitor and explain of `python -m xtts`: options, and what they become."""
+"""The commands doctor, monitor and explain of `python -m xtts`."""

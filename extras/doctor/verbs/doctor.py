@@ -1,4 +1,4 @@
-"""`python -m xtts doctor`: its options, and what they become."""
+"""`python -m xtts doctor`: the options of the command."""
 
 import argparse
 import importlib.util

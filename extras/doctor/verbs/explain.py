@@ -1,4 +1,4 @@
-"""`python -m xtts explain`: its options, and what they become."""
+"""`python -m xtts explain`: the options of the command."""
 
 import argparse
 from pathlib import Path

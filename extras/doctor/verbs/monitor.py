@@ -1,4 +1,4 @@
-"""`python -m xtts monitor`: its options, and what they become."""
+"""`python -m xtts monitor`: the options of the command."""
 
 import argparse
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""ONNX exports that the service creates for itself, cached beside the latents.
+"""Caches the ONNX exports that the service creates, in the folder of the latents.
 
-Tracing takes gigabytes at full size and does not free them, so an export runs in a process of its
-own. Of several replicas, one exports and the others wait.
+Tracing takes gigabytes at full size and does not free them, so an export runs in a child process.
+If there are several replicas, one exports and the others wait.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from machine.storage.atomic import make_folder
 
 log = logging.getLogger(__name__)
 
-# How many exports are kept: as many as a run keeps epochs (KEEP_CHECKPOINTS), and the base. Each
-# has 0.7 GB at XTTS-v2's size.
+# The number of cached exports: that of a run's epochs (KEEP_CHECKPOINTS), and the base. Each has
+# 0.7 GB at XTTS-v2's size.
 KEPT = 4
 _EXPORT_SECONDS = 1800.0
 
@@ -34,8 +34,8 @@ def kept_export(
 ) -> Path:  # fmt: skip
     """The folder of an export of a model folder, created if it is missing or damaged.
 
-    checkpoint: replaces the GPT; decoder: a learned vocoder, None for the folder's own; sha256: of
-    the exported weights; kind: fp32, int8 or int4. Raises OnnxError or WriteError.
+    checkpoint: replaces the GPT; decoder: a learned vocoder, None for the folder's; sha256: of the
+    exported weights; kind: fp32, int8 or int4. Raises OnnxError or WriteError.
     """
     to = exports / f"{sha256[:16]}-{kind}"
     make_folder(exports)
@@ -72,14 +72,14 @@ def _whole(to: Path, kind: str) -> bool:
     try:
         folders.verified(to, kind)
     except OnnxError as error:
-        log.warning("%s It is exported again.", error)
+        log.warning("%s It will be exported again.", error)
         return False
     return True
 
 
 def _remove_others(exports: Path) -> None:
-    """Removes all exports but the most recently used, and the remains of a killed export, which
-    this process may do because it holds the lock."""
+    """Removes all but the most recently used exports, and the remains of killed ones. The caller
+    holds the lock."""
     candidates = [path for path in exports.iterdir() if path.is_dir()]
     whole = [path for path in candidates if folders.is_one(path) and not path.name.startswith(".")]
     newest = sorted(whole, key=lambda path: path.stat().st_mtime, reverse=True)[:KEPT]

@@ -52,7 +52,7 @@ def source_of_folder(folder: Path) -> VoiceFiles:
 
 
 def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GPT)) -> OnnxVoice:
-    """Writes the folder next to `to` and renames it when it is complete.
+    """Writes a folder next to `to` and renames it to `to` when it is complete.
 
     Raises OnnxError if `to` has other content, ConfigError, and WriteError or DiskFull.
     """
@@ -84,9 +84,9 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
 
 
 def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
-    """The model with its GPT memory-mapped: for reading, not for training.
+    """The model with its GPT memory-mapped, for reading only.
 
-    Raises ConfigError if the files do not belong together.
+    Raises ConfigError if the files do not fit each other.
     """
     config = ModelConfig.read(folder)
     state = model.read_tensors(folder / "model.pth")
@@ -98,8 +98,7 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
     except (KeyError, RuntimeError) as error:
         first = str(error).splitlines()[-1].strip()
         raise ConfigError(
-            f"The weights are not those of {folder / 'config.json'}: {first}. Take files that "
-            "belong together."
+            f"The weights do not fit {folder / 'config.json'}: {first}. Use files of one model."
         ) from error
     return model.Model(
         config=config,
@@ -116,7 +115,7 @@ def _files(
     part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]
 ) -> dict[str, Written]:
     files: dict[str, Written] = {}
-    # One kind after the other, so that the quantised weights (0.4 GB) are freed before the next.
+    # One kind at a time, so that its quantised weights (0.4 GB) are freed before the next.
     step = traced(graphs.step_graph(spoken.gpt), folded=False)
     for kind in kinds:
         files |= weights.write(*step, part / folders.GPT[kind], kind)
@@ -136,7 +135,7 @@ def _files(
     for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, spoken.mel_stats)):
         numbers = np.ascontiguousarray(array.numpy(), np.float32)
         files[name] = replace_file(part / name, partial(np.save, arr=numbers))
-    # With the name of the normaliser, which a base model need not have.
+    # Adds the name of the normaliser, which may be missing in a base model.
     config = naming_normalizer(
         json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
         source.normalizer or spoken.config.normalizer,
@@ -158,18 +157,17 @@ def _latents(spoken: model.Model, recording: Path, path: Path) -> Written:
 
 
 def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
-    """The size of the folder in bytes: the transformer in each kind, everything else in float32."""
+    """The size of the folder in bytes: the transformer in each kind, the rest in float32."""
     parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
     whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
     transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
-    # Of int4 each group of 32 also has a scale of 32 bits and a zero point of 4.
+    # In int4, each group of 32 also has a 32-bit scale and a 4-bit zero point.
     bits = sum({"fp32": 32, "int8": 8, "int4": 6}[kind] for kind in kinds)
     return transformer * bits // 8 + 4 * (whole - transformer)
 
 
 def _refuse_others(to: Path) -> None:
-    """Raises OnnxError unless `to` is missing, empty, or an earlier export with nothing else in
-    it."""
+    """Raises OnnxError unless `to` is missing, empty, or contains an earlier export only."""
     if not to.exists():
         return
     if not to.is_dir():
@@ -179,5 +177,6 @@ def _refuse_others(to: Path) -> None:
         known = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
     if others := sorted({path.name for path in to.iterdir()} - known):
         raise OnnxError(
-            f"--to {to} holds {others[0]}, which no ONNX export wrote. Name a new or empty folder."
+            f"--to {to} contains {others[0]}, which is not part of an ONNX export. Name a new or "
+            "empty folder."
         )

@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("to", type=Path)
     parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
     parser.add_argument("--checkpoint", type=Path, help="replaces the GPT")
-    parser.add_argument("--decoder", type=Path, help="a vocoder learned for these weights")
+    parser.add_argument("--decoder", type=Path, help="a vocoder trained for these weights")
     arguments = parser.parse_args(argv)
     try:
         from extras.onnx.export import exporter

@@ -2,8 +2,7 @@
 
 The transformer is `xtts.model.transformer`'s, with a cache that takes the past as inputs and
 returns the new keys and values. Keys are transposed ([.., head_width, time]), so that a step can
-multiply with them directly. The past is neither copied nor returned: the caller of the graph keeps
-it.
+multiply with them directly. The past is neither copied nor returned; the caller stores it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +14,14 @@ from torch import Tensor, nn
 from xtts.model.gpt import GPT
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
-# Added to the scores of empty places; with infinity, a row of empty places would become NaN.
+# Added to the scores of empty places. With -inf, a row with only empty places would become NaN.
 NOTHING = -1e30
 
 
 @dataclass
 class GraphCache:
-    """As `xtts.model.kv_cache.KeyValueCache`, for tracing: the past is an input, and the new keys
-    and values are collected.
+    """A cache like `xtts.model.kv_cache.KeyValueCache`, for tracing: the past is an input, and the
+    new keys and values are collected.
 
     past_keys[i]: [batch, heads, head_width, places]; past_values[i]: [batch, heads, places,
     head_width]; bias: [batch, places], 0 for a place in use, otherwise NOTHING.
@@ -38,7 +37,7 @@ class GraphCache:
     values: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Once for all layers, to keep shape arithmetic out of the step.
+        # Computed once for all layers, to keep shape arithmetic out of the step.
         ahead = torch.full((self.time, self.time), NOTHING).triu(1)
         before = self.bias[:, None].expand(-1, self.time, -1)
         self._bias = torch.cat((before, ahead.expand(self.bias.shape[0], -1, -1)), -1)[:, None]
@@ -60,8 +59,7 @@ class GraphCache:
 
 
 class StepGraph(nn.Module):
-    """A step of any number of positions after a past of any length, for the text and for each
-    code."""
+    """A step of any number of positions after a past of any length, for the text and the codes."""
 
     def __init__(self, gpt: GPT) -> None:
         super().__init__()
@@ -97,7 +95,7 @@ class PartsGraph(nn.Module):
 
 @dataclass(frozen=True)
 class ExportGraph:
-    """A module with everything that its trace needs. axes: the dynamic axes of each tensor."""
+    """A module and the arguments of its trace. axes: the dynamic axes of each tensor."""
 
     module: nn.Module
     given: tuple[Tensor, ...]

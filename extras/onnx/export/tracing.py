@@ -1,6 +1,6 @@
 """Traces a torch module into an ONNX graph and its weights.
 
-It uses torch's TorchScript exporter, because the newer one fails at HiFi-GAN's shapes (torch 2.11)
+Uses torch's TorchScript exporter, because the newer one fails for HiFi-GAN's shapes (torch 2.11)
 and needs onnxscript. The weights stay memory-mapped until they are written one by one.
 """
 
@@ -18,21 +18,19 @@ from torch import Tensor, nn
 
 from extras.onnx.export.graphs import ExportGraph
 
-# LayerNormalization is an operator since opset 17; these graphs need nothing newer.
+# The first opset with LayerNormalization.
 OPSET = 17
 
 
 def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Tensor]]:
     """A graph without its initializers, and their values by name. folded: folds constants while
     tracing, which copies the weights."""
-    # The exporter restores the module's mode; a new wrapper is in training mode, and so are its
-    # parts.
+    # The exporter restores the module's mode, and a new wrapper would set its parts to training.
     graph.module.eval()
     written: Any = io.BytesIO()
     given = {} if folded else graph.module.state_dict()
     with warnings.catch_warnings(), torch.inference_mode(), _unread(graph.module, given):
-        # Both warnings are about the exporter: that it is the older one, and that tracing has
-        # limits.
+        # The warnings say that this exporter is the older one and that tracing has limits.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             graph.module, graph.given, written, dynamo=False, opset_version=OPSET,
@@ -42,7 +40,7 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
         )  # fmt: skip
     model = onnx.load_model_from_string(written.getvalue())
     weights = _weights(model, given)
-    # Without parameters in the graph, the weights are its inputs.
+    # Without stored parameters, the weights are inputs of the graph.
     inputs = [one for one in model.graph.input if one.name in graph.inputs]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
@@ -55,8 +53,8 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
 
 @contextmanager
 def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
-    """Replaces the weights, on whose values a trace does not depend, by tensors of one repeated
-    number; each has another number, because the exporter merges equal tensors. At XTTS-v2's size
+    """Replaces the weights by tensors of one repeated number, because the trace does not depend on
+    their values. The numbers differ, because the exporter merges equal tensors. At XTTS-v2's size
     this saves reading 1.5 GB."""
     one_each = {
         name: torch.tensor(number, dtype=tensor.dtype).expand(tensor.shape)
@@ -78,7 +76,7 @@ def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
         for one in model.graph.initializer
     }
     del model.graph.initializer[:]
-    # The exporter merges equal tensors (such as zero biases); each gets its own value back.
+    # The exporter merges equal tensors (such as zero biases). Here they are separated again.
     replace_nodes(model, [
         node for node in model.graph.node
         if node.op_type != "Identity" or node.output[0] not in given
@@ -87,8 +85,8 @@ def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
-    """Stores the weights of `x @ W.T` transposed; transposing 1.5 GB when a session starts would
-    take twice that memory."""
+    """Stores the weights of `x @ W.T` transposed. Transposing 1.5 GB at the start of a session
+    would take twice that memory."""
     kept = []
     for node in model.graph.node:
         if node.op_type == "Transpose" and node.input[0] in weights:
@@ -99,8 +97,8 @@ def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
 
 
 def _shorten_shapes(model: ModelProto) -> None:
-    """Gives the transformer's reshapes constant shapes, [0, 0, heads, -1], in which 0 keeps an
-    axis. Otherwise, a third of all nodes of the short step is shape arithmetic."""
+    """Makes the shapes of the transformer's reshapes constant: [0, 0, heads, -1], where 0 keeps an
+    axis. Otherwise, a third of the nodes of the step would be shape arithmetic."""
     made = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
         if node.op_type != "Reshape" or made[node.input[1]].op_type != "Concat":
@@ -114,8 +112,8 @@ def _shorten_shapes(model: ModelProto) -> None:
 
 
 def _size(made: dict[str, NodeProto], name: str, axis: int) -> int:
-    """One entry of a shape: a number; 0 for batch and time, which no reshape of the transformer
-    moves; -1 for a size that follows from the others."""
+    """One entry of a shape: a number; 0 for batch and time, which the transformer's reshapes never
+    move; -1 for a size that follows from the others."""
     node = made[name]
     if node.op_type == "Unsqueeze":
         node = made[node.input[0]]

@@ -16,12 +16,11 @@ from extras.onnx.export.tracing import replace_nodes
 from machine.memory import MappedFiles, trim_heap
 from machine.storage.atomic import Written, replace_file
 
-# Weights of a column that have a scale and a zero point of their own in int4, as in
-# `xtts.model.quantization`.
+# The number of weights per scale and zero point in int4, as in `xtts.model.quantization`.
 GROUP = 32
-# Of ONNX Runtime's MatMulNBits: the inputs are rounded to 8 bits, and whole numbers are multiplied.
+# For ONNX Runtime's MatMulNBits: rounds the inputs to 8 bits and multiplies integers.
 _INT8_INPUTS = 4
-# Smaller tensors stay in the graph, because the runtime needs shapes, axes and scalars to load it.
+# Smaller tensors stay in the graph, because the runtime needs shapes, axes and scalars for loading.
 _INLINE_BYTES = 1024
 _PAGE_BYTES = 4096
 _CONTRIB = "com.microsoft"
@@ -107,7 +106,8 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], kind: str, files: M
 
 
 def _int8_product(node: NodeProto, bias: str, output: str, weights: dict[str, Tensor]) -> NodeProto:
-    """The product with a weight [in, out], whose int8 values, scales and zero points are added."""
+    """The int8 product with a weight [in, out]. Adds its values, scales and zero points to
+    `weights`."""
     rows, name = node.input
     weight = weights[name].float()
     scales = (weight.abs().amax(0) / 127).clamp(min=1e-8)
@@ -121,10 +121,11 @@ def _int8_product(node: NodeProto, bias: str, output: str, weights: dict[str, Te
 
 
 def _int4_product(node: NodeProto, bias: str, output: str, weights: dict[str, Tensor]) -> NodeProto:
-    """The same with 4 bits a weight, two in a byte, and a scale and a zero point for each group."""
+    """As `_int8_product`, with 4 bits per weight, two in a byte, and a scale and a zero point per
+    group."""
     rows, name = node.input
     grouped = weights[name].float().t().unflatten(1, (-1, GROUP))
-    # A zero point is one of the sixteen numbers, so zero lies between the ends.
+    # The range includes zero, because the zero point must be one of the sixteen numbers.
     least, most = grouped.amin(-1).clamp(max=0), grouped.amax(-1).clamp(min=0)
     scales = ((most - least) / 15).clamp(min=1e-8)
     zeros = (-least / scales).round()
@@ -141,7 +142,8 @@ def _int4_product(node: NodeProto, bias: str, output: str, weights: dict[str, Te
 
 
 def _two_in_a_byte(numbers: Tensor) -> Tensor:
-    """Numbers [.., n] from 0 to 15 as bytes [.., n / 2]; the first of two are the lower bits."""
+    """Packs numbers [.., n] from 0 to 15 into bytes [.., n / 2]; the first of two is in the lower
+    bits."""
     if numbers.shape[-1] % 2:
         numbers = torch.nn.functional.pad(numbers, (0, 1))
     lower, upper = numbers.to(torch.uint8).unflatten(-1, (-1, 2)).unbind(-1)

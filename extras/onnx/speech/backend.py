@@ -1,8 +1,8 @@
 """Speech computed by ONNX Runtime without torch, as `xtts.inference.speech.Backend`.
 
-Utterances take turns, one code each: with 8-bit weights, one scale covers all inputs of a matrix
-product, so the rows of a batch would affect each other's audio. docs/develop/onnx.md gives the
-cost.
+Utterances take turns, one code each. With 8-bit weights, one scale covers all inputs of a matrix
+product, so the rows of a batch would change each other's audio. For the cost, see
+docs/develop/onnx.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class OnnxUtterance(Utterance):
 
     @property
     def num_queries(self) -> int:
-        """0 if the export is older than this output."""
+        """As in `Utterance`; 0 for exports of versions without this output."""
         return self._past.num_queries
 
     def attention_by_head(self) -> Mapping[Head, Array]:
@@ -66,7 +66,7 @@ class OnnxBackend:
         return self.count - len(self._speaking)
 
     def prepare(self) -> None:
-        """Does nothing, because ONNX Runtime prepares a model when it loads it."""
+        """Does nothing, because ONNX Runtime prepares a model during loading."""
 
     def random(self, seed: int) -> np.random.Generator:
         """As in `Backend`."""

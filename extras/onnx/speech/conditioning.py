@@ -1,8 +1,8 @@
-"""Takes the voice of a recording with the ONNX conditioning and speaker graphs, in a child process.
+"""Encodes recordings with the ONNX conditioning and speaker graphs, in a child process.
 
-torch computes the mels, and a process that imported it keeps 0.25 GB beside its mapped files.
-Speaking needs neither torch nor the sessions of these graphs (0.22 GB at XTTS-v2's size), so both
-end with the child.
+torch computes the mels, and a process that has imported it keeps 0.25 GB. Speaking needs neither
+torch nor the sessions of these graphs (0.22 GB at XTTS-v2's size), so the child ends after each
+request.
 """
 
 import json
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
     from xtts.model.loading import Model
 
-# The imports and the sessions of a large model, on a machine that starts everything at once.
+# A limit for imports and sessions of a large model, on a machine that is busy with starting.
 _LIMIT_SECONDS = 300.0
 
 
 def voice_of_recording(model: OnnxModel, recording: Reference, kept: Path | None = None) -> Voice:
     """The latents of one or several recordings. kept: a folder that caches them by weights and
-    recording. Raises OnnxError, also for a recording that no voice can be taken from."""
+    recording. Raises OnnxError, also for an unusable recording."""
     if kept is not None and isinstance(recording, Path) and recording.is_file():
         cached = latents_file.path_of(kept, model.voice.weights, sha256_of(recording))
-        with suppress(OnnxError):  # missing or damaged: the child makes it again
+        with suppress(OnnxError):  # if it is missing or damaged, the child writes it
             return loading.read_voice(cached, model.config)
     recordings = [recording] if isinstance(recording, Path) else recording
     with tempfile.TemporaryDirectory() as name:
@@ -63,8 +63,7 @@ def voice_of_recording(model: OnnxModel, recording: Reference, kept: Path | None
 
 
 class OnnxVoiceEncoder:
-    """Takes the place of `xtts.model.loading.Model` when a recording is encoded
-    (`xtts.inference.voice`)."""
+    """Replaces `xtts.model.loading.Model` for encoding recordings (`xtts.inference.voice`)."""
 
     def __init__(self, folder: Path, wish: str, options: OnnxSessionOptions) -> None:
         import torch
@@ -102,7 +101,7 @@ class OnnxVoiceEncoder:
 
 
 def main() -> None:
-    """Answers one request of `voice_of_recording`, which reads the latents from its file."""
+    """Runs one request of `voice_of_recording`, which reads the latents from a file."""
     answers = reserve_stdout()
     request = json.load(sys.stdin)
     try:

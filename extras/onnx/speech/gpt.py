@@ -1,8 +1,8 @@
 """The ONNX GPT with its key-value cache: ids to logits and latents.
 
-Keys and values are in memory of our own, which grows by a block when it is full. The graph reads
-them in place and returns only those of the new positions. Copying all of them at each step would
-take as long as reading the weights.
+We store the keys and values, in memory that grows in blocks. The graph reads them in place and
+returns only those of the new positions. Copying all of them at each step would take as long as
+reading the weights.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Past:
 
     @property
     def num_queries(self) -> int:
-        """The number of codes with queries; 0 if the export is older than this output."""
+        """The number of codes with queries; 0 for exports of versions without this output."""
         return len(self._queries)
 
     def attention(
@@ -93,13 +93,13 @@ class OnnxGPT:
     def __init__(self, session: Any, folder: Path, shape: GPTShape) -> None:
         self.shape = shape
         self._session = session
-        # Exports of earlier versions do not have this output and speak without alignment.
+        # Exports of earlier versions lack this output and speak without alignment.
         self.tells_queries = any(one.name == "queries" for one in session.get_outputs())
         tables = np.load(folder / folders.EMBEDDINGS, mmap_mode="r")
         counts = (shape.text_ids, shape.text_positions, shape.audio_ids, shape.audio_positions)
         if tables.shape != (sum(counts), shape.width):
             raise folders.OnnxError(
-                f"{folder / folders.EMBEDDINGS} is {list(tables.shape)}, and config.json asks for "
+                f"{folder / folders.EMBEDDINGS} is {list(tables.shape)}, but config.json requires "
                 f"{[sum(counts), shape.width]}. Export the voice again."
             )
         ends = np.cumsum(counts)[:-1]
@@ -108,8 +108,8 @@ class OnnxGPT:
         )
 
     def begin(self, latents: Array, ids: Sequence[int]) -> tuple[Past, Array, Array]:
-        """Runs conditioning latents `[1, 32, width]`, text ids and START through the graph -> the
-        past, and the latent `[width]` and the logits `[audio_ids]` of the first code."""
+        """Prefills conditioning latents `[1, 32, width]`, text ids and START. Returns the past, and
+        the latent `[width]` and the logits `[audio_ids]` of the first code."""
         shape = self.shape
         text = [shape.text_start, *ids, shape.text_stop]
         embedded = np.concatenate(

@@ -36,15 +36,15 @@ def gpt_kind(
         kind = "int8" if "int8" in kinds and rounded else kinds[0]
     if kind not in kinds:
         raise OnnxError(
-            f"This ONNX voice speaks in {' and '.join(kinds)}, not in {kind}. Choose one of "
+            f"This ONNX voice has {' and '.join(kinds)}, not {kind}. Choose one of "
             "them with --precision or SPEAK_PRECISION, or export it again with --onnx all."
         )
     return kind
 
 
 def session_options(where: ComputeConfig) -> OnnxSessionOptions:
-    """The options of every session of a voice: as many threads as this process may use, or one
-    under LOW_MEMORY. docs/develop/onnx.md says what each option saves and costs."""
+    """The options of a voice's sessions: all threads of this process, or one under LOW_MEMORY. For
+    the gain and cost of each option, see docs/develop/onnx.md."""
     if not where.low_memory:
         return OnnxSessionOptions(threads=where.threads or cpu_count())
     return OnnxSessionOptions(
@@ -54,7 +54,8 @@ def session_options(where: ComputeConfig) -> OnnxSessionOptions:
 
 @dataclass
 class OnnxModel:
-    """Everything needed to speak. status: the execution provider of the GPT, and the reason."""
+    """The sessions and tables of a voice. status: the execution provider of the GPT, and the
+    reason."""
 
     config: ModelConfig
     folder: Path
@@ -71,7 +72,7 @@ class OnnxModel:
 def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) -> OnnxModel:
     """Opens an ONNX voice. verify: compares every file that it uses with its hash first.
 
-    Raises OnnxError, also for a precision that this export does not have, ConfigError and the
+    Raises OnnxError, also for a precision that this export lacks, ConfigError and the
     errors of `machine.onnxruntime.sessions`.
     """
     config, low = ModelConfig.read(folder), where.low_memory
@@ -100,16 +101,16 @@ def read_voice(path: Path, config: ModelConfig) -> Voice:
         latents, speaker = tensors["latents"], tensors["speaker"]
     except Exception as error:
         raise OnnxError(
-            f"{path} holds no voice ({error}). Give a file that `train export --onnx` or the API "
-            "wrote: a voice is taken from a recording once."
+            f"{path} does not contain a voice ({error}). Use a file that `train export --onnx` or "
+            "the API wrote."
         ) from error
     wanted = (1, config.gpt.width), (1, config.speaker_encoder.embedding_width, 1)
     if latents.shape[::2] != wanted[0] or speaker.shape != wanted[1]:
         raise OnnxError(
             f"{path} is a voice of another model: its latents are {list(latents.shape)} and its "
-            f"speaker {list(speaker.shape)}; this one's are [1, 32, {config.gpt.width}] and "
-            f"{list(wanted[1])}. Take one that was made with this model."
+            f"speaker {list(speaker.shape)}; this model has [1, 32, {config.gpt.width}] and "
+            f"{list(wanted[1])}. Use a voice of this model."
         )
     if not (np.isfinite(latents).all() and np.isfinite(speaker).all()):
-        raise OnnxError(f"{path} holds non-finite values (NaN or infinite): create it again.")
+        raise OnnxError(f"{path} contains non-finite values (NaN or infinite). Create it again.")
     return Voice(latents, speaker)

@@ -1,6 +1,6 @@
 """A voice computed by ONNX Runtime, without torch in this process.
 
-A voice that is no ONNX folder is exported first, once (`extras.onnx.export.export_cache`).
+Other voices than ONNX folders are exported once (`extras.onnx.export.export_cache`).
 """
 
 import hashlib
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedOnnxVoice(LoadedVoice):
-    """A loaded ONNX voice. reference: one or several recordings; latents: its stored latents, which
-    are used if it has no recording."""
+    """A loaded ONNX voice. reference: one or several recordings; latents: stored latents, used
+    without a recording."""
 
     model: OnnxModel
     folder: Path
@@ -82,9 +82,9 @@ class LoadedOnnxVoice(LoadedVoice):
         if self.model.gpt.tells_queries:
             return super().heads
         log.warning(
-            "%s was exported by an earlier version, whose graph does not tell where attention "
-            "looks. The guard uses the length and repeated sound instead, and "
-            "words have no times. Export it again.", self.folder,
+            "%s was exported by an earlier version, whose graph does not return attention. The "
+            "guard uses the length and repeated sound instead, and word times are not "
+            "available. Export it again.", self.folder,
         )  # fmt: skip
         return ()
 
@@ -112,7 +112,7 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
         raise no_adapter(files.adapter.parent)
     folder = files.folder if files.onnx else _exported(files, where)
     model = loading.load_onnx_model(folder, where)
-    # A cached export may be older than the names of normalisers.
+    # A cached export may lack the name of its normaliser.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
     model = replace(model, config=config, tokenizer=Tokenizer(config, folder, files.pronunciations))
     stored = folder / folders.VOICE
@@ -132,9 +132,9 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
 
 
 def no_adapter(folder: Path) -> OnnxError:
-    """The refusal of an adapter."""
+    """The error for an adapter."""
     return OnnxError(
-        f"{folder.name} is an adapter, which only PyTorch adds to its base. Set BACKEND=torch, or "
+        f"{folder.name} is an adapter, which only PyTorch supports. Set BACKEND=torch, or "
         "export the whole voice of its run with `train export --onnx`."
     )
 
@@ -143,7 +143,7 @@ def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, exported if necessary."""
     if where.latents_folder is None:
         source = files.folder if files.state is None else files.weights
-        raise OnnxError(f"{source} is no ONNX voice, and there is nowhere to keep an export of it.")
+        raise OnnxError(f"{source} is not an ONNX voice, and no folder is set to cache an export.")
     sha256 = sha256_of(files.weights)
     if files.decoder is not None:  # the same weights may be exported without it
         sha256 = hashlib.sha256((sha256 + sha256_of(files.decoder)).encode()).hexdigest()

@@ -51,7 +51,7 @@ def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
         logits = np.where(logits < least, -np.inf, logits)
     if decoding.top_p < 1.0:
         order = np.argsort(logits, kind="stable")
-        # The most likely one always remains, as in Hugging Face's TopPLogitsWarper.
+        # The likeliest code always stays, as in Hugging Face's TopPLogitsWarper.
         out = softmax(logits[order]).cumsum() <= 1 - decoding.top_p
         out[-1] = False
         logits = logits.copy()
@@ -60,7 +60,7 @@ def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """The probabilities `[n]` of logits `[n]`, of which some may be minus infinity."""
+    """The probabilities `[n]` of logits `[n]`, some of which may be -inf."""
     raised = np.exp(logits - logits.max())
     shares: Array = raised / raised.sum()
     return shares

@@ -35,7 +35,7 @@ class OnnxVocoder:
         total = int(frames * STEPS_PER_FRAME)
         steps = np.arange(left, right).clip(0, total - 1)
         if total == frames:
-            # As many steps as frames: torch copies.
+            # With equal numbers of steps and frames, torch copies.
             low = high = steps
             share: Array = np.zeros(right - left)
         else:
@@ -54,14 +54,14 @@ class OnnxVocoder:
 
 
 def _mixed(near: Array, far: Array, share: Array) -> Array:
-    """Interpolates between two rows; share 0 gives `near`."""
+    """Interpolates between two rows; share 0 returns `near`."""
     share = share.astype(np.float32)[:, None]
     mixed: Array = near * (1 - share) + far * share
     return mixed
 
 
 def _between(places: Array, scale: float, length: int) -> tuple[Array, Array, Array]:
-    """For each place, the two of `length` values that surround it, and its position between
+    """For each place, the indices of the two of `length` values around it, and its position between
     them."""
     places = np.maximum((places + 0.5) / scale - 0.5, 0.0)
     low = np.minimum(places.astype(np.int64), length - 1)

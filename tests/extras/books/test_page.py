@@ -93,7 +93,7 @@ def test_a_refusal_is_shown_as_its_sentence_and_words_stay_words(service, open_p
     wrong.write_text("x")
     page.set_input_files("#book-file", str(wrong))
     page.wait_for_selector("#books-fault:not([hidden])")
-    assert "not a book by its ending" in page.text_content("#books-fault")
+    assert "does not have the ending of a book" in page.text_content("#books-fault")
     for box in page.query_selector_all("#book-chapters input"):
         box.uncheck()
     page.click("#book-read")

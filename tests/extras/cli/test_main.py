@@ -110,8 +110,8 @@ def test_every_example_is_understood(example):
         ("exprt", "Did you mean `sotaque export`?"),
         ("evalute", "Did you mean `sotaque evaluate`?"),
         ("run", "Did you mean `sotaque train`?"),
-        ("xyz", "no command 'xyz'. `sotaque --help`"),
-        ("--num-epochs", "no command '--num-epochs'."),
+        ("xyz", "Unknown command 'xyz'. `sotaque --help`"),
+        ("--num-epochs", "Unknown command '--num-epochs'."),
     ],
 )
 def test_an_unknown_verb_is_refused_with_the_nearest(word, told, capsys):

@@ -82,12 +82,12 @@ def test_where_sentences_end(cues, language, sentences):
     [
         ("a.txt", None, "does not exist"),
         ("a.docx", b"x", "is not a supported text file"),
-        ("a.txt", b" \n", "holds no words"),
+        ("a.txt", b" \n", "contains no words"),
         ("a.txt", b"caf\xe9", "line 1: byte 0xe9"),
-        ("a.srt", b"Good morning.", "is it a subtitle file"),
+        ("a.srt", b"Good morning.", "Is it a subtitle file"),
         ("a.lab", b"Good morning to you", "line 1"),
         ("a.vtt", b"00:05.000 --> 00:03.000\nNo.", "ends at 3 s, before 5 s"),
-        ("a.TextGrid", b"words", "no IntervalTier"),
+        ("a.TextGrid", b"words", "lacks an IntervalTier"),
     ],
 )
 def test_what_cannot_be_read_is_told(tmp_path, name, content, told):

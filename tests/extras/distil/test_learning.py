@@ -140,7 +140,7 @@ def test_with_fewer_epochs_than_it_has_learned_it_is_not_taught_further(
     first = taught_student(teacher, taught, path, 2).state_dict()
     fewer = taught_student(teacher, taught, path, 1).state_dict()
     assert all(torch.equal(first[name], fewer[name]) for name in first)
-    assert "learned 2 of 1 epochs already and is not taught further" in caplog.text
+    assert "trained for 2 of 1 epochs and is finished" in caplog.text
 
 
 def test_gradients_that_are_not_finite_change_nothing(teacher, taught, monkeypatch):

@@ -398,7 +398,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     assert "train evaluate" in best.fallback and best.weights == ground.run.checkpoint_path(2)
     with ground.run.lock():  # the same while a run is at work: nothing is to be mended
         waiting = ground.run.best_weights()
-    assert "epoch 2 at 50%, is written when the run ends" in waiting.fallback
+    assert "epoch 2 at 50%, is written at the end of the run" in waiting.fallback
     assert "checkpoint_epoch_2.pt is used until then" in waiting.fallback
     assert "train evaluate" not in waiting.fallback and waiting.weights == best.weights
     ground.save(3)  # killed before it was judged

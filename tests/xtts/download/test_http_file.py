@@ -213,7 +213,7 @@ def test_the_server_says_how_long_to_wait_within_reason(get, waits):
 @pytest.mark.parametrize(
     ("bad", "waited", "told"),
     [
-        (Bad(status=503), [1.0, 2.0, 4.0, 8.0], r"503 \(5 tries\). Nothing"),
+        (Bad(status=503), [1.0, 2.0, 4.0, 8.0], r"503 \(5 tries\). No data"),
         (Bad(cut_after=2_000_000, ignore_range=True), [1.0, 1.0, 2.0, 4.0, 5.0], "5 tries"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_redirect_is_followed_with_its_range(get, server):
 
 @pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://127.0.0.1/model.pth", PATH])
 def test_a_redirect_out_of_http_or_in_a_circle_is_refused(get, server, place):
-    with pytest.raises(DownloadError, match="Nothing of it is kept"):
+    with pytest.raises(DownloadError, match="No data was kept"):
         get(*[Bad(status=302, headers={"Location": place})] * 99)
     assert len(server.asked) < 60
 

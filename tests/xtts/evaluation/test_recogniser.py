@@ -164,7 +164,7 @@ def test_a_converted_whisper_is_asked_for_words_without_chance(tmp_path, monkeyp
             return parts, None
 
     (tmp_path / "model.bin").touch()
-    with pytest.raises(RecogniserError, match="and no tokenizer"):
+    with pytest.raises(RecogniserError, match="but no tokenizer"):
         opened(str(tmp_path), "pt-BR", 1)
     (tmp_path / "tokenizer.json").touch()
     monkeypatch.setattr(recogniser.importlib.util, "find_spec", lambda _name: None)

@@ -168,8 +168,8 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
             path(epoch).unlink()
     assert "Epoch 1 was pruned" in run.verify(1)
     assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.verify(2)
-    assert "has no epoch 4; its newest is 3" in run.verify(4)
-    with pytest.raises(RunError, match=r"Epoch 1 was pruned.*There are the epochs 3"):
+    assert "lacks epoch 4; the newest is 3" in run.verify(4)
+    with pytest.raises(RunError, match=r"Epoch 1 was pruned.*Available epochs: 3"):
         read_checkpoint(run.checkpoint_path(1))
 
 

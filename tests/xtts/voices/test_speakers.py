@@ -81,7 +81,7 @@ def test_a_voice_speaks_as_each_of_its_speakers(folder):
 
 
 def test_a_speaker_that_is_not_there_is_refused_with_those_there_are(folder, tmp_path):
-    with pytest.raises(BundleError, match=r"no speaker 'bob'; it has anna, anna:whisper, Ben"):
+    with pytest.raises(BundleError, match=r"the speaker 'bob'; it has anna, anna:whisper, Ben"):
         xtts.load_voice(folder, speaker="bob")
     with pytest.raises(TextError, match=r"the voice 'bob'; there is Ben, anna, anna:whisper"):
         xtts.synthesize(xtts.load_voice(folder), "[voice:bob]hello")

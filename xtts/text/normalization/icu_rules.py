@@ -1,4 +1,4 @@
-"""Rules for languages without a class of their own: numbers in words, by ICU's numerals.
+"""Rules for languages without a class: numbers in words, by ICU's numerals.
 
 They read whole numbers, decimals, negative numbers, ranges and times of day. A numeric date is read
 number by number. ICU's numerals (package `unicode-rbnf`) have no words for currencies, units,

@@ -880,7 +880,7 @@ _ABOUT = re.compile(
     re.I,
 )
 _TOPIC = re.compile(r"\b(?:about|than|under)\s$", re.I)
-# 2M is two metres in a length. After a label, as in "room 3B", a digit with a letter is a name.
+# 2M is not two million after a word for a length, or before one for a size or a part ("cable").
 _LENGTH = re.compile(
     r"(?<!\w)(?:height|depth|length|width|distance|höhe|tiefe|länge|breite|hauteur|longueur|altura|"
     r"longitud|altezza|lunghezza|comprimento|hoogte|lengte)\b[^.!?]{0,30}$",

@@ -67,7 +67,7 @@ def test_the_voice_of_its_own_recording_is_in_it(tmp_path, torch_model):
     assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
     assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
     assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
-    with pytest.raises(OnnxError, match="speaks in int8, not in fp32"):
+    with pytest.raises(OnnxError, match="has int8, not fp32"):
         model.load_onnx_model(tmp_path / "to", ComputeConfig(precision="fp32"))
 
 
@@ -112,7 +112,7 @@ def test_weights_of_another_model_are_refused(base_folder, tmp_path):
     learned = exporter.mapped(base_folder).gpt.state_dict()
     state = {f"gpt.{name}": value for name, value in learned.items()}
     source = VoiceFiles(other, other / "model.pth", None, None, state)
-    with pytest.raises(ConfigError, match="Take files that belong together"):
+    with pytest.raises(ConfigError, match="Use files of one model"):
         exporter.export(source, tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
@@ -167,7 +167,7 @@ def unnamed(at: Path, name: str) -> None:
         (torch.zeros(1, 32, 8), 512, "another model"),
         (torch.zeros(1, 32, 64), 256, r"its speaker \[1, 256, 1\]"),
         (torch.full((1, 32, 64), torch.nan), 512, "non-finite"),
-        (None, 0, "holds no voice"),
+        (None, 0, "does not contain a voice"),
     ],
 )
 def test_a_voice_of_another_model_is_refused(tmp_path, onnx_model, latents, speaker, told):

@@ -35,8 +35,8 @@ def test_it_speaks_with_stored_latents(onnx_folder, torch_voice, tmp_path, capsy
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ((), "has no speaker of its own"),
-        (("--precision", "bf16"), "speaks in fp32 and int8 and int4, not in bf16"),
+        ((), "does not include a speaker"),
+        (("--precision", "bf16"), "has fp32 and int8 and int4, not bf16"),
     ],
 )
 def test_it_says_whose_voice_or_which_precision_is_missing(

@@ -167,7 +167,7 @@ def test_a_part_without_a_pause_says_where_and_how_long(service, open_page, monk
         ("40% of the speech is clipped: 9.0 s unsure words.", "Record again at a lower level"),
         ("No space left for the clips: 9 bytes needed, 1 free in a.", "Free space"),
         ("The cut ended with exit code 1. ZeroDivisionError: a fault of ours", "Press Cut again."),
-        ("tape.srt holds no words.", "Compare the transcript"),
+        ("tape.srt contains no words.", "Compare the transcript"),
         ("", "Correct what the message names"),
     ],
 )
