@@ -1,7 +1,6 @@
 """The restart policy: the next process's device, the back-off, and the messages about both.
 
-Pure: a machine that was looked at, what has happened so far, and the time come in; a decision with
-its reason goes out.
+All functions are pure: machine, history and time in, a decision with its reason out.
 """
 
 from collections.abc import Mapping
@@ -22,8 +21,8 @@ BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What children came to. gpu_deaths: when, and of which fault; in_a_row: deaths since the last
-    successful request; last: what the last one died of, and its code."""
+    """The ends of earlier children. gpu_deaths: their times and faults; in_a_row: deaths since the
+    last successful request; last, last_code: the reason of the last death."""
 
     gpu_deaths: tuple[tuple[float, DeviceFault | None], ...] = ()
     in_a_row: int = 0
@@ -57,8 +56,8 @@ def back_off(happened: RestartHistory) -> float:
 
 
 def place(machine: Environment, wish: str, happened: RestartHistory, now: float) -> Place:
-    """Where the next child computes: on a good GPU, without what children died of there; after too
-    many deaths on the CPU."""
+    """Where the next child computes: on a good GPU, a rung down for each fault that killed a child
+    there; after too many deaths, on the CPU."""
     found, recent = choose_place(machine, wish), happened.recent(now)
     if found.value == "cpu":
         return found

@@ -71,7 +71,7 @@ def probe(
     gpus = _cached(cache, key) if use_cache else None
     if gpus is None:
         with _one_at_a_time(cache):
-            # Of the processes that torchrun starts on a node, one checks and the others read.
+            # torchrun starts several processes on a node: one checks, the others read.
             gpus = _cached(cache, key) if use_cache else None
             if gpus is None:
                 gpus = _checked(child)
@@ -205,8 +205,8 @@ def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
 
 
 def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
-    """A hash of what a check depends on and can be read without torch and without a GPU: the build
-    of torch, the driver, the cards, the library path, the boot and the sleep since.
+    """A hash of the facts that can change a verdict: the build of torch, the driver, the cards, the
+    library path, the boot and the sleep since. It needs neither torch nor a GPU.
 
     A laptop's driver may be broken after sleep (error 999). Tests pass another `root`.
     """

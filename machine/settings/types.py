@@ -76,7 +76,7 @@ Device = Annotated[
     str,
     StringConstraints(pattern=rf"^({DEVICE})$"),
     BeforeValidator(device_name),
-    Means("auto, cpu, gpu or cuda (the first GPU), gpu:N or cuda:N", words=True),
+    Means("auto, cpu, gpu or cuda (the best GPU), gpu:N or cuda:N", words=True),
 ]
 SampleDevice = Annotated[
     str,

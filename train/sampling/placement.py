@@ -56,7 +56,7 @@ def plan(
     machine: Environment, wish: str, training_device: str, wanted: ComputeConfig
 ) -> SamplingPlan:
     """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; wanted:
-    what is asked for on whatever device."""
+    the configuration apart from the device."""
     beside_gpu = training_device.startswith("cuda")
     if wish == "off":
         return SamplingPlan("skipped", wanted, "SAMPLE_DEVICE=off")
