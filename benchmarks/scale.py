@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measuring
-from machine.storage.tree_stamp import RACY_SECONDS
+from machine.storage.hashes import RACY_SECONDS
 
 SIZES = (100, 1_000, 10_000, 100_000)
 SECONDS = 2.0
@@ -89,7 +89,7 @@ def write(folder: Path, base: Path, count: int) -> None:
     import soundfile
 
     from machine.storage.file_cache import FileCache
-    from train.dataset.dataset import SOUNDS_VERSION
+    from train.dataset.dataset import VERSION
     from train.dataset.features import folder_of
 
     wavs = folder / "data" / "wavs"
@@ -105,12 +105,12 @@ def write(folder: Path, base: Path, count: int) -> None:
     rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
     (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
-    sounds = FileCache(folder / "cache" / f"sounds-{SOUNDS_VERSION}.json")
+    known = FileCache(folder / "cache" / f"clips-{VERSION}.json")
     for path, sha256 in zip(paths, hashes, strict=True):
         status = path.stat()
         key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
-        sounds.put(key, (SECONDS, sha256, "", ""))
-    sounds.save()
+        known.put(key, (SECONDS, sha256, "", ""))
+    known.save()
     size = 2 * _CODES + 160 * _FRAMES
     digest = hashlib.sha256(bytes(size)).hexdigest()
     cache = folder_of(base, folder / "cache")

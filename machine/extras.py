@@ -11,7 +11,8 @@ VERBS       program -> verb -> module, for `python -m train`, `python -m xtts` a
 SERVICE     routes of the HTTP service, and their state: `api.parts`
 LISTENER    a further protocol: `api.parts`
 VOICES      a further format of voices: `xtts.voices.formats`
-CLIPS       a check of clips before training: `train.clip_checks`
+CLIPS       a check of clips before training: `train.run_context`
+REHEARSAL   clips in the languages that a base has already learned: `train.run_context`
 LANGUAGES   adds languages to a base model: `train.check`
 STEPS       computes steps elsewhere: `machine.steps`
 """

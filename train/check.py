@@ -5,11 +5,10 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from machine import commands, extras
-from train import clip_checks
+from train import run_context
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.dataset.metadata import read_transcript
@@ -55,16 +54,16 @@ def run(
         _show_texts(context)
     log.info(context.data.report())
     if repair:
-        repaired = features.repair(
+        repaired = features.build(
             context.data, context.base, context.config, settings.cache_dir, context.device.features
-        )
+        ).repair()
         log.info(
             "Features: %d damaged records were computed again. %s", len(repaired), _named(repaired)
         )
     elif verify:
-        return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
+        return _verified(settings, context)
     else:
-        found = clip_checks.look(settings, context, with_likelihood=with_likelihood)
+        found = run_context.look(settings, context, with_likelihood=with_likelihood)
         if as_json:
             sys.stdout.write(json.dumps(_findings(context.data, found)) + "\n")
     return 0
@@ -99,17 +98,17 @@ def _show_texts(context: RunContext) -> None:
     log.info("%d of %d clips are read exactly as written.", same, len(context.data.clips))
 
 
-def _verified(data: Dataset, folder: Path) -> int:
-    cache = features.FeatureCache(data.clips, folder)
+def _verified(settings: TrainSettings, context: RunContext) -> int:
+    cache = features.opened(context.data, context.base, context.config, settings.cache_dir)
     missing, damaged = cache.missing(), cache.damaged()
-    whole = len(data.clips) - len(missing) - len(damaged)
+    whole = len(context.data.clips) - len(missing) - len(damaged)
     log.info(
         "Features: %d records are intact, %d are missing and will be computed at the next start, "
         "%d are damaged.", whole, len(missing), len(damaged),
     )  # fmt: skip
     if damaged:
         repair = commands.program("train check --repair")
-        log.info("Damaged: %s. Repair them with: %s", _named(damaged), repair)
+        log.info("Damaged: %s. Repair them with: %s", _named([one.name for one in damaged]), repair)
     return 2 if damaged else 0
 
 

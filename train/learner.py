@@ -21,7 +21,7 @@ from train.dataset.batches import Batch
 from train.distributed import ALONE, Agreement, World
 from train.losses import LOSS_TERMS, NonFiniteError
 from train.optim import optimizer as optimization
-from train.optim.schedule import Schedule
+from train.optim.optimizer import Schedule
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model.gpt import GPT, Losses
 from xtts.model.packed_batch import PackedBatch

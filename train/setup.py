@@ -15,7 +15,7 @@ from typing import Any
 
 from machine.devices import current_gpu, selection
 from machine.settings.loading import values_of
-from train import clip_checks, defaults, distributed, runtime
+from train import defaults, distributed, run_context, runtime
 from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -36,16 +36,13 @@ from train.memory import autotune
 from train.metrics import curve_folder, tensorboard_server
 from train.metrics.logs import Logs
 from train.metrics.system_usage import MachineMetrics
-from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
-from train.optim.new_rows import NewRowsShape
-from train.optim.trainable import TrainableParts
-from train.rehearsal import learned_languages, rehearsal_of
+from train.optim.trainable import NewRowsShape, TrainableParts, frozen_weights, recomputes
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import stop_on_signals
-from train.run_context import RunContext
+from train.run_context import RunContext, learned_languages, rehearsal_of
 from train.sampling.run_speakers import keep_speakers, speaker_of
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
@@ -184,7 +181,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=clip_checks.left_out(settings, context))
+    return replace(context, data=run_context.left_out(settings, context))
 
 
 def licence_of(config: ModelConfig, base: Path) -> str:
@@ -229,7 +226,7 @@ def report_data(settings: TrainSettings, context: RunContext, world: World) -> N
     """Logs the size of the dataset and its suspect clips."""
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
-        clip_checks.report_kept(settings, context)
+        run_context.report_kept(settings, context)
 
 
 # 4. Resume
@@ -424,13 +421,13 @@ def _trainable_parts(
     if settings.lora_rank:
         lora = LoraShape(settings.lora_rank, settings.lora_alpha or 2 * settings.lora_rank)
         log.info("LoRA: rank %d, alpha %d. All other weights are frozen.", lora.rank, lora.alpha)
-    recompute, reason = activation_checkpointing.chosen(
+    recompute, reason = recomputes(
         settings.gradient_checkpointing,
         autotune.longest_clip_memory(settings, context, gpt, batches, recomputed=False),
         autotune.room_bytes(context),
     )
     log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)
-    frozen, reason = freezing.chosen(settings.freeze, advice, with_adapters=lora is not None)
+    frozen, reason = frozen_weights(settings.freeze, advice, with_adapters=lora is not None)
     if frozen:
         log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
     ema_decay, reason = defaults.ema_decay(settings.ema_decay, advice)

@@ -27,8 +27,8 @@ from torch import Tensor
 from machine.storage.atomic import make_folder, refused, replace_file
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip
+from train.evaluation.plan import halved
 from train.progress import Progress
-from train.rehearsal import halved
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.errors import TextError

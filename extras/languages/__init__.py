@@ -2,3 +2,4 @@
 
 VERBS = {"train": {"extend": "extras.languages.verb"}}
 LANGUAGES = "extras.languages.plan"
+REHEARSAL = "extras.languages.rehearsal"

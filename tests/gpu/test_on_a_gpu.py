@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -116,7 +117,6 @@ def test_a_gpus_features_are_the_cpus(device, tmp_path, caplog):
     """Recordings of unlike lengths; none of them is handed to the CPU."""
     from machine.devices.selection import Choice
     from tests.train.dataset.test_features import Place
-    from train.dataset import features
 
     place = Place(tmp_path, tiny_base(tmp_path / "base"), clips=8)
     on_cpu = place.build()
@@ -124,8 +124,11 @@ def test_a_gpus_features_are_the_cpus(device, tmp_path, caplog):
     on_gpu = place.build(Choice(device, "a test"))
     assert "on the CPU from here on" not in caplog.text
     for clip in range(8):
-        found, wanted = ((one.codes(clip), one.mel(clip)) for one in (on_gpu, on_cpu))
-        assert features._difference(found, wanted) == ""
+        # One code in fifty may be between two entries of the codebook.
+        other = int((on_gpu.codes(clip) != on_cpu.codes(clip)).sum())
+        assert other <= max(1, len(on_cpu.codes(clip)) // 50)
+        mel, exact = (one.mel(clip).astype("float64") for one in (on_gpu, on_cpu))
+        assert np.linalg.norm(mel - exact) <= 1e-3 * np.linalg.norm(exact)
 
 
 def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device):

@@ -1,26 +1,22 @@
 """Reads a dataset: checks every clip before step 1, and splits training from validation.
 
-The trainer, `check` and `prepare` share `read`. The result for each file and text is cached, so a
-second start decodes nothing. The whole dataset is cached, too, and taken again as it is while no
-file of its folder changes (`machine.storage.tree_stamp`): a start then looks at each file, without
-opening it, and reads no transcript.
+The trainer, `check` and `prepare` share `read`. What was found out about each recording and text is
+kept in one file, so a second start decodes nothing. A recording is decoded here, and once more for
+its features (`train.dataset.features`): these take by far the longest, and are computed only after
+everything that can refuse a run.
 """
 
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from machine import commands
-from machine.memory import without_collection
-from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
-from machine.storage.hashes import sha256_of
-from machine.storage.tree_stamp import is_racy, tree_stamp
+from machine.storage.hashes import is_racy, sha256_of
 from train.concurrency import in_threads
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
 from train.dataset.metadata import read_transcript
@@ -41,8 +37,8 @@ SILENT_PEAK = 1e-3
 LOUDEST_PEAK = 8.0
 # A decoder may round the end of a file; what is further from its header was cut off.
 LEAST_PRESENT = 0.95
-# In the name of the file that remembers sounds: another number where they are judged otherwise.
-SOUNDS_VERSION = 3
+# In the name of the file of what is known: another number where clips are judged otherwise.
+VERSION = 4
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
@@ -80,13 +76,11 @@ class Clip:
 
 @dataclass(frozen=True)
 class RejectedClip:
-    """A clip that is left out: the value seen, and what is allowed. tried_again: by the next start,
-    as what went wrong may be over then."""
+    """A clip that is left out: the value seen, and what is allowed."""
 
     name: str
     seen: str
     allowed: str
-    tried_again: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,69 +169,24 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     not speak, and when no clip is left; TextError for a language whose extra package is not
     installed.
     """
-    longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
-    # coqui-tts writes numbers and abbreviations out, each version in its own way.
-    reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
-    asked = (
-        str(settings.dataset_dir), str(settings.dataset_dir.resolve()), settings.dataset_format,
-        settings.language, settings.max_train_samples, longest, reader,
-        kept_value.code_sha256(Path(__file__).parent),
-    )  # fmt: skip
-    asked_sha256 = hashlib.sha256(repr(asked).encode()).hexdigest()
-    path = settings.cache_dir / "datasets" / f"{asked_sha256[:16]}.kept"
-    stamp = tree_stamp(settings.dataset_dir)
-    key = f"{asked_sha256} {stamp.sha256}" if stamp else ""
-    with without_collection():
-        if stamp and (known := kept_value.load(path, key)) is not None:
-            return _from_json(known)
-    dataset = _read_whole(settings, tokenizer, longest, reader)
-    if stamp and not stamp.is_racy and not any(one.tried_again for one in dataset.refused):
-        kept_value.save(path, key, _as_json(dataset))
-    return dataset
-
-
-def _as_json(dataset: Dataset) -> dict[str, Any]:
-    """The clips as columns: 100,000 rows with the names of their fields are read far slower."""
-    columns = {
-        one.name: [getattr(clip, one.name) for clip in dataset.clips] for one in fields(Clip)
-    }
-    columns["path"] = list(map(str, columns["path"]))
-    refused = [(one.name, one.seen, one.allowed) for one in dataset.refused]
-    return {
-        "clips": columns, "train": len(dataset.train), "refused": refused, "notes": dataset.notes,
-    }  # fmt: skip
-
-
-def _from_json(kept: Mapping[str, Any]) -> Dataset:
-    columns = dict(kept["clips"])
-    columns["path"] = map(Path, columns["path"])
-    columns["tokens"] = map(tuple, columns["tokens"])
-    clips = [Clip(*row) for row in zip(*(columns[one.name] for one in fields(Clip)), strict=True)]
-    refused = [RejectedClip(*row) for row in kept["refused"]]
-    return Dataset.of(clips[: kept["train"]], clips[kept["train"] :], refused, kept["notes"])
-
-
-def _read_whole(
-    settings: TrainSettings, tokenizer: Tokenizer, longest: float, reader: str
-) -> Dataset:
-    """As `read`, from the transcript and the recordings themselves."""
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     entries = transcript.entries
     _refuse_language(entries, tokenizer.languages, settings)
-    sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
-    texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
-    try:  # the caches are written even if the run is stopped
+    longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
+    # coqui-tts writes numbers and abbreviations out, each version in its own way.
+    reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
+    known = FileCache(settings.cache_dir / f"clips-{VERSION}.json")
+    try:  # it is written even if the run is stopped
         # Decoding leaves the interpreter's lock.
-        decoded = in_threads(lambda one: decode_clip(one, sounds, longest), entries, _PORTION)
+        decoded = in_threads(lambda one: decode_clip(one, known, longest), entries, _PORTION)
         shown = with_progress(decoded, len(entries), "Checking clips", patience_seconds=2.0)
-        sounds_in_order = list(shown)
+        sounds = list(shown)
+        results = [
+            check_clip(entry, sound, known, tokenizer, reader)
+            for entry, sound in zip(entries, sounds, strict=True)
+        ]
     finally:
-        sounds.save()
-    results = [
-        check_clip(entry, sound, texts, tokenizer)
-        for entry, sound in zip(entries, sounds_in_order, strict=True)
-    ]
-    texts.save()
+        known.save()
     clips: dict[str, Clip] = {}  # by their recordings
     refused = [one for one in results if isinstance(one, RejectedClip)]
     for clip in (one for one in results if isinstance(one, Clip)):
@@ -377,7 +326,7 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
 
 
 def decode_clip(
-    entry: TranscriptEntry, sounds: FileCache, longest: float
+    entry: TranscriptEntry, known: FileCache, longest: float
 ) -> tuple[float, str] | RejectedClip:
     """(seconds, SHA-256) of the recording of a row, or why it is rejected; decoded unless it is
     known. longest: in seconds."""
@@ -387,16 +336,16 @@ def decode_clip(
     except OSError:
         return RejectedClip(entry.name, _missing(entry.path), READABLE)
     key = f"{path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
-    known = sounds.get(key)
-    if known is None:
+    sound = known.get(key)
+    if sound is None:
         try:
-            known = _decoded(entry.path)
+            sound = _decoded(entry.path)
         except (AudioError, OSError) as error:
             # Not cached: the disk error may be temporary.
-            return RejectedClip(entry.name, str(error), READABLE, tried_again=True)
+            return RejectedClip(entry.name, str(error), READABLE)
         if not is_racy(status):
-            sounds.put(key, known)
-    seconds, sha256, seen, allowed = known
+            known.put(key, sound)
+    seconds, sha256, seen, allowed = sound
     if not seen and not SHORTEST_SECONDS <= seconds <= longest:
         seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_SECONDS} to {longest:.1f} s"
     return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
@@ -436,21 +385,21 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
 
 
 def check_clip(
-    entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, texts: FileCache,
-    tokenizer: Tokenizer,
+    entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, known: FileCache,
+    tokenizer: Tokenizer, reader: str,
 ) -> Clip | RejectedClip:  # fmt: skip
-    """The clip of a row whose recording is `sound`, or why it has none.
+    """The clip of a row whose recording is `sound`, or why it has none. reader: what reads texts.
 
     Raises TextError for a language whose extra package is not installed: no row could be read.
     """
     if isinstance(sound, RejectedClip):
         return sound
-    key = f"{entry.language}|{entry.text}"
-    known = texts.get(key)
-    if known is None:
-        known = _tokenised(entry, tokenizer)
-        texts.put(key, known)
-    tokens, seen, allowed = known
+    key = f"{reader}|{entry.language}|{entry.text}"
+    text = known.get(key)
+    if text is None:
+        text = _tokenised(entry, tokenizer)
+        known.put(key, text)
+    tokens, seen, allowed = text
     if seen:
         return RejectedClip(entry.name, seen, allowed)
     return Clip(

@@ -7,16 +7,18 @@ at every step decodes each clip twice, and runs two mel front-ends and a DVAE, f
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
 Offsets are in bytes. The key hashes the DVAE, the mel statistics and the version of this code; new
-clips add shards. The device is not part of the key: a GPU rounds differently from a CPU, as two
-CPUs do, and a GPU that differs more computes no features (`_Extractor`). A shard's JSON is written
-after its data, so a build may be killed at any time. Two trainers may build at once: what both
-computed is then stored twice, and equal.
+clips add shards, and of two records the newer one counts. The device is not part of the key: a GPU
+rounds differently from a CPU, as two CPUs do, and one that failed its check computes no features
+(`machine.devices.selection.choose_feature_device`). A shard's JSON is written after its data, so a
+build may be killed at any time. Two trainers may build at once: what both computed is then stored
+twice, and equal.
 
 Every record is compared with its hash before a run learns from it: when it is used for the first
 time, so that a start does not read what may be gigabytes. If one is damaged, all are compared, and
 the damaged ones are computed again on the CPU, which is slow and happens to damaged disks.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -26,6 +28,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -61,17 +64,11 @@ VERSION = 2
 CLIPS_PER_SHARD = 256
 # The share of clips that may have become unreadable since they were checked; more is an error.
 LARGEST_LOST_SHARE = 0.01
-# A GPU's first clips are also computed on the CPU, and both must agree: one code in fifty may be
-# between two entries of the codebook, and a mel may be rounded differently to float16.
-PROVING_CLIPS = 4
-LARGEST_OTHER_SHARE = 0.02
-LARGEST_MEL_DISTANCE = 1e-3
+T = TypeVar("T")
 ON_CPU = Choice("cpu", "no GPU was requested")
 _MOST_READERS = 8
 # Records per task of a thread: passing one to a thread costs as much as hashing it.
 _PORTION = 64
-
-T = TypeVar("T")
 
 
 class FeaturesError(SotaqueError):
@@ -97,19 +94,27 @@ class FeatureCache:
     """The features of a dataset's clips, by index.
 
     Args:
-        repair: Computes the damaged records of `folder` again; returns the cache read anew.
+        write: Writes new records of clips into `folder`, computed on a device.
     """
 
     def __init__(
-        self, clips: Sequence[Clip], folder: Path,
-        repair: "Callable[[], FeatureCache] | None" = None,
-    ) -> None:  # fmt: skip
+        self, clips: Sequence[Clip], folder: Path, write: Callable[[Sequence[Clip], Choice], None]
+    ) -> None:
+        self.folder = folder
         self._clips = clips
-        self._repair = repair
-        with without_collection():
-            self.records = _read_records(folder)
-        self._maps: dict[Path, np.memmap] = {}
+        self._write = write
         self._compared: set[str] = set()
+        self._read()
+
+    def compute(self, clips: Sequence[Clip], place: Choice = ON_CPU) -> None:
+        """Computes the features of clips; a newer record takes the place of an older one."""
+        self._write(clips, place)
+        self._read()
+
+    def _read(self) -> None:
+        with without_collection():
+            self.records = _read_records(self.folder)
+        self._maps: dict[Path, np.memmap] = {}
 
     def codes(self, clip: int) -> np.ndarray:
         """Codes `[ceil(samples / 1024)]` int16, of the recording at 22,050 Hz. Raises FeaturesError
@@ -127,36 +132,47 @@ class FeatureCache:
         sha256 = self._clips[clip].audio_sha256
         if sha256 not in self._compared:
             if not self._whole(self.records[sha256]):
-                self._mend(clip)
+                self.repair()
+                record = self.records.get(sha256)
+                if record is None or not self._whole(record):
+                    raise FeaturesError(
+                        f"The features of {self._clips[clip].name} are damaged and could not be "
+                        "computed again. Repair the cache with "
+                        f"`{commands.program('train check --repair')}`. "
+                        "The command that you gave then resumes from the last checkpoint."
+                    )
             self._compared.add(sha256)
         return self.records[sha256]
 
-    def _mend(self, clip: int) -> None:
-        if self._repair:
-            self.records, self._maps = self._repair().records, {}
-        record = self.records.get(self._clips[clip].audio_sha256)
-        if record is None or not self._whole(record):
-            raise FeaturesError(
-                f"The features of {self._clips[clip].name} are damaged and could not be computed "
-                f"again. Repair the cache with `{commands.program('train check --repair')}`. "
-                "The command that you gave then resumes from the last checkpoint."
-            )
+    def repair(self) -> list[str]:
+        """Computes all damaged records again, logged. Returns the names of their clips."""
+        damaged = self.damaged()
+        names = sorted(clip.name for clip in damaged)
+        if damaged:
+            log.warning(
+                "%d records in %s are damaged: their SHA-256 does not match. They are "
+                "computed again. Clips: %s.", len(damaged), self.folder, ", ".join(names[:20]),
+            )  # fmt: skip
+            self.compute(damaged)
+            if missing := self.missing():  # of a shard whose index is damaged, too
+                self.compute(missing)
+        return names
 
-    def missing(self) -> list[str]:
-        """Names of the clips that have no record yet; `build` computes them."""
-        return [clip.name for clip in self._clips if clip.audio_sha256 not in self.records]
+    def missing(self) -> list[Clip]:
+        """The clips that have no record yet; `build` computes them."""
+        return [clip for clip in self._clips if clip.audio_sha256 not in self.records]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
         """Those of the clips that have a record; `build` leaves out clips that cannot be
         decoded."""
         return tuple(i for i in indices if self._clips[i].audio_sha256 in self.records)
 
-    def damaged(self) -> list[str]:
-        """Names of the clips whose record differs from its hash; `build` computes them again."""
+    def damaged(self) -> list[Clip]:
+        """The clips whose record differs from its hash; `repair` computes them again."""
         there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
         records = [self.records[clip.audio_sha256] for clip in there]
         whole = in_threads(self._whole, records, _PORTION)  # hashing releases the GIL
-        return [clip.name for clip, is_whole in zip(there, whole, strict=True) if not is_whole]
+        return [clip for clip, is_whole in zip(there, whole, strict=True) if not is_whole]
 
     def _whole(self, record: Record) -> bool:
         try:
@@ -190,6 +206,8 @@ def _read_records(folder: Path) -> dict[str, Record]:
                 records[sha] = record
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged. Its clips are computed again (%s).", index, error)
+            with contextlib.suppress(OSError):  # else it would be told at every start
+                os.replace(index, index.with_suffix(".corrupt"))
     return records
 
 
@@ -198,18 +216,6 @@ def _read_index(path: Path) -> dict[str, list[Any]]:
     if not isinstance(entries, dict):
         raise ValueError(f"{type(entries).__name__} instead of an object")
     return entries
-
-
-def _forget(index: Path, bad: set[str]) -> None:
-    """Removes records from a shard's index; moves an index aside if it cannot be read."""
-    try:
-        entries = _read_index(index)
-    except (OSError, ValueError):
-        os.replace(index, index.with_suffix(".corrupt"))
-        return
-    kept = {sha: entry for sha, entry in entries.items() if sha not in bad}
-    if len(kept) != len(entries):
-        write_json(index, kept)
 
 
 class UncachedFeatures:
@@ -243,45 +249,22 @@ def build(
     can no longer be decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError
     if these are more than one in a hundred.
     """
-    folder = folder_of(base, cache_dir)
-    remove_stale(folder, older_than_seconds=STALE_SECONDS)
-
-    def repaired() -> FeatureCache:
-        _forget_damaged(dataset.clips, folder)
-        return build(dataset, base, config, cache_dir)
-
-    cache = FeatureCache(dataset.clips, folder, repaired)
-    wanted = {clip.audio_sha256: clip for clip in dataset.clips}
-    missing = [clip for sha, clip in wanted.items() if sha not in cache.records]
-    if missing:
-        _compute(
-            missing, base, config, folder, place, most_lost=int(LARGEST_LOST_SHARE * len(wanted))
-        )
-        cache = FeatureCache(dataset.clips, folder, repaired)
+    cache = opened(dataset, base, config, cache_dir)
+    remove_stale(cache.folder, older_than_seconds=STALE_SECONDS)
+    if missing := cache.missing():
+        cache.compute(missing, place)
     return cache
 
 
-def repair(
-    dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
-) -> list[str]:
-    """Computes all damaged records again. Returns the names of their clips."""
-    damaged = _forget_damaged(dataset.clips, folder_of(base, cache_dir))
-    build(dataset, base, config, cache_dir, place)
-    return damaged
+def opened(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> FeatureCache:
+    """The features of every clip that are there."""
+    folder = folder_of(base, cache_dir)
+    most_lost = int(LARGEST_LOST_SHARE * len({clip.audio_sha256 for clip in dataset.clips}))
 
+    def compute(clips: Sequence[Clip], place: Choice) -> None:
+        _compute(clips, base, config, folder, place, most_lost)
 
-def _forget_damaged(clips: Sequence[Clip], folder: Path) -> list[str]:
-    """Removes damaged records from their indexes, logged. The names of their clips."""
-    damaged = set(FeatureCache(clips, folder).damaged())
-    if damaged:
-        log.warning(
-            "%d records in %s are damaged: their SHA-256 does not match. They are "
-            "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
-        )  # fmt: skip
-        bad = {clip.audio_sha256 for clip in clips if clip.name in damaged}
-        for index in sorted(folder.glob("*.json")):
-            _forget(index, bad)
-    return sorted(damaged)
+    return FeatureCache(dataset.clips, folder, compute)
 
 
 def folder_of(base: Path, cache_dir: Path) -> Path:
@@ -346,17 +329,16 @@ def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]
 
 
 class _Extractor:
-    """Computes features on a GPU if it agrees with the CPU on the first clips, else on the CPU.
-
-    If the GPU fails later, that clip and all that follow are computed on the CPU.
-    """
+    """Computes features on a GPU; if it fails, that clip and all that follow on the CPU."""
 
     def __init__(self, base: Path, config: ModelConfig, place: Choice) -> None:
-        self._on_cpu = DeviceFeatures(base, config)
-        self._on_gpu: DeviceFeatures | None = None
-        self._device, self._unproven = place.value, PROVING_CLIPS
-        if place.value != "cpu":
-            self._on_gpu = self._try(lambda: DeviceFeatures(base, config, self._device))
+        self._device = place.value
+        self._load = partial(DeviceFeatures, base, config)
+        self._on_gpu = None if self._device == "cpu" else self._tried(self._load, self._device)
+
+    @cached_property
+    def _on_cpu(self) -> "DeviceFeatures":
+        return self._load()
 
     @property
     def readers(self) -> int:
@@ -365,32 +347,27 @@ class _Extractor:
 
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """As `features_of`."""
-        computed = self._try(lambda: self._by_gpu(waveform)) if self._on_gpu else None
+        computed = self._tried(self._by_gpu, waveform) if self._on_gpu else None
         return computed or self._on_cpu.of(waveform)
 
-    def _by_gpu(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    def _by_gpu(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         assert self._on_gpu
         features = self._on_gpu.of(waveform)
         if not np.isfinite(features[1]).all():
             raise cuda_errors.NotFinite("its mel has non-finite values.")
-        if not self._unproven:
-            return features
-        expected = self._on_cpu.of(waveform)
-        if difference := _difference(features, expected):
-            raise cuda_errors.NotFinite(difference)
-        self._unproven -= 1
-        return expected
+        return features
 
-    def _try(self, work: Callable[[], T]) -> T | None:
+    def _tried(self, work: Callable[..., T], *given: Any) -> T | None:
         """The result of `work`; None if the GPU failed, which is then not used again."""
         try:
-            return work()
+            return work(*given)
         except Exception as error:
             if not isinstance(error, cuda_errors.NotFinite) and not cuda_errors.classify(error):
                 raise
             words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         log.warning("Features are computed on the CPU from here on: %s: %s.", self._device, words)
-        self.close()
+        self._on_gpu = None
+        cuda_errors.free_after_fault(self._device)
         return None
 
     def close(self) -> None:
@@ -398,19 +375,6 @@ class _Extractor:
         if self._on_gpu:
             self._on_gpu = None
             cuda_errors.free_after_fault(self._device)
-
-
-def _difference(
-    ours: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray]
-) -> str:
-    """What two devices differ in; "" if they agree up to rounding."""
-    (codes, mel), (right, right_mel) = ours, expected
-    other = int((codes != right).sum())
-    if other > max(1, int(LARGEST_OTHER_SHARE * len(right))):
-        return f"{other} of {len(right)} codes of a clip differ from the CPU's"
-    exact = right_mel.astype(np.float64)
-    off = np.linalg.norm(mel - exact) / max(float(np.linalg.norm(exact)), 1e-30)
-    return "" if off <= LARGEST_MEL_DISTANCE else f"its mel differs from the CPU's by {off:.1g}"
 
 
 class DeviceFeatures:

@@ -90,9 +90,11 @@ class EvaluationPlan:
     @property
     def sentence_set(self) -> str:
         """What makes two evaluations comparable."""
-        spoken = (*self.sentences, *self.old)
-        listener = self.recogniser + self.old_recogniser
-        return set_sha256(spoken, sha256_of(self.reference.path), listener)
+        requests = [one.request for one in (*self.sentences, *self.old)]
+        spoken = [[one.text, one.language, one.seed] for one in requests]
+        listener = [known] if (known := self.recogniser + self.old_recogniser) else []
+        content = [sha256_of(self.reference.path), spoken, *listener]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
     def sentences_in_run(self) -> int:
@@ -187,6 +189,14 @@ def built_in(language: str) -> list[str]:
     return _lines(path) if path.is_file() else []
 
 
+def halved(text: str) -> tuple[str, str]:
+    """A sentence, cut between words, or between characters where no spaces are written."""
+    space = " " if " " in text else ""
+    words = text.split(space) if space else list(text)
+    middle = (len(words) + 1) // 2
+    return space.join(words[:middle]) + space, space.join(words[middle:])
+
+
 def sentences_of(
     own: Path | None, language: str, clips: Sequence[Clip], seed: int
 ) -> list[EvaluationSentence]:
@@ -213,18 +223,6 @@ def sentences_of(
         EvaluationSentence(SynthesisRequest(text, language, seed * 10_000 + 100 * number), source)
         for number, (text, source) in enumerate(ordered)
     ]
-
-
-def set_sha256(
-    sentences: Sequence[EvaluationSentence], reference_sha256: str, recogniser: str = ""
-) -> str:
-    """The SHA-256 of sentences, seeds, recording and recogniser: comparable evaluations share it.
-
-    recogniser: "" is none.
-    """
-    spoken = [[one.text, one.language, one.seed] for one in (each.request for each in sentences)]
-    listener = [recogniser] if recogniser else []
-    return hashlib.sha256(json.dumps([reference_sha256, spoken, *listener]).encode()).hexdigest()
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,24 +1,39 @@
-"""Trainable weights and saved weights: LoRA merged, EMA applied.
+"""Which weights of a GPT learn, and which are saved: LoRA merged, EMA applied.
 
 Without LORA_RANK and EMA_DECAY they are the same. With adapters, the saved weights are merged; with
 averages, they are the averages. The trainer's state then holds what they do not contain.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from machine.errors import SotaqueError
-from train.optim.activation_checkpointing import checkpoint_activations
-from train.optim.ema import ExponentialMovingAverage
-from train.optim.freezing import freeze
+from train.memory.estimate import MemoryEstimate
 from train.optim.lora import LoraAdapters, LoraShape
-from train.optim.new_rows import NewRows, NewRowsShape
+from xtts.model.config import TrainingAdvice
 from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
+
+NOTHING = "none"
+# GRADIENT_CHECKPOINTING=auto: blocks are recomputed if the longest clip alone takes more than this
+# share of the free memory.
+LARGEST_SHARE = 0.7
+
+
+@dataclass(frozen=True)
+class NewRowsShape:
+    """ids: of the rows, as of the languages that a run learns; times: their rate, as a multiple of
+    LEARNING_RATE."""
+
+    ids: Sequence[int]
+    times: float
 
 
 @dataclass(frozen=True)
@@ -154,3 +169,189 @@ class TrainableWeights:
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+
+
+# EMA_DECAY: exponential moving average (Polyak and Juditsky 1992)
+
+
+class ExponentialMovingAverage:
+    """Averages of the trainable weights of `module`, on the same device.
+
+    The first steps have more weight than the decay gives them (as in TensorFlow's
+    ExponentialMovingAverage); otherwise the average would stay near the base for long.
+
+    decay: the share of the old average that remains after a step.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.module = module
+        self.decay = decay
+        self.values = {name: tensor.detach().clone() for name, tensor in self._learning()}
+
+    @torch.no_grad()
+    def add(self, step: int) -> None:
+        """Updates the averages after optimizer step `step` (from 1)."""
+        decay = min(self.decay, step / (step + 9))
+        names, tensors = zip(*self._learning(), strict=True)
+        torch._foreach_lerp_([self.values[name] for name in names], list(tensors), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Inside, the module has the averages as weights; afterwards its own again, bit for bit."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        """Restores saved averages."""
+        for name, tensor in self.values.items():
+            tensor.copy_(values[name])
+
+    def restart(self) -> None:
+        """Resets the averages to the present weights."""
+        self.load({name: tensor.detach() for name, tensor in self._learning()})
+
+    def _learning(self) -> list[tuple[str, Tensor]]:
+        return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
+
+    def _swap(self) -> None:
+        for name, parameter in self._learning():
+            parameter.data, self.values[name] = self.values[name], parameter.data
+
+
+# FREEZE: weights that are not trained, by patterns of their names
+
+
+def frozen_weights(
+    setting: str | None, advice: TrainingAdvice, *, with_adapters: bool
+) -> tuple[tuple[str, ...], str]:
+    """The patterns of FREEZE, or else those that the base model recommends, with the reason. `none`
+    means no pattern. With adapters, everything else is frozen anyway, so advice is ignored."""
+    if setting is not None:
+        return (() if setting.strip() == NOTHING else patterns(setting)), "FREEZE"
+    if advice.freeze is None or with_adapters:
+        return (), "nothing is frozen"
+    return patterns(advice.freeze), "recommended by the base model"
+
+
+def patterns(setting: str) -> tuple[str, ...]:
+    """Splits the setting into patterns."""
+    return tuple(part.strip() for part in setting.split(",") if part.strip())
+
+
+def freeze(module: nn.Module, globs: Sequence[str]) -> int:
+    """Freezes every weight that a pattern matches; returns how many numbers that are.
+
+    A pattern matches a whole name (`text_embedding.weight`) or the name of a part
+    (`conditioning_*`). Raises SotaqueError if one matches nothing.
+    """
+    named = dict(module.named_parameters())
+    for glob in globs:
+        if not any(fits(name, [glob]) for name in named):
+            raise SotaqueError(_nothing(glob, list(named)))
+    frozen = [parameter for name, parameter in named.items() if fits(name, globs)]
+    if len(frozen) == len(named):
+        raise SotaqueError(f"FREEZE={','.join(globs)} freezes every weight: nothing would train.")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    return sum(parameter.numel() for parameter in frozen)
+
+
+def fits(name: str, globs: Sequence[str]) -> bool:
+    """Whether a pattern matches this weight, or a part that contains it."""
+    parts = name.split(".")
+    heads = [".".join(parts[: count + 1]) for count in range(len(parts))]
+    return any(fnmatchcase(head, glob) for glob in globs for head in heads)
+
+
+def _nothing(glob: str, names: Sequence[str]) -> str:
+    heads = sorted({".".join(name.split(".")[:depth]) for name in names for depth in (1, 2, 3, 4)})
+    near = difflib.get_close_matches(glob.strip("*."), heads, n=3, cutoff=0.5)
+    tops = sorted({name.split(".")[0] for name in names})
+    hint = f"Similar parts are {', '.join(near)}." if near else f"The parts are {', '.join(tops)}."
+    return f"FREEZE has {glob!r}, which matches no weight of the model. {hint}"
+
+
+# NEW_LANGUAGE_RATE: rows that `train extend` added to the text tables
+
+
+class NewRows:
+    """The new rows of a GPT's text tables, which learn from here on at their own rate.
+
+    AdamW divides by the size of the gradients, so scaled gradients would change nothing: what a
+    step changes in these rows is scaled instead. In a table that is frozen, by FREEZE or beside
+    adapters, they learn all the same and the old rows stay, bit for bit (as
+    `trainable_token_indices` of peft).
+
+    Attributes:
+        undecayed: The tables that were frozen. Weight decay would change their old rows.
+    """
+
+    def __init__(self, gpt: GPT, shape: NewRowsShape) -> None:
+        self.times = shape.times
+        parameters = dict(gpt.named_parameters())
+        self._tables = [parameters[name] for name in TEXT_TABLES]
+        self._ids = torch.tensor(shape.ids, device=self._tables[0].device)
+        self.undecayed = [table for table in self._tables if not table.requires_grad]
+        for table in self.undecayed:
+            table.requires_grad_(True)
+            # Neither the norm that is clipped nor the optimizer sees the old rows.
+            table.register_hook(self._of_new_rows)
+
+    @contextmanager
+    def scaled(self) -> Iterator[None]:
+        """Inside, the optimizer takes a step; afterwards what it changed is scaled."""
+        before = [table.detach()[self._ids] for table in self._tables]
+        yield
+        with torch.no_grad():
+            for table, old in zip(self._tables, before, strict=True):
+                table[self._ids] = old.lerp(table[self._ids], self.times)
+
+    def _of_new_rows(self, gradient: Tensor) -> Tensor:
+        kept = torch.zeros_like(gradient)
+        kept[self._ids] = gradient[self._ids]
+        return kept
+
+
+# GRADIENT_CHECKPOINTING: activations that are computed twice
+
+
+def checkpoint_activations(gpt: GPT) -> None:
+    """From now on, the transformer's blocks keep only their inputs in training, and run forward
+    once more in the backward pass, with the same dropout.
+
+    Chen et al. 2016 (https://arxiv.org/abs/1604.06174). This takes about a third more arithmetic
+    and, at XTTS-v2's size, a tenth of the memory for activations. The results are the same, bit for
+    bit.
+    """
+    for block in gpt.gpt.h:
+        _recomputed(block)
+
+
+def recomputes(setting: str, footprint: MemoryEstimate, room_bytes: int | None) -> tuple[bool, str]:
+    """Resolves GRADIENT_CHECKPOINTING, with the reason. room_bytes: memory for a step; None =
+    unknown."""
+    if setting != "auto":
+        return setting == "on", f"GRADIENT_CHECKPOINTING={setting}"
+    if room_bytes is None:
+        return False, "the memory is unknown"
+    share = footprint.total_bytes / room_bytes
+    reason = (
+        f"the longest clip takes about {footprint.total_bytes / 1e9:.1f} of "
+        f"{room_bytes / 1e9:.1f} GB"
+    )
+    return share > LARGEST_SHARE, reason
+
+
+def _recomputed(block: nn.Module) -> None:
+    forward: Callable[..., Any] = block.forward
+
+    def twice(*args: Any, **kwargs: Any) -> Any:
+        if not (block.training and torch.is_grad_enabled()):
+            return forward(*args, **kwargs)
+        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
+
+    # Set on the instance, so that the module's names, state and `torch.compile` are unchanged.
+    block.forward = twice

@@ -6,11 +6,12 @@ import pytest
 
 from extras.languages.command import write
 from extras.languages.plan import plan_of
+from extras.languages.rehearsal import FOLDER, rehearsal_of, sentences
 from tests.datasets import make_dataset
 from tests.extras.languages.languages import GREEK, make_greek
 from tests.models import ending_base
 from train.distributed import World
-from train.rehearsal import FOLDER, rehearsal_of
+from train.evaluation.plan import built_in
 from train.settings import TrainSettings
 from train.setup import build_batches, build_context
 
@@ -88,3 +89,13 @@ def test_nothing_is_rehearsed_without_an_added_language_or_with_off(settings, tm
     on = replace(off, rehearsal="auto")
     assert rehearsal_of(on, known, speaks=True).drawn == ()
     assert not (tmp_path / "out").exists()
+
+
+def test_texts_join_halves_of_sentences_that_an_evaluation_speaks_whole():
+    for language in ("en", "zh-cn"):
+        texts = sentences(language, seed=0)
+        assert len(texts) == len(built_in(language)) * (len(built_in(language)) - 1)
+        assert not set(texts) & set(built_in(language))
+        assert texts == sentences(language, seed=0) != sentences(language, seed=1)
+    assert "  " not in "".join(sentences("en", 0)[:50])
+    assert sentences("el", seed=0) == []

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from machine.storage import kept_value, tree_stamp
+from machine.storage import hashes
 from machine.storage.file_cache import FileCache
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
@@ -153,15 +153,11 @@ def test_a_copy_of_a_recording_is_refused_and_a_symlink_is_followed(read, tmp_pa
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as settled as soon as they are written."""
-    monkeypatch.setattr(tree_stamp, "RACY_SECONDS", -1.0)
+    monkeypatch.setattr(hashes, "RACY_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("settled")
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch, whole):
-    """Whether it takes the whole dataset as it was, or looks at each clip again."""
-    if not whole:
-        monkeypatch.setattr(kept_value, "load", lambda *_: None)
+def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
     folder = make_dataset(tmp_path / "data", clips=9)
     soundfile.write(folder / "wavs" / "quiet.wav", np.zeros(22_050), 22_050)
     soundfile.write(folder / "wavs" / "long.wav", a_sound(13, 22_050), 22_050)
@@ -186,19 +182,7 @@ def test_what_was_written_just_before_it_was_read_is_read_again(read, tmp_path, 
     original = dataset._decoded
     monkeypatch.setattr(dataset, "_decoded", lambda path: decoded.append(path) or original(path))
     read(tmp_path / "data")
-    assert len(decoded) == 3 and not (tmp_path / "cache" / "datasets").exists()
-
-
-def test_a_known_dataset_is_not_read_again(read, tmp_path, settled, monkeypatch):
-    folder = make_dataset(tmp_path / "data", clips=9, speakers=2)
-    soundfile.write(folder / "wavs" / "quiet.wav", np.zeros(22_050), 22_050)
-    add_rows(folder, "wavs/quiet.wav|One.", "wavs/absent.wav|Two.")
-    first = read(folder)
-    assert len(first.refused) == 2
-    monkeypatch.setattr(dataset, "read_transcript", lambda *_: pytest.fail("read again"))
-    assert read(folder) == first
-    with pytest.raises(pytest.fail.Exception):
-        read(folder, max_train_samples=2)
+    assert len(decoded) == 3
 
 
 def test_a_known_dataset_that_has_changed_is_noticed(read, tmp_path, settled):

@@ -15,13 +15,14 @@ from train.dataset.dataset import Clip
 from train.evaluation.judges import WORD_ERRORS, descriptions
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
+    EvaluationPlan,
     built_in,
     naturalness_of,
     old_sentences,
     recogniser_of,
     sentences_of,
-    set_sha256,
 )
+from train.sampling.sample_files import SampleReference
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
@@ -126,12 +127,15 @@ def test_ones_own_sentences_replace_the_built_in_ones(tmp_path):
         sentences_of(tmp_path / "absent.txt", "en", [], seed=1)
 
 
-def test_another_seed_text_or_recording_is_another_set():
-    plans = [
-        sentences_of(None, language, [], seed)
-        for language, seed in (("en", 0), ("en", 1), ("de", 0))
-    ]
-    sets = {set_sha256(plan, "a") for plan in plans} | {set_sha256(plans[0], "b")}
+def test_another_seed_text_or_recording_is_another_set(tmp_path):
+    def set_of(language: str, seed: int, recording: str) -> str:
+        path = tmp_path / recording
+        path.write_text(recording, encoding="utf-8")
+        texts = sentences_of(None, language, [], seed)
+        reference = SampleReference(path, "", language)
+        return EvaluationPlan(texts, reference, (), (), {}, "", None).sentence_set
+
+    sets = {set_of("en", 0, "a"), set_of("en", 1, "a"), set_of("de", 0, "a"), set_of("en", 0, "b")}
     assert len(sets) == 4
 
 

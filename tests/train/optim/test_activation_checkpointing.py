@@ -5,8 +5,7 @@ import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.memory.estimate import MemoryEstimate
-from train.optim.activation_checkpointing import chosen
-from train.optim.trainable import TrainableParts
+from train.optim.trainable import TrainableParts, recomputes
 from train.trainer import train_step
 
 
@@ -58,6 +57,6 @@ def test_less_is_kept():
      ("auto", 15_000, False)],
 )  # fmt: skip
 def test_auto_looks_at_the_longest_clip_and_says_so(setting, room, on):
-    found, reason = chosen(setting, MemoryEstimate(2000, 2000, 4000, 2000), room)
+    found, reason = recomputes(setting, MemoryEstimate(2000, 2000, 4000, 2000), room)
     assert found is on
     assert reason

@@ -4,9 +4,8 @@ import pytest
 
 from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.optim.freezing import chosen, freeze, patterns
 from train.optim.lora import LoraShape
-from train.optim.trainable import TrainableParts
+from train.optim.trainable import TrainableParts, freeze, frozen_weights, patterns
 from train.trainer import train_step
 from xtts.model.config import TrainingAdvice
 
@@ -64,5 +63,5 @@ ADVICE = "conditioning_*, text_*"
     ],
 )
 def test_a_setting_goes_before_the_advice(setting, advice, with_adapters, frozen, reason):
-    found = chosen(setting, TrainingAdvice(freeze=advice), with_adapters=with_adapters)
+    found = frozen_weights(setting, TrainingAdvice(freeze=advice), with_adapters=with_adapters)
     assert found == (frozen, reason)

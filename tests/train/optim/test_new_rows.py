@@ -7,8 +7,7 @@ import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.optim.lora import LoraShape
-from train.optim.new_rows import NewRowsShape
-from train.optim.trainable import TrainableParts
+from train.optim.trainable import NewRowsShape, TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import TEXT_TABLES
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.optim.schedule import COSINE_END, HOLD_STEPS, Schedule
+from train.optim.optimizer import COSINE_END, HOLD_STEPS, Schedule
 
 
 @pytest.mark.parametrize("name", ["constant", "cosine", "inverse_sqrt"])

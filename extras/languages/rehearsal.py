@@ -21,9 +21,9 @@ from pathlib import Path
 from train.dataset import dataset
 from train.dataset.dataset import Clip
 from train.dataset.entries import DatasetError
-from train.evaluation.plan import OLD_RATE, built_in
+from train.evaluation.plan import OLD_RATE, built_in, halved
 from train.progress import Progress
-from train.run_context import RunContext
+from train.run_context import Rehearsal, RunContext, learned_languages
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -42,38 +42,6 @@ _PORTION = 16
 _MOST_PEOPLE = 2
 _LONGEST_REFERENCE_SECONDS = 12.0
 _HEADER = "file_name|text|speaker|language"
-
-
-@dataclass(frozen=True)
-class Rehearsal:
-    """What is rehearsed.
-
-    Attributes:
-        clips: The dataset's clips, and behind them those that the base spoke.
-        own: Indices of the clips that every epoch learns.
-        drawn: Indices of those of which every epoch draws some.
-        share: Of an epoch's audio that is to be drawn.
-    """
-
-    clips: tuple[Clip, ...]
-    own: tuple[int, ...]
-    drawn: tuple[int, ...] = ()
-    share: float = 0.0
-
-    @property
-    def real_share(self) -> float:
-        """Of an epoch's audio that is drawn: an epoch draws no clip twice."""
-        own, drawn = (sum(self.clips[i].seconds for i in some) for some in (self.own, self.drawn))
-        return min(self.share, drawn / (own + drawn))
-
-
-def learned_languages(context: RunContext) -> set[str]:
-    """The added languages that the training clips are in and the base has not learned, by their
-    short codes."""
-    unlearned = {one.language for one in context.config.unlearned}
-    return unlearned & {
-        short_code(context.data.clips[index].language) for index in context.data.train
-    }
 
 
 def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) -> Rehearsal:
@@ -118,14 +86,6 @@ def sentences(language: str, seed: int) -> list[str]:
     texts = [one[0] + other[1] for one, other in itertools.permutations(halves, 2)]
     random.Random(f"rehearsal/{seed}/{language}").shuffle(texts)
     return texts
-
-
-def halved(text: str) -> tuple[str, str]:
-    """A sentence, cut between words, or between characters where no spaces are written."""
-    space = " " if " " in text else ""
-    words = text.split(space) if space else list(text)
-    middle = (len(words) + 1) // 2
-    return space.join(words[:middle]) + space, space.join(words[middle:])
 
 
 def _spoken(

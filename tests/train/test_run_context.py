@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from machine import extras
-from train import clip_checks
+from train import run_context
 from train.settings import TrainSettings
 
 
@@ -16,7 +16,7 @@ def test_without_a_check_every_clip_is_kept_and_leave_out_is_warned_about(
     monkeypatch.setattr(extras, "entries", lambda: ())
     context: Any = SimpleNamespace(data=object())
     settings = TrainSettings(suspect_clips="leave_out")
-    assert clip_checks.left_out(settings, context) is context.data
+    assert run_context.left_out(settings, context) is context.data
     assert "SUSPECT_CLIPS=leave_out has no effect" in caplog.text
-    assert clip_checks.look(settings, context, with_likelihood=True) == []
-    clip_checks.report_kept(settings, context)
+    assert run_context.look(settings, context, with_likelihood=True) == []
+    run_context.report_kept(settings, context)
