@@ -24,7 +24,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.person import Person, describe
 from train.evaluation.plan import OLD_RATE, SENTENCES_FOLDER, EvaluationPlan
-from train.evaluation.verdict import FEWEST_SPOKEN, decide
+from train.evaluation.verdict import decide
 from train.progress import Progress
 from train.sampling.sampler import Sampler
 from xtts.voices.evaluation_file import (
@@ -125,7 +125,7 @@ class Evaluator:
     def judge_missing(self) -> None:
         """Judges the epochs that were not judged yet; where judging is slow, the newest alone."""
         for epoch in self._epochs_due():
-            self._submit(self._judge_epoch, epoch)
+            self._submit(lambda one=epoch: self._judged(self._with_base(), "epoch", one, 1.0))
 
     def blends(self, shares: Sequence[float]) -> None:
         """Judges blends of the base and the epoch that sounds closest to the person; where judging
@@ -140,13 +140,10 @@ class Evaluator:
 
     def num_left(self, shares: Sequence[float]) -> int:
         """How many candidates are not judged yet, including blends of these shares."""
-        known, epochs = self._known(), self._epochs_due()
-        chosen = self.source_of_blends(known) if known and not epochs else None
-        new = [
-            one for one in self._shares_due(shares)
-            if not (known and chosen) or _is_new(known, "blend", chosen, one)
-        ]  # fmt: skip
-        return len(epochs) + len(new) + (known is None and self._base is None)
+        known = self._known()
+        judged = {one.share for one in known.candidates if one.kind == "blend"} if known else set()
+        new = [one for one in self._shares_due(shares) if one not in judged]
+        return len(self._epochs_due()) + len(new) + (known is None and self._base is None)
 
     def _epochs_due(self) -> list[Verified]:
         missing = self.missing()
@@ -195,9 +192,6 @@ class Evaluator:
                 self.candidate_seconds, 100 * TIME_SHARE, epoch_seconds, epoch.epoch,
                 commands.program("train evaluate"),
             )  # fmt: skip
-
-    def _judge_epoch(self, epoch: Verified) -> None:
-        self._judged(self._with_base(), "epoch", epoch, 1.0)
 
     def _judged(
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float
@@ -259,7 +253,8 @@ class Evaluator:
         # It reads the sentences as the run does, which may be an old one with Coqui's normaliser.
         any_of_run = self.run.newest_whole()
         weights = any_of_run.checkpoint if any_of_run else None
-        count = self._judged_before() or self._count
+        # Every candidate speaks as many.
+        count = self.plan.sentences_in_run if self.in_run else len(self.plan.sentences)
         every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
         facts, old, seconds = self._spoken(weights, 0.0, count, natural=range(0, count, every))
         measures = judges.measures_of_base(facts, old)
@@ -296,11 +291,6 @@ class Evaluator:
         )
         return self._base
 
-    @property
-    def _count(self) -> int:
-        """How many sentences the base speaks; every candidate speaks as many."""
-        return self.plan.sentences_in_run if self.in_run else len(self.plan.sentences)
-
     def _known(self) -> Evaluation | None:
         """The content of evaluation.json, if it has the same base and sentences."""
         known = self.run.evaluation()
@@ -312,33 +302,10 @@ class Evaluator:
                 "is judged again."
             )
             return None
-        spoken = len(known.candidates[0].sentences)
-        if self._too_few(spoken):
-            log.info(
-                "The run was judged by %d sentences, too few for a verdict: every candidate is "
-                "judged again, by %d.", spoken, self._count,
-            )  # fmt: skip
-            return None
         last = known.candidates[-1]
         if not self.candidate_seconds and last.device == self.sampler.plan.device:
             self.candidate_seconds = last.seconds
         return known
-
-    def _too_few(self, spoken: int) -> bool:
-        """Whether a verdict needs more sentences than were spoken, and there are more."""
-        return spoken < min(FEWEST_SPOKEN, self._count)
-
-    def _judged_before(self) -> int | None:
-        """The number of sentences that the run was judged by, if evaluation.json is lost.
-
-        best.json keeps it too. With another number the verdict could differ.
-        """
-        best = self.run.read_best()
-        try:
-            spoken = None if self.run.evaluation() else int(best["figures"]["sentences"])
-        except (KeyError, TypeError, ValueError):
-            return None
-        return None if spoken is None or self._too_few(spoken) else spoken
 
     # Blends
 
@@ -346,7 +313,6 @@ class Evaluator:
         known = self._known()
         chosen = self.source_of_blends(known) if known else None
         if known is None or chosen is None:
-            self._left_blend(known)
             return
         new = [share for share in shares if _is_new(known, "blend", chosen, share)]
         tried = [share for share in new if share in self._shares_due(shares)]
@@ -356,16 +322,6 @@ class Evaluator:
         left += [f"epoch {chosen.epoch} at {one:.0%}" for one in new if one not in tried]
         if left != known.left_out:
             write_evaluation(self.run.evaluation_file, replace(known, left_out=left))
-
-    def _left_blend(self, known: Evaluation | None) -> None:
-        """Judges best.pt if it was not judged yet and no epoch is left beside it."""
-        left = self.run.whole_blend()
-        if left is None or self.run.newest_verified() is not None:
-            return
-        known = known or self._with_base()
-        share = float(left.manifest.blend["share"])
-        if known.find("blend", left.epoch, share) is None:
-            self._judged(known, "blend", left, share)
 
     def source_of_blends(self, known: Evaluation) -> Verified | None:
         """The whole epoch that sounds closest to the person: a blend can repair its words."""

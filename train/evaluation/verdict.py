@@ -54,8 +54,6 @@ from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 FEWEST_FAILED, FAILED_SHARE = 2, 0.1
 # By fewer sentences that both have finished, a candidate and the base are not compared.
 FEWEST_FINISHED = 8
-# With so many spoken, one that the base and one that the candidate has failed leave enough.
-FEWEST_SPOKEN = FEWEST_FINISHED + 2
 # The judges that choose. Pitch is only reported.
 _CHOOSING = {WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate"}
 # Percent: a rate further off than the first, and by the second more than the base's, is ruled out.
