@@ -202,7 +202,7 @@ def training(at: Setup) -> Figures:
     from train.metrics import flops
 
     learner, found = _learner(at), {}
-    peak = flops.peak_flops(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
+    peak = flops.peak_of_gpu(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
     for clips in at.clips:
         for shapes in ("fixed", "changing"):
             batches = [_batch(at, clips, turn if shapes == "changing" else 0) for turn in range(4)]

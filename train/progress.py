@@ -1,15 +1,18 @@
-"""Shows the progress of long work: a bar on a terminal, otherwise an occasional log line.
+"""Long work: its progress, and its items ahead of the consumer or in many threads at once.
 
-Quick work shows nothing.
+Progress is a bar on a terminal, otherwise an occasional log line. Quick work shows nothing.
 """
 
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 log = logging.getLogger("train")
@@ -102,3 +105,23 @@ def clock(seconds: float) -> str:
     """Hours, minutes and seconds: 1:02:03."""
     whole = max(0, int(seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def lookahead(begun: Iterable[T], ahead: int) -> Iterator[T]:
+    """The same items in their order; of an iterable that begins each as it is taken, such as
+    `pool.submit(…)`, `ahead` more are begun before one is handed out."""
+    waiting = deque[T]()
+    for one in begun:
+        waiting.append(one)
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def in_threads(work: Callable[[S], T], items: Sequence[S], portion: int) -> Iterator[T]:
+    """`work` on each item, in their order. portion: how many a thread takes at once, where handing
+    over one costs as much as working on it."""
+    portions = (items[start : start + portion] for start in range(0, len(items), portion))
+    with ThreadPoolExecutor() as pool:
+        for done in pool.map(lambda some: [work(one) for one in some], portions):
+            yield from done

@@ -1,4 +1,4 @@
-"""Configures threads, memory and cuDNN of the training process; finds its peak FLOPs."""
+"""Configures threads, memory and cuDNN of the training process."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,6 @@ import torch
 
 from machine.devices.selection import Environment, Place
 from train.distributed import World
-from train.metrics import flops
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
@@ -56,11 +55,3 @@ def can_compile(device: str) -> bool:
         "g++, or set COMPILE=off.", ", ".join(names.split()),
     )  # fmt: skip
     return False
-
-
-def peak_flops(device: str, precision: str) -> float | None:
-    """Products a second that MFU is a share of: as the maker tells of a GPU, None where its name is
-    not known; as one really runs on a CPU."""
-    if device.startswith("cuda"):
-        return flops.peak_flops(torch.cuda.get_device_name(device))
-    return flops.reached_flops(torch.bfloat16 if precision == "bf16" else torch.float32)

@@ -26,14 +26,14 @@ from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
-from train.early_stopping import EarlyStopping
 from train.evaluation.blending import seconds_left
+from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.learner import Learner, OptimizationConfig
 from train.losses import LOSS_TERMS
 from train.memory import autotune
-from train.metrics import curve_folder, tensorboard_server
+from train.metrics import curves, flops, tensorboard_server
 from train.metrics.logs import Logs
 from train.metrics.system_usage import MachineMetrics
 from train.optim.lora import LoraShape
@@ -465,12 +465,12 @@ def build_logs(
     """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard."""
     logs = Logs(
         run,
-        curve_folder.claim(run, settings.runs_dir),
+        curves.claim(run, settings.runs_dir),
         num_epochs=num_epochs,
         steps_per_epoch=-(-len(batches.plan(first_epoch)) // learner.world.size),
         first_step=learner.step,
         log_every=settings.log_every,
-        peak_flops=runtime.peak_flops(context.device.value, context.precision.value),
+        peak_flops=flops.peak_flops(context.device.value, context.precision.value),
         machine=usage,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
     )

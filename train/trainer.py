@@ -28,8 +28,8 @@ from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, agreed, copier_for, prefetch
 from train.distributed import World
-from train.early_stopping import EarlyStopping
 from train.evaluation.blending import conclude
+from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.verdict import FEWEST_FINISHED
 from train.learner import DeferredStepResult, Learner, StepResult

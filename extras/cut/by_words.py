@@ -31,8 +31,7 @@ from extras.cut.word_alignment import (
     trusted,
 )
 from machine.steps import Steps
-from train.concurrency import lookahead
-from train.progress import with_progress
+from train.progress import lookahead, with_progress
 from xtts.audio import resample
 
 # The expected words move on in steps, because a language model takes 0.1 s to build.

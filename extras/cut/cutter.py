@@ -31,8 +31,7 @@ from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spa
 from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
 from machine.steps import Steps
 from machine.storage.hashes import sha256_of
-from train.concurrency import lookahead
-from train.progress import Progress
+from train.progress import Progress, lookahead
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
 

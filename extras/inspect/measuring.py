@@ -26,10 +26,9 @@ from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
 from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
-from train.concurrency import lookahead
 from train.dataset import features
 from train.dataset.dataset import Clip
-from train.progress import with_progress
+from train.progress import lookahead, with_progress
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.audio import SPEAKER_RATE, AudioError, facts, read, resample

@@ -18,9 +18,8 @@ from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
 from train.dataset.batches import Batch, Batches, OomBackoff
 from train.distributed import ALONE
-from train.early_stopping import EarlyStopping
-from train.metrics.logs import TrainedStep
-from train.metrics.remaining import RemainingTime
+from train.evaluation.early_stopping import EarlyStopping
+from train.metrics.logs import RemainingTime, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.settings import TrainSettings

@@ -10,7 +10,7 @@ import logging
 from machine.storage.atomic import free_bytes, require_space
 from machine.text import size_words
 from train import defaults
-from train.checkpointing.pruning import KEPT_TRAINER_STATES
+from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed
 from train.dataset import features
 from train.memory.estimate import STATE_BYTES

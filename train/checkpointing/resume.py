@@ -18,7 +18,7 @@ from machine.errors import SotaqueError
 from machine.storage.checksums import ManifestError, fault_of, read_manifest
 from machine.storage.hashes import sha256_of
 from train.checkpointing.fingerprint import Fingerprint, differences
-from train.metrics import curve_folder
+from train.metrics import curves
 from xtts.voices.run_folder import RunFolder, load_verified, set_aside
 
 log = logging.getLogger(__name__)
@@ -122,8 +122,8 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
 
 def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
     """Moves this run's events; RUNS_DIR may be on another disk and also holds other runs."""
-    folder = curve_folder.find(run, runs_dir) if runs_dir else None
-    for path in sorted(folder.rglob(curve_folder.EVENTS)) if folder else []:
+    folder = curves.find(run, runs_dir) if runs_dir else None
+    for path in sorted(folder.rglob(curves.EVENTS)) if folder else []:
         place = target / path.relative_to(folder or path.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(path, place)

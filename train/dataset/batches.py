@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from train.concurrency import lookahead
 from train.dataset.dataset import Clip
 from train.distributed import Agreement, World
+from train.progress import lookahead
 from xtts.audio import CODE_RATE
 from xtts.model.packed_batch import PackedBatch, pack
 from xtts.model.shapes import GPTShape

@@ -17,10 +17,9 @@ from pathlib import Path
 from machine import commands
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import is_racy, sha256_of
-from train.concurrency import in_threads
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
 from train.dataset.metadata import read_transcript
-from train.progress import with_progress
+from train.progress import in_threads, with_progress
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio

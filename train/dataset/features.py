@@ -42,9 +42,8 @@ from machine.errors import SotaqueError
 from machine.memory import without_collection
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
-from train.concurrency import in_threads, lookahead
 from train.dataset.dataset import Clip, Dataset
-from train.progress import with_progress
+from train.progress import in_threads, lookahead, with_progress
 from xtts.audio import (
     CODE_RATE,
     MEL_BANDS,
@@ -199,11 +198,10 @@ def _read_records(folder: Path) -> dict[str, Record]:
         shard = index.with_suffix(".bin")
         try:
             size = shard.stat().st_size
-            for sha, entry in _read_index(index).items():
-                record = Record(shard, *entry)
-                if record.offset + record.bytes > size:
-                    raise ValueError(f"{shard.name} holds only {size} bytes")
-                records[sha] = record
+            own = {sha: Record(shard, *entry) for sha, entry in _read_index(index).items()}
+            if any(record.offset + record.bytes > size for record in own.values()):
+                raise ValueError(f"{shard.name} holds only {size} bytes")
+            records |= own
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged. Its clips are computed again (%s).", index, error)
             with contextlib.suppress(OSError):  # else it would be told at every start

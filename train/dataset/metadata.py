@@ -1,8 +1,8 @@
 """Reads the transcripts of a dataset: files of rows, texts beside recordings, Coqui's formatters.
 
     rows         metadata.csv and many other names and forms: `train.dataset.transcripts` finds the
-                 files, `train.dataset.tables` their rows, `train.dataset.columns` what each column
-                 holds. A `style` beside the speaker makes `anna:whisper`
+                 files and their rows, `train.dataset.columns` what each column holds. A `style`
+                 beside the speaker makes `anna:whisper`
     pairs        a.wav and a.txt         no transcript file              `train.dataset.layouts`
     folders      anna/a.wav and a.txt    as pairs; a folder for each speaker, and in it one for each
                                          style: anna/whisper/b.wav
@@ -46,11 +46,13 @@ from train.dataset.layouts import (
     read_by_formatter,
     read_pairs,
 )
-from train.dataset.tables import Row, Table, most_common_width
 from train.dataset.transcripts import (
     RECORDING_FOLDERS,
+    Row,
+    Table,
     Transcripts,
     find_transcripts,
+    most_common_width,
     table_of,
     unread_note,
 )

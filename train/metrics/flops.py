@@ -52,7 +52,15 @@ def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float
     return 2.0 * (2 + learns) * products + 6.0 * attention
 
 
-def peak_flops(device_name: str) -> float | None:
+def peak_flops(device: str, precision: str) -> float | None:
+    """Products a second that MFU is a share of: as the maker tells of a GPU, None where its name is
+    not known; as one really runs on a CPU."""
+    if device.startswith("cuda"):
+        return peak_of_gpu(torch.cuda.get_device_name(device))
+    return reached_flops(torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+def peak_of_gpu(device_name: str) -> float | None:
     """The peak of a GPU by its name; None if it is unknown. Only whole words match (an L40S is no
     L40, an RTX A1000 no A100), and of several matches the longest counts."""
     if any(word in device_name for word in _SLOWER):

@@ -4,11 +4,14 @@ All three hold the same: metrics.jsonl contains every value of every curve, and 
 step appears twice.
 """
 
+import errno
+import json
 import logging
 import math
+import os
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +20,13 @@ from typing import Any, Literal
 import torch
 
 from machine import commands
+from machine.storage.atomic import make_folder, refused, replace_file
 from train.dataset.batches import Batch
 from train.evaluation import report
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import LOSS_TERMS
+from train.metrics.curves import TensorBoardWriter
 from train.metrics.evaluation_picture import picture
-from train.metrics.event_files import TensorBoardWriter
-from train.metrics.metrics_file import MetricsFile
-from train.metrics.remaining import RemainingTime
 from train.metrics.system_usage import MachineMetrics
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
@@ -267,3 +269,98 @@ def memory_bytes() -> int:
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# metrics.jsonl: one JSON line for every step, whole or not at all
+
+
+class MetricsFile:
+    """The file of one run, opened for appending. Raises WriteError if it cannot be opened."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        """Truncates the file after `step`, the last step before the run continues."""
+        make_folder(path.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with refused(path):
+            cut_back(path, step)
+            self._descriptor = os.open(path, flags, 0o666)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Appends a record. Raises OSError, after removing a partial line."""
+        line = json.dumps(record).encode() + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        written = os.write(self._descriptor, line)
+        if written != len(line):
+            os.ftruncate(self._descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Removes what a killed run wrote after its last checkpoint, and a partial line."""
+    if not path.is_file():
+        return
+    lines = path.read_bytes().split(b"\n")
+    rest, steps = lines.pop(), [_step_of(line) for line in lines]
+    kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
+    if (damaged := steps.count(None) + bool(rest)) > 0:
+        log.warning(
+            "%s: %d incomplete or damaged lines were removed. The run was killed while it wrote "
+            "them, or the disk was full.", path, damaged,
+        )  # fmt: skip
+    if len(kept) != len(lines) or rest:
+        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
+    last = max((at for at in steps if at is not None and at <= step), default=0)
+    if kept and last < step:
+        log.warning(
+            "%s: steps %d to %d are missing from the file. The weights include them.",
+            path,
+            last + 1,
+            step,
+        )
+
+
+def _step_of(line: bytes) -> int | None:
+    """The step of a line; None if it is no record, or no text."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass
+class RemainingTime:
+    """Measures each kind of work on its own, so that a slow kind does not distort the others.
+
+    Attributes:
+        judging: The seconds that judging will still take from an epoch on.
+    """
+
+    num_epochs: int
+    steps_per_epoch: int
+    judging: Callable[[int], float] = field(default=lambda _: 0.0)
+    _step_seconds: float = 0.0
+    _steps: int = 0
+    _end_seconds: float = 0.0
+    _ends: int = 0
+
+    def step(self, seconds: float) -> None:
+        """Counts a step of `seconds`, with its wait for data."""
+        self._step_seconds += seconds
+        self._steps += 1
+
+    def ended(self, seconds: float) -> None:
+        """Counts `seconds` after the last step of an epoch, without judging: validation, checkpoint
+        and sample."""
+        self._end_seconds += seconds
+        self._ends += 1
+
+    def left(self, epoch: int, number: int) -> float:
+        """The remaining seconds after batch `number` of an epoch that has not ended."""
+        steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
+        each = self._step_seconds / max(1, self._steps)
+        end = self._end_seconds / max(1, self._ends)
+        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.judging(epoch)

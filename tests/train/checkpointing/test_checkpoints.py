@@ -19,8 +19,7 @@ from tests.train.checkpointing.saving import (
     train_in_child,
     trainer,
 )
-from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.pruning import prune
+from train.checkpointing.checkpoints import Checkpoints, prune
 from train.losses import NonFiniteError
 from xtts.voices.run_folder import RunFolder
 

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.train.checkpointing.saving import damage, save
-from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.pruning import prune, to_prune
+from train.checkpointing.checkpoints import Checkpoints, prune, to_prune
 
 
 @pytest.mark.parametrize(

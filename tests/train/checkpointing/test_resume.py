@@ -20,7 +20,7 @@ from tests.train.checkpointing.saving import (
     save,
 )
 from train.checkpointing.checkpoints import Checkpoints
-from train.metrics import curve_folder
+from train.metrics import curves
 from xtts.voices.run_folder import RunError, RunFolder
 
 
@@ -152,10 +152,10 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     run.speakers.mkdir()
     (run.speakers / "1.wav").write_bytes(b"ben")
     runs_dir = tmp_path / "runs"
-    own = curve_folder.claim(run, runs_dir)
+    own = curves.claim(run, runs_dir)
     (own / "a").mkdir()
     (own / "a" / "events.out.tfevents.1.host").write_bytes(b"events")
-    others = curve_folder.claim(RunFolder(tmp_path / "other" / "output"), runs_dir)
+    others = curves.claim(RunFolder(tmp_path / "other" / "output"), runs_dir)
     earlier = runs_dir / "events.out.tfevents.0.host"
     kept = [others / "events.out.tfevents.1.host", earlier, runs_dir / "notes.txt"]
     for path in kept:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.train.dataset.test_metadata import refusal, rows, written
-from train.dataset.tables import delimiter_of, read_table
+from train.dataset.transcripts import delimiter_of, read_table
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.peers.coqui import SMALL
-from train.metrics.flops import peak_flops, step_flops
+from train.metrics.flops import peak_of_gpu, step_flops
 from xtts.model.gpt import new_gpt
 from xtts.model.packed_batch import pack
 from xtts.model.shapes import GPTShape
@@ -56,4 +56,4 @@ def test_xtts_v2_is_mostly_its_transformer_whose_frozen_weights_have_no_gradient
     ],
 )
 def test_a_name_within_a_name_is_another_gpu(name, peak):
-    assert peak_flops(name) == peak
+    assert peak_of_gpu(name) == peak

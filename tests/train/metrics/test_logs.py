@@ -27,9 +27,8 @@ from tests.train.test_learner import a_batch
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
 from train.learner import DeferredStepResult, StepResult
-from train.metrics.event_files import spectrogram
-from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
-from train.metrics.metrics_file import cut_back
+from train.metrics.curves import spectrogram
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
 from xtts import audio
@@ -186,7 +185,7 @@ def test_a_full_disk_costs_records_and_not_the_run(tmp_path, caplog, monkeypatch
 
 
 def test_curves_come_back_with_the_space(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("train.metrics.event_files.STEPS_BEFORE_ANOTHER", 3)
+    monkeypatch.setattr("train.metrics.curves.STEPS_BEFORE_ANOTHER", 3)
     with logs(tmp_path) as found:
         train(found, 1, 1)
 

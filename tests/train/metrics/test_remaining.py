@@ -1,6 +1,6 @@
 """What is left of a run counts all that it does, each by its own measure."""
 
-from train.metrics.remaining import RemainingTime
+from train.metrics.logs import RemainingTime
 
 
 def test_steps_ends_of_epochs_and_judging_are_left():

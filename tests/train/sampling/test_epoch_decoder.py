@@ -10,7 +10,7 @@ from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import sha256_of
-from train.checkpointing.pruning import prune
+from train.checkpointing.checkpoints import prune
 from train.sampling.epoch_decoder import CLIPS_AN_EPOCH, FEWEST_SECONDS, MOST_SECONDS, EpochDecoders
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from train.metrics import curve_folder
+from train.metrics import curves
 from xtts.voices.run_folder import RunFolder
 
 
@@ -26,17 +26,17 @@ def bob(tmp_path: Path) -> RunFolder:
 
 
 def test_two_output_dirs_of_one_name_have_two_folders(anna, bob, runs_dir):
-    assert curve_folder.find(anna, runs_dir) is None
+    assert curves.find(anna, runs_dir) is None
     assert not runs_dir.exists() and not anna.folder.exists()  # nothing is made by looking
-    first = curve_folder.claim(anna, runs_dir)
+    first = curves.claim(anna, runs_dir)
     assert first == runs_dir / "output"
-    assert curve_folder.claim(bob, runs_dir) == runs_dir / "output-2"
-    assert curve_folder.claim(anna, runs_dir) == curve_folder.find(anna, runs_dir) == first
+    assert curves.claim(bob, runs_dir) == runs_dir / "output-2"
+    assert curves.claim(anna, runs_dir) == curves.find(anna, runs_dir) == first
 
 
 def test_a_folder_that_somebody_else_made_is_left_alone(anna, runs_dir):
     (runs_dir / "output").mkdir(parents=True)
-    assert curve_folder.claim(anna, runs_dir) == runs_dir / "output-2"
+    assert curves.claim(anna, runs_dir) == runs_dir / "output-2"
     assert not list((runs_dir / "output").iterdir())
 
 
@@ -50,30 +50,30 @@ def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(
         run.folder.mkdir(parents=True, exist_ok=True)
         mounted.parent.mkdir(exist_ok=True)
         run.folder.rename(mounted)
-        names.append(curve_folder.claim(RunFolder(mounted), runs_dir).name)
+        names.append(curves.claim(RunFolder(mounted), runs_dir).name)
         mounted.rename(run.folder)
     assert names == ["output", "output-2", "output"]
 
 
 def test_a_run_that_was_moved_keeps_its_curves(anna, bob, runs_dir, tmp_path):
-    first = curve_folder.claim(anna, runs_dir)
+    first = curves.claim(anna, runs_dir)
     bob.folder.parent.mkdir()
     anna.folder.rename(bob.folder)
-    assert curve_folder.claim(bob, runs_dir) == first
+    assert curves.claim(bob, runs_dir) == first
     assert json.loads((first / "run.json").read_text())["output_dir"] == str(bob.folder)
     # Another RUNS_DIR begins anew.
-    assert curve_folder.claim(bob, tmp_path / "others") == tmp_path / "others" / "output"
-    assert curve_folder.find(bob, runs_dir) == first
+    assert curves.claim(bob, tmp_path / "others") == tmp_path / "others" / "output"
+    assert curves.find(bob, runs_dir) == first
 
 
 def test_a_copy_of_a_run_is_another_run(anna, bob, runs_dir):
-    first = curve_folder.claim(anna, runs_dir)
+    first = curves.claim(anna, runs_dir)
     shutil.copytree(anna.folder, bob.folder)
-    assert curve_folder.find(bob, runs_dir) is None
-    second = curve_folder.claim(bob, runs_dir)
+    assert curves.find(bob, runs_dir) is None
+    second = curves.claim(bob, runs_dir)
     assert second == runs_dir / "output-2"
-    assert curve_folder.claim(anna, runs_dir) == first
-    assert curve_folder.claim(bob, runs_dir) == second
+    assert curves.claim(anna, runs_dir) == first
+    assert curves.claim(bob, runs_dir) == second
 
 
 def test_curves_of_an_earlier_version_stay_and_are_told(anna, runs_dir, caplog):
@@ -81,15 +81,15 @@ def test_curves_of_an_earlier_version_stay_and_are_told(anna, runs_dir, caplog):
     earlier = runs_dir / "events.out.tfevents.1.host"
     earlier.write_bytes(b"events")
     for _ in range(2):
-        assert curve_folder.claim(anna, runs_dir) == runs_dir / "output"
+        assert curves.claim(anna, runs_dir) == runs_dir / "output"
     assert caplog.text.count("curves of an earlier version") == 1
     assert earlier.read_bytes() == b"events"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", "{}"])
 def test_a_damaged_mark_is_another_folder(anna, runs_dir, damage):
-    first = curve_folder.claim(anna, runs_dir)
+    first = curves.claim(anna, runs_dir)
     (first / "run.json").write_text(damage)
-    assert curve_folder.claim(anna, runs_dir) == runs_dir / "output-2"
+    assert curves.claim(anna, runs_dir) == runs_dir / "output-2"
     (anna.folder / "curves.json").write_text(damage)
-    assert curve_folder.claim(anna, runs_dir) == runs_dir / "output-3"
+    assert curves.claim(anna, runs_dir) == runs_dir / "output-3"
