@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measuring
-from machine.storage.hashes import RACY_SECONDS
 
 SIZES = (100, 1_000, 10_000, 100_000)
 SECONDS = 2.0
@@ -50,7 +49,7 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
     config = ModelConfig.read(base)
     tokenizer = Tokenizer(config, base)
     write(folder, base, count)
-    time.sleep(RACY_SECONDS)
+    time.sleep(dataset.RACY_SECONDS)
     settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
     dataset.read(settings, tokenizer, config.gpt)  # the first start
     before, began = measuring.memory_bytes("RssAnon"), time.perf_counter()

@@ -14,6 +14,7 @@ VOICES      a further format of voices: `xtts.voices.formats`
 CLIPS       a check of clips before training: `train.run_context`
 REHEARSAL   clips in the languages that a base has already learned: `train.run_context`
 LANGUAGES   adds languages to a base model: `train.check`
+USAGE       GPU, CPU and RAM usage beside a run's losses: `train.setup`
 STEPS       computes steps elsewhere: `machine.steps`
 """
 

@@ -7,12 +7,13 @@ seconds, before anything is written into OUTPUT_DIR.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from machine import extras
 from machine.devices import current_gpu, selection
 from machine.settings.loading import values_of
 from train import defaults, distributed, run_context, runtime
@@ -35,7 +36,6 @@ from train.losses import LOSS_TERMS
 from train.memory import autotune
 from train.metrics import curves, flops, tensorboard_server
 from train.metrics.logs import Logs
-from train.metrics.system_usage import MachineMetrics
 from train.optim.lora import LoraShape
 from train.optim.trainable import NewRowsShape, TrainableParts, frozen_weights, recomputes
 from train.resilience.at_work import at_work, trainings
@@ -107,7 +107,8 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         logs, evaluator = None, None
         first_epoch = resumed.epoch + 1 if resumed else 1
         if world.is_main:
-            usage = enter(MachineMetrics())
+            meters = extras.modules("USAGE")
+            usage = enter(meters[0].MachineMetrics()).take if meters else None
             logs = enter(
                 build_logs(settings, context, run, num_epochs, first_epoch, learner, batches, usage)
             )
@@ -460,7 +461,7 @@ def build_logs(
     first_epoch: int,
     learner: Learner,
     batches: Batches,
-    usage: MachineMetrics,
+    usage: Callable[[], dict[str, float]] | None,
 ) -> Logs:
     """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard."""
     logs = Logs(
@@ -471,7 +472,7 @@ def build_logs(
         first_step=learner.step,
         log_every=settings.log_every,
         peak_flops=flops.peak_flops(context.device.value, context.precision.value),
-        machine=usage,
+        usage=usage,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
     )
     logs.settings(values_of(settings))

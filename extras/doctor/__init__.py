@@ -11,3 +11,4 @@ VERBS = {
         "explain": "extras.doctor.verbs.explain",
     }
 }
+USAGE = "extras.doctor.run_usage"

@@ -113,16 +113,10 @@ def write_json(path: Path, value: dict[str, Any]) -> Written:
 
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
     """Raises DiskFull unless 1.2 times `num_bytes` are free on the disk of `folder`."""
-    needed, free = int(num_bytes * SPACE_MARGIN), free_bytes(folder)
+    needed = int(num_bytes * SPACE_MARGIN)
+    free = shutil.disk_usage(folder).free
     if free < needed:
         raise DiskFull(_full_sentence(what, folder, needed, free))
-
-
-def free_bytes(folder: Path) -> int:
-    """What is free on the disk of a folder, which need not exist yet."""
-    folder = folder.absolute()
-    there = next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))
-    return shutil.disk_usage(there).free
 
 
 def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> list[Path]:

@@ -5,16 +5,12 @@ is cached in this process, passed to a child, or kept between starts.
 """
 
 import hashlib
-import time
 from dataclasses import dataclass
 from os import stat_result
 from pathlib import Path
 from typing import NamedTuple
 
 from machine.storage.file_cache import FileCache
-
-# FAT stores times in steps of 2 s, ext4 in steps of 4 to 10 ms.
-RACY_SECONDS = 2.0
 
 
 class FileStamp(NamedTuple):
@@ -47,12 +43,6 @@ def stamp_of(path: Path | str) -> FileStamp:
     resolved = Path(path).resolve()
     status = resolved.stat()
     return FileStamp(str(resolved), status.st_size, status.st_mtime_ns)
-
-
-def is_racy(status: stat_result) -> bool:
-    """Whether a file has changed so recently that it may change again within the same tick of its
-    file system's clock, and keep its times ("racy git", https://git-scm.com/docs/racy-git)."""
-    return status.st_ctime_ns > time.time_ns() - RACY_SECONDS * 1e9
 
 
 def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -> str:

@@ -6,8 +6,10 @@ small beside them and not counted.
 """
 
 import logging
+import shutil
+from pathlib import Path
 
-from machine.storage.atomic import free_bytes, require_space
+from machine.storage.atomic import require_space
 from machine.text import size_words
 from train import defaults
 from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
@@ -42,14 +44,15 @@ def check(
         return
     cache = features.opened(context.data, context.base, context.config, settings.cache_dir)
     seconds = sum(clip.seconds for clip in cache.missing())
-    require_space(settings.cache_dir, int(CACHE_BYTES_A_SECOND * seconds), "the feature cache")
+    cache_bytes = int(CACHE_BYTES_A_SECOND * seconds)
+    require_space(_there(settings.cache_dir), cache_bytes, "the feature cache")
     checkpoint, trainer_state = save_bytes(settings, context)
-    require_space(run.folder, checkpoint + trainer_state, "the first epoch")
+    require_space(_there(run.folder), checkpoint + trainer_state, "the first epoch")
     # Unfinished files of a killed save are replaced by the next save.
     saved = sum(not run.unfinished(epoch) for epoch in run.epochs())
     states = min(saved + saves, KEPT_TRAINER_STATES + 1) - len(run.state_epochs())
     needed = checkpoint * most_checkpoints(settings, saved, saves) + trainer_state * max(1, states)
-    free = free_bytes(run.folder)
+    free = shutil.disk_usage(_there(run.folder)).free
     if free >= needed:
         log.info(
             "Disk: up to %s more in %s; %s free.", size_words(needed), run.folder, size_words(free)
@@ -80,3 +83,9 @@ def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
     if defaults.ema_decay(settings.ema_decay, context.config.training)[0]:
         state += 8.0
     return 4 * (weights + adapter), int(state * (adapter or weights))
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists: nothing is made by looking."""
+    folder = folder.absolute()
+    return next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))

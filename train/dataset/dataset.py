@@ -7,7 +7,9 @@ everything that can refuse a run.
 """
 
 import hashlib
+import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from machine import commands
 from machine.storage.file_cache import FileCache
-from machine.storage.hashes import is_racy, sha256_of
+from machine.storage.hashes import sha256_of
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
 from train.dataset.metadata import read_transcript
 from train.progress import in_threads, with_progress
@@ -36,6 +38,8 @@ SILENT_PEAK = 1e-3
 LOUDEST_PEAK = 8.0
 # A decoder may round the end of a file; what is further from its header was cut off.
 LEAST_PRESENT = 0.95
+# FAT stores times in steps of 2 s, ext4 in steps of 4 to 10 ms.
+RACY_SECONDS = 2.0
 # In the name of the file of what is known: another number where clips are judged otherwise.
 VERSION = 4
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
@@ -348,6 +352,12 @@ def decode_clip(
     if not seen and not SHORTEST_SECONDS <= seconds <= longest:
         seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_SECONDS} to {longest:.1f} s"
     return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
+
+
+def is_racy(status: os.stat_result) -> bool:
+    """Whether a file has changed so recently that it may change again within the same tick of its
+    file system's clock, and keep its times ("racy git", https://git-scm.com/docs/racy-git)."""
+    return status.st_ctime_ns > time.time_ns() - RACY_SECONDS * 1e9
 
 
 def _missing(path: Path) -> str:

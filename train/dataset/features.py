@@ -9,7 +9,7 @@ at every step decodes each clip twice, and runs two mel front-ends and a DVAE, f
 Offsets are in bytes. The key hashes the DVAE, the mel statistics and the version of this code; new
 clips add shards, and of two records the newer one counts. The device is not part of the key: a GPU
 rounds differently from a CPU, as two CPUs do, and one that failed its check computes no features
-(`machine.devices.selection.choose_feature_device`). A shard's JSON is written after its data, so a
+(`machine.devices.selection`). A shard's JSON is written after its data, so a
 build may be killed at any time. Two trainers may build at once: what both computed is then stored
 twice, and equal.
 

@@ -27,7 +27,6 @@ from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import LOSS_TERMS
 from train.metrics.curves import TensorBoardWriter
 from train.metrics.evaluation_picture import picture
-from train.metrics.system_usage import MachineMetrics
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
@@ -59,7 +58,7 @@ class TrainedStep:
 
 class Logs:
     """The logs of a run. steps_per_epoch and num_epochs give the remaining time; peak_flops: of the
-    device, for MFU; machine: GPU, CPU and RAM usage, logged with each console line."""
+    device, for MFU; usage: of GPU, CPU and RAM, logged with each console line."""
 
     def __init__(
         self,
@@ -72,14 +71,14 @@ class Logs:
         log_every: int,
         peak_flops: float | None = None,
         tensorboard: TensorBoard | None = None,
-        machine: MachineMetrics | None = None,
+        usage: Callable[[], dict[str, float]] | None = None,
     ) -> None:
         self.run = run
         self.num_epochs = num_epochs
         self.steps_per_epoch = steps_per_epoch
         self.log_every = log_every
         self.tensorboard = tensorboard
-        self.machine = machine
+        self.usage = usage
         self._reported: set[str] = set()
         self.remaining = RemainingTime(num_epochs, steps_per_epoch)
         self._first_step = first_step
@@ -138,7 +137,7 @@ class Logs:
             record["skipped_clips"] = one.names
         last = number == self.steps_per_epoch
         telling = step == self._first_step + 1 or step % self.log_every == 0 or last
-        if telling and self.machine and (figures := self.machine.take()):
+        if telling and self.usage and (figures := self.usage()):
             record["machine"] = figures
         self._record("train", record)
         if telling:

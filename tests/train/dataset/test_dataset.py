@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from machine.storage import hashes
 from machine.storage.file_cache import FileCache
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
@@ -153,7 +152,7 @@ def test_a_copy_of_a_recording_is_refused_and_a_symlink_is_followed(read, tmp_pa
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as settled as soon as they are written."""
-    monkeypatch.setattr(hashes, "RACY_SECONDS", -1.0)
+    monkeypatch.setattr(dataset, "RACY_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("settled")

@@ -14,7 +14,6 @@ import soundfile
 import torch
 
 from machine.devices.selection import Choice
-from machine.storage import hashes
 from tests.datasets import make_dataset
 from tests.forked import in_child
 from tests.models import tiny_base
@@ -85,7 +84,7 @@ def test_features_are_what_the_model_computes(place):
 
 
 def test_a_second_start_decodes_nothing(place, monkeypatch):
-    monkeypatch.setattr(hashes, "RACY_SECONDS", -1.0)
+    monkeypatch.setattr(dataset, "RACY_SECONDS", -1.0)
     place.data = place.read()
     first = contents(place.build())
     monkeypatch.setattr(soundfile, "SoundFile", lambda path: pytest.fail(f"{path} decoded again"))

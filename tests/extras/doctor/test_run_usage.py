@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from extras.doctor import run_usage
+from extras.doctor.run_usage import MachineMetrics, figures_of
 from machine.devices.nvml import GpuState
 from machine.devices.usage import Usage
 from tests.train.metrics.test_logs import curves, logs, records, train
-from train.metrics import system_usage
-from train.metrics.system_usage import MachineMetrics, figures_of
 
 GPU = GpuState(0, "RTX 3090", 60.0, 8_000_000_000, 24_000_000_000)
 
@@ -34,7 +34,10 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
     usage = Usage((GPU,), 25.0, 9_000_000_000, 64_000_000_000, 150.0, 3_000_000_000)
-    with MachineMetrics(readings(usage), 0.01) as machine, logs(tmp_path, machine=machine) as found:
+    with (
+        MachineMetrics(readings(usage), 0.01) as machine,
+        logs(tmp_path, usage=machine.take) as found,
+    ):
         wait_until(lambda: bool(machine._seen))
         train(found, 1, 1)
         train(found, 2, 3)  # LOG_EVERY=10: nothing is told of these
@@ -71,7 +74,7 @@ def test_a_driver_that_hangs_costs_no_time(tmp_path):
         raise AssertionError
 
     started = time.monotonic()
-    with MachineMetrics(hanging, 0.01) as machine, logs(tmp_path, machine=machine) as found:
+    with MachineMetrics(hanging, 0.01) as machine, logs(tmp_path, usage=machine.take) as found:
         train(found, 1, 4)
     assert time.monotonic() - started < 5
     assert all("machine" not in record for record in records(tmp_path))
@@ -105,8 +108,8 @@ def test_a_run_numbers_gpus_as_its_cuda_does(monkeypatch):
     """CUDA_VISIBLE_DEVICES=1: the second card of the machine is cuda:0 of this run."""
     cards = (GpuState(0, "A", 1.0, uuid="GPU-aa"), GpuState(1, "B", 99.0, uuid="GPU-bb"))
     reader = SimpleNamespace(read=lambda: cards)
-    monkeypatch.setattr(system_usage, "GpuUsageReader", lambda: reader)
-    read = system_usage._this_machine()
+    monkeypatch.setattr(run_usage, "GpuUsageReader", lambda: reader)
+    read = run_usage._this_machine()
     assert [gpu.name for gpu in read().gpus] == ["A", "B"]  # before this process uses CUDA
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)

@@ -1,4 +1,4 @@
-"""Logs GPU, CPU and RAM usage beside the losses.
+"""GPU, CPU and RAM usage, which a run logs beside its losses (`USAGE`, see `machine.extras`).
 
 A thread takes the readings, so that a driver that hangs costs curves but no time.
 """
