@@ -65,7 +65,7 @@ class MachineMetrics:
                     self._seen = [*self._seen[-1800:], figures]
         except Exception as error:
             log.warning(
-                "GPU, CPU and RAM usage are no longer logged (%s). Training goes on.", error
+                "GPU, CPU and RAM usage are no longer logged (%s). Training continues.", error
             )
 
 

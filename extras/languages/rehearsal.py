@@ -1,12 +1,11 @@
 """REHEARSAL: clips in a base's old languages, so that learning an added one does not lose them.
 
-They are the dataset's own where it has some. Else the base itself speaks: to learn from what it
-says changes nothing where nothing else pulls (Robins 1995, pseudorehearsal,
-https://doi.org/10.1080/09540099550039318). Its texts are the built-in sentences of each language,
-the beginning of one with the end of another: an evaluation speaks the sentences themselves. It
-speaks as its own recording and as the person. A killed run goes on where it stopped.
+They are clips of the dataset, if it has any. Otherwise the base speaks them (pseudorehearsal,
+Robins 1995, https://doi.org/10.1080/09540099550039318). Each text joins the beginning of one built-in
+sentence with the end of another, because an evaluation speaks the sentences themselves. The base
+speaks with its own recording and with the person's. A killed run resumes.
 
-    OUTPUT_DIR/rehearsal/metadata.csv    file_name|text|speaker|language, of what is spoken
+    OUTPUT_DIR/rehearsal/metadata.csv    file_name|text|speaker|language of the spoken sentences
     OUTPUT_DIR/rehearsal/0000-en.wav
 """
 
@@ -35,9 +34,9 @@ log = logging.getLogger("train")
 
 FOLDER = "rehearsal"
 USUAL_SHARE = 0.25
-# What is spoken: as much as an epoch rehearses, at most so long, by sentences of about so long.
+# The base speaks as much as an epoch rehearses, up to the first; a sentence takes about the second.
 MOST_SECONDS, SENTENCE_SECONDS = 1200.0, 2.5
-# Written down after so many sentences; a killed run speaks at most these again.
+# The sentences of a request, written down together; a killed run repeats at most these.
 _PORTION = 16
 _MOST_PEOPLE = 2
 _LONGEST_REFERENCE_SECONDS = 12.0
@@ -139,7 +138,7 @@ def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterat
 
 
 def _voices(context: RunContext) -> list[tuple[str, Path]]:
-    """(name, recording): the base's own where it has one, and the people with the most clips."""
+    """(name, recording): the base's own, if any, and the people with the most clips."""
     data, own = context.data, context.base / "reference.wav"
     clips = [data.clips[index] for index in data.train]
     people = Counter(clip.speaker for clip in clips).most_common(_MOST_PEOPLE)
