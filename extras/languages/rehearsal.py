@@ -1,9 +1,9 @@
 """REHEARSAL: clips in a base's old languages, so that learning an added one does not lose them.
 
 They are clips of the dataset, if it has any. Otherwise the base speaks them (pseudorehearsal,
-Robins 1995, https://doi.org/10.1080/09540099550039318). Each text joins the beginning of one built-in
-sentence with the end of another, because an evaluation speaks the sentences themselves. The base
-speaks with its own recording and with the person's. A killed run resumes.
+Robins 1995, https://doi.org/10.1080/09540099550039318). Each text joins the beginning of one
+built-in sentence with the end of another, because an evaluation speaks the sentences themselves.
+The base speaks with its own recording and with the recordings of the person. A killed run resumes.
 
     OUTPUT_DIR/rehearsal/metadata.csv    file_name|text|speaker|language of the spoken sentences
     OUTPUT_DIR/rehearsal/0000-en.wav
