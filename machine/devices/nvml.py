@@ -50,8 +50,8 @@ def as_cuda_counts(states: tuple[GpuState, ...], uuids: Sequence[str]) -> tuple[
         uuids: The UUIDs of cuda:0, cuda:1, … in this process, with or without the prefix "GPU-".
 
     Returns:
-        One state for each UUID. If a UUID is not among `states`, `states` unchanged: a part of a
-        GPU (MIG) has a UUID of its own.
+        One state for each UUID. If a UUID is not among `states`, as for a part of a GPU (MIG),
+        `states` unchanged.
     """
     known = {state.uuid.removeprefix("GPU-"): state for state in states if state.uuid}
     ordered = [known.get(uuid.removeprefix("GPU-")) for uuid in uuids]

@@ -201,7 +201,7 @@ def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
     return outcome, f"the check did not finish{where}.{tail}"
 
 
-# --- what is kept
+# --- the cache
 
 
 def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:

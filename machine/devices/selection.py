@@ -61,7 +61,7 @@ class Place(Choice):
         value: cpu or cuda:N.
         mel_device: Where FFTs run.
         cudnn: Whether convolutions go through cuDNN.
-        code: Why this is not what was asked for, in a word; "" if it is.
+        code: Why this differs from the request, in a word; "" if it does not.
     """
 
     mel_device: str = "cpu"

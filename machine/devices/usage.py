@@ -26,8 +26,8 @@ class Usage:
     """One reading; None means unknown, or that there is no such process.
 
     Attributes:
-        cpu_percent: Of all cores together, since the previous reading.
-        memory_used_bytes, memory_total_bytes: Of the machine, or of the container if its limit is
+        cpu_percent: The utilization of all cores together, since the previous reading.
+        memory_used_bytes, memory_total_bytes: For the machine, or for the container if its limit is
             lower.
         trainer_cpu_percent: 100 is one core.
     """

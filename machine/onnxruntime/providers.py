@@ -23,7 +23,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "cpu": (CPU,),
 }
 WISHES = ("auto", *PROVIDERS)
-# The library of each in a build's wheel, under its Linux name; DirectML has none of its own.
+# The library of each in a build's wheel, under its Linux name; DirectML has no separate library.
 LIBRARIES: Mapping[str, str] = {
     CUDA: "libonnxruntime_providers_cuda.so",
     ROCM[0]: "libonnxruntime_providers_migraphx.so",

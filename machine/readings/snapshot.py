@@ -31,7 +31,7 @@ class Driver:
     """NVIDIA's driver.
 
     Attributes:
-        version: Of the loaded kernel module; "" without one.
+        version: The version of the loaded kernel module; "" without one.
         nouveau: Whether the module nouveau is loaded.
         libcuda: Path of libcuda.so.1; "" if the loader cannot load it.
         libcuda_fault: The loader's error.

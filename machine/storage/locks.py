@@ -86,7 +86,7 @@ def wait_for(
     Args:
         path: The lock file.
         waiting: Called once if it has to wait.
-        limit_seconds: The longest wait; -1 is no limit.
+        limit_seconds: The longest wait; -1 waits without a limit.
 
     Raises:
         WriteError: The lock file cannot be opened.

@@ -183,7 +183,7 @@ class LoadedVoice(ABC):
     def speaker(self, name: str) -> Voice:
         """The voice of one of `speakers`, named as in `xtts.voices.speakers.find`.
 
-        Raises TextError where there is none of that name, AudioError, VoiceError or OnnxError.
+        Raises TextError for an unknown name, AudioError, VoiceError or OnnxError.
         """
         known = speakers.find(name, self.own_name, self.speakers)
         if known is None:

@@ -34,7 +34,7 @@ def test_it_reads_as_the_command_does_and_its_report_names_no_command(tmp_path):
     assert [path.name for path in to.glob("*.wav")] == ["01 Chapter 1.wav"]
     report = (to / "report.html").read_text()
     assert "left out: שלום" in report
-    assert "Say it again with" not in report and str(tmp_path) not in report
+    assert "Speak it again with" not in report and str(tmp_path) not in report
     # An uploaded text is stored under another name.
     (tmp_path / "book.txt").write_text("It was late.")
     assert read(tmp_path / "book.txt", to, voice, "--plan", "--called=The Sea.txt") == 0

@@ -193,7 +193,7 @@ def test_without_a_text_the_transcripts_are_empty(ground, tmp_path, caplog):
     assert cut(ground.recording, tmp_path / "out") == 0
     rows = (tmp_path / "out/metadata.csv").read_text().splitlines()
     assert len(rows) >= 4 and all(row.endswith("|") for row in rows)
-    assert "no transcripts yet" in caplog.text
+    assert "They lack transcripts" in caplog.text
     assert caplog.messages[-1].startswith("Then train on it: DATASET_DIR=")
 
 

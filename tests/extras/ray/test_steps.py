@@ -37,7 +37,7 @@ def test_without_ray_the_line_to_install_it_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("address", "remedy"), [("local", "leave out --ray"), ("10.0.0.7:6379", "See that RAY_ADDRESS")]
+    ("address", "remedy"), [("local", "omit --ray"), ("10.0.0.7:6379", "Check that RAY_ADDRESS")]
 )
 def test_a_ray_that_does_not_start_says_what_to_do(monkeypatch, address, remedy):
     """On a busy machine Ray's own start exceeds its limit: a bare Exception."""

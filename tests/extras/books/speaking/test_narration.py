@@ -148,8 +148,8 @@ def test_the_report_has_the_worst_first(cast, tmp_path):
     worst.write(tmp_path / "report.html", "A <b>", narration.takes, ["read", "my book.epub"])
     page = (tmp_path / "report.html").read_text()
     assert f"read &#x27;my book.epub&#x27; --again {kept.take.key}" in page
-    assert "Say it again with" in page
+    assert "Speak it again with" in page
     worst.write(tmp_path / "told.html", "A <b>", narration.takes, [])
     untyped = (tmp_path / "told.html").read_text()
-    assert kept.take.text in untyped and "--again" not in untyped and "Say it" not in untyped
+    assert kept.take.text in untyped and "--again" not in untyped and "Speak it" not in untyped
     assert "A &lt;b&gt;" in page and f'src="sentences/{kept.take.key[:2]}/' in page

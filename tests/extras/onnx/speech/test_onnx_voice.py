@@ -75,7 +75,7 @@ def test_the_child_never_loads_torch(talk, base):
 def test_a_voice_that_is_not_there_is_refused(tmp_path, base):
     with pytest.raises(BundleError, match="There is no voice at"):
         opened(tmp_path / "none", tmp_path / "latents")
-    with pytest.raises(OnnxError, match="nowhere to keep"):
+    with pytest.raises(OnnxError, match="no folder is set to cache"):
         opened(base)
 
 
@@ -95,7 +95,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder):
 
 
 def test_torch_says_who_speaks_an_onnx_voice(onnx_folder):
-    with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
+    with pytest.raises(BundleError, match="it needs BACKEND=onnx"):
         load_voice(VoiceSpec(str(onnx_folder)), ComputeConfig(), {})
 
 
