@@ -106,10 +106,23 @@ class GpuHealth:
         return frozenset(one.name for one in self.operations if not one.ok)
 
     @property
+    def trains(self) -> bool:
+        """Whether it trains, with what failed done elsewhere or otherwise."""
+        return self._passes_without("sampling")
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it speaks, with what failed done elsewhere or otherwise."""
+        return self._passes_without("train_step")
+
+    @property
     def works(self) -> bool:
-        """Whether it trains and speaks, with what failed done elsewhere or otherwise."""
+        """Whether it trains and speaks."""
+        return self.trains and self.speaks
+
+    def _passes_without(self, operation: str) -> bool:
         ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)
-        return ended and self.failed <= DISPENSABLE
+        return ended and self.failed <= DISPENSABLE | {operation}
 
     @property
     def cudnn(self) -> bool:

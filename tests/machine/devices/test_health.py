@@ -11,7 +11,10 @@ from tests.machines import SOUND, failing, without_cudnn
 @pytest.mark.parametrize("bad", OPERATIONS)
 def test_what_one_bad_operation_costs(bad):
     gpu = failing(bad)
-    assert gpu.works is (bad in ("fft", "attention_fp16", "attention_bf16"))
+    dispensable = bad in ("fft", "attention_fp16", "attention_bf16")
+    assert gpu.works is dispensable
+    assert gpu.trains is (dispensable or bad == "sampling")
+    assert gpu.speaks is (dispensable or bad == "train_step")
     assert gpu.failed == {bad} and gpu.verdict == f"{bad} failed." and gpu.cudnn
 
 
@@ -26,7 +29,7 @@ def test_a_check_without_an_end_is_good_for_nothing(outcome):
     """A check that hung has no result of any operation, so none has failed."""
     for operations in (SOUND.operations, ()):
         gpu = replace(SOUND, outcome=outcome, reason="No.", operations=operations)
-        assert not gpu.works and gpu.verdict == "No."
+        assert not gpu.trains and not gpu.speaks and gpu.verdict == "No."
 
 
 def test_a_gpu_without_a_fault_says_nothing():

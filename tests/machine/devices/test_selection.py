@@ -50,7 +50,7 @@ def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
     assert words in str(found.value) and found.value.exit_code == 2
 
 
-# Every state of GPUS: where it computes, where FFTs run, precision, whether through cuDNN.
+# Every state of GPUS: where it speaks, where FFTs run, precision, whether through cuDNN.
 DECISIONS = {
     "sound": ("cuda:0", "cuda:0", "bf16", True),
     "fft": ("cuda:0", "cpu", "bf16", True),
@@ -60,7 +60,7 @@ DECISIONS = {
     "bf16, right without cuDNN": ("cuda:0", "cuda:0", "bf16", False),
     "16 bits": ("cuda:0", "cuda:0", "fp32", True),
     "sampling": ("cpu", "cpu", "bf16", True),
-    "train step": ("cpu", "cpu", "bf16", True),
+    "train step": ("cuda:0", "cuda:0", "bf16", True),
     "everything": ("cpu", "cpu", "fp32", True),
     "driver": ("cpu", "cpu", "fp32", True),
     "full": ("cpu", "cpu", "bf16", True),
@@ -92,6 +92,13 @@ def test_the_first_rung_by_verdicts(state, wish):
         with pytest.raises(DeviceError, match="failed the check") as error:
             choose_device(found, wish)
         assert gpu.verdict in str(error.value)
+
+
+@pytest.mark.parametrize("state", GPUS)
+def test_a_gpu_that_only_trains_or_only_speaks_is_used_for_that(state):
+    device = choose_place(machine(GPUS[state]), "auto", trains=True).value
+    speaks = DECISIONS[state][0]
+    assert device == {"sampling": "cuda:0", "train step": "cpu"}.get(state, speaks)
 
 
 def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():
