@@ -1,0 +1,234 @@
+"""`python -m tests.journeys` counts what a request, a clip and an epoch pass on their way.
+
+The real programs run under a profiler, in every process that they start. A module counts once one
+of its functions is called in a journey's span of time; a shape is a class of ours of which an
+instance is made there.
+
+- request: from the POST of /v1/audio/speech to the first byte of its answer, the second time.
+- clip: the dataset read, its features computed, and one training step.
+- epoch: from the last step to the verdict: checkpoint, sample, judging (after the last epoch,
+  because judging takes longer than so short an epoch).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.ports import free_port
+
+ROOT = Path(__file__).parents[1]
+# Goals: modules, shapes.
+GOALS = {"request": (30, 5), "clip": (18, 6), "epoch": (20, 6)}
+# Each journey's functions of the trainer, by module and qualified name.
+SPANS = {
+    "clip": (
+        ("train.dataset.dataset", "read"),
+        ("train.setup", "build_feature_cache"),
+        ("train.trainer", "train_step"),
+    ),
+    "epoch": (
+        ("train.trainer", "Trainer._save"),
+        ("train.trainer", "Trainer._sample_saved"),
+        ("train.evaluation.blending", "conclude"),
+    ),
+}
+# Written into a folder that every process finds as its sitecustomize.
+TRACER = '''
+import atexit, os, sys, threading, time
+ROOT, FOLDER = os.environ["JOURNEYS_ROOT"], os.environ["JOURNEYS_FOLDER"]
+PACKAGES = ("machine", "xtts", "train", "api", "extras")
+out = open(os.path.join(FOLDER, str(os.getpid())), "w", buffering=1)
+homes, seen, spans = {}, set(), dict()
+for one in os.environ["JOURNEYS_SPANS"].split(","):
+    module, _, name = one.partition(":")
+    spans[module, name] = 0
+
+
+def home(path):
+    """The module of a file of ours, or an empty string."""
+    if path.startswith(ROOT):
+        name = path[len(ROOT) + 1 :].removesuffix(".py").replace(os.sep, ".")
+        if name.startswith(PACKAGES) and name.split(".")[0] in PACKAGES:
+            return name.removesuffix(".__init__")
+    return ""
+
+
+def note(kind, name):
+    moment = round(time.time(), 3)
+    if (kind, name, moment) not in seen:
+        seen.add((kind, name, moment))
+        out.write(f"{kind}\\t{name}\\t{moment}\\n")
+
+
+def profile(frame, event, argument):
+    if event not in ("call", "return"):
+        return
+    code = frame.f_code
+    path = code.co_filename
+    if code.co_name in ("__init__", "__new__") and event == "call" and code.co_varnames:
+        made = frame.f_locals.get(code.co_varnames[0])
+        # No isinstance: it may call a __getattribute__ of an object that is half made.
+        kind = made if issubclass(type(made), type) else type(made)
+        if str(kind.__module__).split(".")[0] in PACKAGES:
+            note("shape", f"{kind.__module__}.{kind.__qualname__}")
+    module = homes.get(path)
+    if module is None:
+        module = homes[path] = home(path)
+    if not module or code.co_name == "<module>":
+        return
+    if (module, code.co_qualname) in spans:
+        out.write(f"{event}\\t{module}:{code.co_qualname}\\t{time.time():.4f}\\n")
+    if event == "call":
+        note("module", module)
+
+
+threading.setprofile(profile)
+sys.setprofile(profile)
+'''
+
+
+@dataclass(frozen=True)
+class Line:
+    """One observation: kind `module`, `shape`, or the `call` or `return` of a span's function."""
+
+    kind: str
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Journey:
+    """The modules and shapes of one journey, by name."""
+
+    modules: Sequence[str]
+    shapes: Sequence[str]
+
+
+def traced_environment(folder: Path) -> dict[str, str]:
+    """The environment of a program whose processes all write what they call into `folder`."""
+    (folder / "site").mkdir(parents=True)
+    (folder / "site" / "sitecustomize.py").write_text(TRACER, encoding="utf-8")
+    (folder / "lines").mkdir()
+    spans = ",".join(f"{module}:{name}" for one in SPANS.values() for module, name in one)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(folder / "site"), str(ROOT))),
+        "JOURNEYS_ROOT": str(ROOT),
+        "JOURNEYS_FOLDER": str(folder / "lines"),
+        "JOURNEYS_SPANS": spans,
+    }
+
+
+def lines(folder: Path) -> list[Line]:
+    """All observations of all processes, by time."""
+    found = []
+    for path in (folder / "lines").iterdir():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            kind, name, seconds = line.split("\t")
+            found.append(Line(kind, name, float(seconds)))
+    return sorted(found, key=lambda one: one.seconds)
+
+
+def journey(seen: Sequence[Line], spans: Sequence[tuple[float, float]]) -> Journey:
+    """What was called and made within the spans, (from, to) in seconds."""
+    within = [one for one in seen if any(begin <= one.seconds <= end for begin, end in spans)]
+    names = {
+        kind: sorted({one.name for one in within if one.kind == kind})
+        for kind in ("module", "shape")
+    }
+    return Journey(names["module"], names["shape"])
+
+
+def spans_of(
+    seen: Sequence[Line], functions: Sequence[tuple[str, str]]
+) -> Iterator[tuple[float, float]]:
+    """The time of the first call of each function, to its return."""
+    for module, name in functions:
+        both = f"{module}:{name}"
+        begin = next(one.seconds for one in seen if one.kind == "call" and one.name == both)
+        returns = [one.seconds for one in seen if (one.kind, one.name) == ("return", both)]
+        end = next(seconds for seconds in returns if seconds >= begin)
+        yield begin, end
+
+
+def of_training(folder: Path) -> Mapping[str, Journey]:
+    """A clip's and an epoch's journey, by an epoch of the embedded dataset's first clips."""
+    settings = {
+        "MAX_TRAIN_SAMPLES": "12", "NUM_EPOCHS": "1", "TENSORBOARD": "off", "BLEND": "off",
+        "LEARN_DECODER": "off",
+        "OUTPUT_DIR": str(folder / "output"), "RUNS_DIR": str(folder / "runs"),
+        "CACHE_DIR": str(folder / "cache"), "DEVICE": "cpu",
+    }  # fmt: skip
+    environment = {**traced_environment(folder), **settings}
+    subprocess.run([sys.executable, "-m", "train"], cwd=ROOT, env=environment, check=True)
+    seen = lines(folder)
+    return {name: journey(seen, list(spans_of(seen, found))) for name, found in SPANS.items()}
+
+
+def of_request(folder: Path) -> Journey:
+    """A request's journey through a service that has spoken once already."""
+    port = free_port()
+    environment = {
+        **traced_environment(folder), "API_PORT": str(port), "OUTPUT_DIR": str(folder / "output"),
+        "VOICES_DIR": str(folder / "voices"), "CACHE_DIR": str(folder / "cache"), "DEVICE": "cpu",
+    }  # fmt: skip
+    address = f"http://127.0.0.1:{port}"
+    service = subprocess.Popen([sys.executable, "-m", "api"], cwd=ROOT, env=environment)
+    try:
+        with httpx.Client(base_url=address, timeout=120) as client:
+            _wait_ready(client, service)
+            for text in ("Good morning.", "The kettle is on."):
+                body = {"input": text, "voice": "default", "response_format": "wav"}
+                begin = time.time()
+                with client.stream("POST", "/v1/audio/speech", json=body) as answer:
+                    if answer.status_code != 200:
+                        raise RuntimeError(answer.read().decode())
+                    chunks = answer.iter_raw()
+                    next(chunks)
+                    end = time.time()
+                    for _ in chunks:
+                        pass
+    finally:
+        service.terminate()
+        service.wait(60)
+    return journey(lines(folder), [(begin, end)])
+
+
+def _wait_ready(client: httpx.Client, service: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        if service.poll() is not None:
+            raise RuntimeError(f"the service ended with {service.returncode}")
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.5)
+    raise TimeoutError("the service was not ready after five minutes")
+
+
+def all_of_them() -> dict[str, Journey]:
+    """Runs both programs and counts the three journeys."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        return {"request": of_request(Path(one)), **of_training(Path(other))}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Counts the modules and shapes of each journey.")
+    parser.add_argument("--names", action="store_true", help="print their names, too")
+    asked = parser.parse_args()
+    for name, found in all_of_them().items():
+        modules, shapes = GOALS[name]
+        print(f"{name}: {len(found.modules)} modules (goal {modules}), "
+              f"{len(found.shapes)} shapes (goal {shapes})")  # fmt: skip
+        if asked.names:
+            print(json.dumps(found.__dict__, indent=1))
