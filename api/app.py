@@ -16,11 +16,11 @@ from api import errors
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
-from api.parts import routers
+from api.parts import PAGE, page_folders, routers
 from api.routes import runs, speech, status, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
-from api.state import PAGE, AppState, key_of
+from api.state import AppState, key_of
 from machine import process
 from xtts.inference.compute_config import ComputeConfig
 
@@ -49,6 +49,8 @@ def build(
     for router in every:
         app.include_router(router)
     app.state.routes = [route for router in every for route in router.routes]
+    for name, folder in page_folders().items():
+        app.mount(f"/page/{name}", StaticFiles(directory=folder))
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
     app.add_exception_handler(errors.APIError, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)
@@ -59,7 +61,9 @@ def build(
     rules = OriginRules(
         key is not None, frozenset(settings.api_allowed_origins),
         frozenset(settings.api_allowed_hosts), _speaks(app.state.routes),
-        lambda scope: any(one.matches(scope)[0] is Match.FULL for one in app.state.routes),
+        lambda scope: next(
+            (one for one in app.state.routes if one.matches(scope)[0] is Match.FULL), None
+        ),
     )  # fmt: skip
     app.add_middleware(Gate, rules=rules, key=key, metrics=parts.metrics)
     return app

@@ -5,8 +5,19 @@ import os
 import shutil
 from pathlib import Path
 
+from pydantic import BaseModel
+
 # No upload and no reading takes the last of a disk: runs and voices are written there too.
 KEPT_FREE_BYTES = 1 << 30
+
+
+class DiskSpace(BaseModel):
+    """In bytes. used: by all datasets with what is announced, or by all books; most: by
+    DATASETS_MAX_GB or BOOKS_MAX_GB; free: what the disk has left."""
+
+    used: int
+    most: int
+    free: int
 
 
 def free_bytes(folder: Path) -> int:

@@ -3,19 +3,17 @@
 It is plain ASGI, so that routes notice a client that disconnects.
 
 A browser sends requests for any open page, with access to the reader's machine and home network.
-A page must therefore be the service's own, or be named in
-API_ALLOWED_ORIGINS.
+A page must therefore be the service's own, or be named in API_ALLOWED_ORIGINS.
 """
 
 import asyncio
 import hmac
 import ipaddress
-import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -31,7 +29,6 @@ OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
 # The state of the service: answered whatever the number of connections.
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_UPLOAD_RETRY_SECONDS = 5
 _EXPOSED_HEADERS = [
     "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
     "X-Respoken-Pieces", "X-Sample-Rate",
@@ -40,41 +37,29 @@ _EXPOSED_HEADERS = [
 # none, as when a person types the address.
 _OWN_SITES = frozenset({"same-origin", "none"})
 
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
-@dataclass(frozen=True)
-class BodyKind:
-    """The limits of a body. places: how many may arrive at once; None is no limit."""
 
-    what: str
+class BodyLimit(NamedTuple):
+    """The most bytes of a body, and the seconds in which it has to arrive."""
+
     most_bytes: int
     seconds: float
-    places: int | None
 
 
-_TEXT = BodyKind("bodies", 64 << 10, 15.0, None)
-# Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
-_RECORDING = BodyKind("recordings", (20 << 20) + (64 << 10), 60.0, 8)
-# A recording of a dataset comes in pieces, each a request of its own. None of them waits for a
-# place that a recording of a voice has.
-_PIECE = BodyKind("pieces of recordings", 8 << 20, 60.0, 4)
-# A sentence of a dataset, which is decoded as the recording of a voice is.
-_TAKE = BodyKind("takes", 20 << 20, 60.0, 4)
-_TRANSCRIPT = BodyKind("texts", 4 << 20, 60.0, 4)
-# It is written to the disk as it arrives. Pictures make an EPUB large; they are not read.
-_BOOK = BodyKind("books", 128 << 20, 300.0, 2)
-_BODY_KINDS = (
-    ("POST", re.compile(r"/v1/books"), _BOOK),
-    ("POST", re.compile(r"/v1/voices(/[^/]+/recordings)?|/clone_speaker"), _RECORDING),
-    ("PATCH", re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+"), _PIECE),
-    ("PUT", re.compile(r"/v1/datasets/[^/]+/text"), _TRANSCRIPT),
-    ("PUT", re.compile(r"/v1/datasets/[^/]+/prompts/[^/]+/take"), _TAKE),
-)
+_TEXT = BodyLimit(64 << 10, 15.0)
+# Larger bodies that may arrive at once.
+_MOST_UPLOADS = 8
 
 
-def body_kind(method: str, path: str) -> BodyKind:
-    """The limits of a path: large for recordings and transcripts, small everywhere else."""
-    kinds = (kind for of, paths, kind in _BODY_KINDS if of == method and paths.fullmatch(path))
-    return next(kinds, _TEXT)
+def takes_upload(most_bytes: int, seconds: float = 60.0) -> Callable[[Endpoint], Endpoint]:
+    """Marks the function of a route that takes a body larger than a text."""
+
+    def marked(endpoint: Endpoint) -> Endpoint:
+        endpoint.body_limit = BodyLimit(most_bytes, seconds)  # type: ignore[attr-defined]
+        return endpoint
+
+    return marked
 
 
 @dataclass(frozen=True)
@@ -85,14 +70,14 @@ class OriginRules:
         origins: allowed origins, as browsers write them.
         hosts: host names that the service answers to without a key.
         speaks: whether a path speaks, so that a request costs computation.
-        is_route: whether something answers a request of this method and path.
+        route_of: the route that answers a request of this method and path, or None.
     """
 
     has_key: bool
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
     speaks: Callable[[str], bool] = lambda _path: False
-    is_route: Callable[[Scope], bool] = lambda _scope: True
+    route_of: Callable[[Scope], Any] = lambda _scope: None
 
 
 class Gate:
@@ -111,7 +96,7 @@ class Gate:
         self.rules = rules
         self.key = key
         self.metrics = metrics
-        self._arriving = Counter[BodyKind]()
+        self._uploads = 0
         self._inside: ASGIApp = self._admit
         if rules.origins:
             # A preflight carries no key, and a page reads a refusal only with these headers.
@@ -195,24 +180,26 @@ class Gate:
 
     async def _take_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Enforces the limits of the body: size, time, and the number of uploads."""
-        kind = body_kind(scope["method"], scope["path"])
-        declared = Headers(scope=scope).get("content-length", "0")
-        if declared.isdecimal() and int(declared) > kind.most_bytes:
-            if self.rules.is_route(scope):
-                await response(_too_large(kind), scope)(scope, receive, send)
-            else:  # 404 or 405, which reads no body
-                await self.app(scope, receive, send)
+        route = self.rules.route_of(scope)
+        if route is None:  # 404 or 405, which reads no body
+            await self.app(scope, receive, send)
             return
-        if kind.places is not None and self._arriving[kind] >= kind.places:
-            text = f"{kind.places} {kind.what} are already being uploaded. Try again later."
-            refusal = APIError(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
+        limit = getattr(route.endpoint, "body_limit", _TEXT)
+        declared = Headers(scope=scope).get("content-length", "0")
+        if declared.isdecimal() and int(declared) > limit.most_bytes:
+            await response(_too_large(limit), scope)(scope, receive, send)
+            return
+        is_upload = limit is not _TEXT
+        if is_upload and self._uploads >= _MOST_UPLOADS:
+            text = f"{_MOST_UPLOADS} uploads are already arriving. Try again later."
+            refusal = APIError(503, "uploads_full", text, retry_after=5)
             await response(refusal, scope)(scope, receive, send)
             return
-        self._arriving[kind] += 1  # before the first byte of the body is read
+        self._uploads += is_upload  # before the first byte of the body is read
         try:
-            await self.app(scope, _BoundedBody(receive, kind), send)
+            await self.app(scope, _BoundedBody(receive, limit), send)
         finally:
-            self._arriving[kind] -= 1
+            self._uploads -= is_upload
 
     async def _answer_head(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers HEAD for every GET (RFC 9110, section 9.3.2): same status and headers, no body.
@@ -241,10 +228,10 @@ class _BoundedBody:
     The declared length can be wrong, and a body can arrive at a byte a minute.
     """
 
-    def __init__(self, receive: Receive, kind: BodyKind) -> None:
+    def __init__(self, receive: Receive, limit: BodyLimit) -> None:
         self._receive = receive
-        self._kind = kind
-        self._end = time.monotonic() + kind.seconds
+        self._limit = limit
+        self._end = time.monotonic() + limit.seconds
         self._bytes = 0
         self._whole = False
 
@@ -259,15 +246,15 @@ class _BoundedBody:
                 408, "slow_body", "The body did not arrive within the time limit."
             ) from None
         self._bytes += len(message.get("body", b""))
-        if self._bytes > self._kind.most_bytes:
-            raise _too_large(self._kind)
+        if self._bytes > self._limit.most_bytes:
+            raise _too_large(self._limit)
         self._whole = not message.get("more_body", False)
         return message
 
 
-def _too_large(kind: BodyKind) -> APIError:
+def _too_large(limit: BodyLimit) -> APIError:
     return APIError(
-        413, "too_large", f"The body is larger than the limit of {kind.most_bytes:,} bytes."
+        413, "too_large", f"The body is larger than the limit of {limit.most_bytes:,} bytes."
     )
 
 

@@ -1,16 +1,22 @@
-"""Routes that extras add to the service, with their state, and protocols besides HTTP.
+"""What extras add to the service: routes with their state, parts of the page, other protocols.
 
 SERVICE (see `machine.extras`) names a module with ROUTERS. If the routes share state, the module
 also has `Part`, a class that is constructed with the AppState. A part may have `works()`, the
 coroutines that run as long as the service, and `why_kept(run_id)`, the reason why a run cannot be
 deleted, or "".
 
+PAGE names a folder, served as /page/EXTRA/. Its `part.html` is pieces of HTML, each under the slot
+of api/page/index.html that it fills; `part.css` its styles; `part.js` its class `Part`, as
+api/page/page.js uses it.
+
 LISTENER names a module with `sockets_of(settings)`, which listens, or returns [] if the protocol is
 off; `open_listener(state, connections, sockets)`, which returns an object with `start()` and
 `close(seconds)`; and `address(settings)` for the log.
 """
 
-from collections.abc import Coroutine, Iterator
+import re
+from collections.abc import Collection, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import APIRouter
@@ -18,6 +24,9 @@ from fastapi import APIRouter
 from machine import extras
 
 T = TypeVar("T")
+PAGE = Path(__file__).parent / "page"
+_SLOT = re.compile(r"^ *<!-- slot: ([\w-]+) -->\n", re.MULTILINE)
+_STYLES = '  <link rel="stylesheet" href="page/{0}/part.css" data-part="{0}">\n'
 
 
 class Parts:
@@ -48,3 +57,25 @@ class Parts:
 def routers() -> list[APIRouter]:
     """The routes of all extras."""
     return [router for module in extras.modules("SERVICE") for router in module.ROUTERS]
+
+
+def page_folders() -> dict[str, Path]:
+    """The folder of each extra that has a part of the page."""
+    return {
+        entry.__name__.rpartition(".")[2]: Path(entry.__file__ or "").parent / entry.PAGE
+        for entry in extras.entries()
+        if hasattr(entry, "PAGE")
+    }
+
+
+def page(of: Collection[str] | None = None) -> str:
+    """The page with the parts of extras. of: these only, in tests."""
+    slots: dict[str, str] = {}
+    for name, folder in page_folders().items():
+        if of is None or name in of:
+            slots["styles"] = slots.get("styles", "") + _STYLES.format(name)
+            pieces = _SLOT.split((folder / "part.html").read_text(encoding="utf-8"))[1:]
+            for slot, piece in zip(pieces[::2], pieces[1::2], strict=True):
+                slots[slot] = slots.get(slot, "") + piece
+    text = (PAGE / "index.html").read_text(encoding="utf-8")
+    return _SLOT.sub(lambda found: slots.get(found[1], ""), text)

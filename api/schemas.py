@@ -401,15 +401,3 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         507: "It could not be written: the disk is full, or the folder is not writable.",
     }.items()
 }
-
-
-JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
-
-
-class DiskSpace(BaseModel):
-    """In bytes. used: by all datasets with what is announced, or by all books; most: by
-    DATASETS_MAX_GB or BOOKS_MAX_GB; free: what the disk has left."""
-
-    used: int
-    most: int
-    free: int

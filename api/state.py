@@ -5,8 +5,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
@@ -32,11 +31,9 @@ from xtts import encoding
 from xtts.voices.base_models import licence_in_brief
 from xtts.voices.speakers import plain
 
-PAGE = Path(__file__).parent / "page"
 _DECODERS = 2
 _MOST_UNUSED = 200
 log = logging.getLogger("api")
-T = TypeVar("T")
 
 
 class AppState:
@@ -60,6 +57,7 @@ class AppState:
         self._unused: set[str] = set()
         self._last_languages: tuple[str, ...] = ()
         self.added = Parts(self)
+        self.part = self.added.get
 
     @property
     def served_name(self) -> str:
@@ -77,10 +75,6 @@ class AppState:
         """The named speakers of the served voice and the adapters of its weights: name -> recording
         or folder; empty while there is none."""
         return self.speakers_of(self.engine.standing)
-
-    def part(self, kind: type[T]) -> T:
-        """The state of an extra, by its class."""
-        return self.added.get(kind)
 
     def speakers_of(self, opened: OpenedVoiceState | None) -> Mapping[str, str]:
         """As `speakers`, of an open voice; its own speakers win over adapters of their name."""

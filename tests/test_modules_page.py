@@ -4,6 +4,7 @@
 """
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,13 +21,17 @@ DATA = {
     "train/data/evaluation/": "Evaluation sentences in each language, and other voices to compare.",
     "extras/cut/report.html": "The template of the report on a cut recording.",
     "extras/studio/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
-    "api/page/": "The web page that the service serves: HTML, CSS and JavaScript.",
+    "api/page/": "The web page: its scripts and styles above, and its HTML.",
+    "extras/books/page/": "The books' part of the page.",
+    "extras/studio/page/": "The studio's part of the page.",
     "benchmarks/": "Texts that the benchmarks speak, and values of the published config.json.",
     "benchmarks/results/": "The results of the benchmarks as JSON, from which pages are generated.",
 }
+SCRIPTS = ("api/page", "extras/studio/page", "extras/books/page")
 HEAD = """# Modules
 
-Every module with the first line of its docstring, and the folders of data. Generated:
+Every module with the first line of its docstring, the scripts and styles of the page, and the
+folders of data. Generated:
 `.venv/bin/python -m tests.test_modules_page`.
 """
 
@@ -61,6 +66,26 @@ def block(package: str) -> str:
     return "\n".join([f"## {package}", "", summary, "", "```", *lines, "```", ""])
 
 
+def scripts() -> str:
+    """The scripts and styles of the page with the first sentence of their comments."""
+    lines = ["## The page", "", "The scripts and styles that the service serves.", ""]
+    for folder in SCRIPTS:
+        if not is_deleted(folder):
+            paths = sorted(ROOT.joinpath(folder).glob("*.[jc]s*"))
+            width = max(len(path.name) for path in paths) + 2
+            rows = (f"  {path.name:<{width}}{first_sentence(path)}" for path in paths)
+            lines += ["```", f"{folder}/", *rows, "```", ""]
+    return "\n".join(lines)
+
+
+def first_sentence(path: Path) -> str:
+    """Of the comment that a script or a style sheet begins with."""
+    text = path.read_text(encoding="utf-8")
+    found = re.match(r"/\*(.*?)\*/|((?://.*\n)+)", text, re.DOTALL)
+    words = " ".join(re.sub(r"^//|^ +", "", found[1] or found[2], flags=re.MULTILINE).split())
+    return words.partition(". ")[0].rstrip(".") + "."
+
+
 def data() -> str:
     there = {place: words for place, words in DATA.items() if not is_deleted(place)}
     rows = (f"| `{place}` | {words} |" for place, words in there.items())
@@ -68,7 +93,7 @@ def data() -> str:
 
 
 def page() -> str:
-    return "\n".join([HEAD, *(block(package) for package in PACKAGES), data()])
+    return "\n".join([HEAD, *(block(package) for package in PACKAGES), scripts(), data()])
 
 
 def test_the_tree_is_what_the_modules_say():

@@ -3,11 +3,12 @@
 import contextlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from api.schemas import JobState
 from machine.storage.atomic import write_json
 from machine.storage.reading import read_json
+
+JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,26 @@
 // The state of the page, its parts, and the actions of a click. Start reading here.
 
-import { Books } from "./books.js";
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
-import { announce, calmly, complain, find, options, say, tried } from "./elements.js";
+import { announce, calmly, complain, find, say, tried } from "./elements.js";
 import { EpochsTable, showProgress, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
 import { showMeanings } from "./meanings.js";
-import { Reading } from "./reading.js";
-import { Recordings } from "./recordings.js";
 import { RunList } from "./runs.js";
 import { joined } from "./scales.js";
 import { epochPath, read, runPath, send } from "./server.js";
-import { followSections, offer } from "./sections.js";
+import { followSections } from "./sections.js";
 import { SpeakBox } from "./speak.js";
-import { Start } from "./start.js";
 import { showConnection, showStatus } from "./status.js";
-import { Trainings } from "./trainings.js";
 import { Voices } from "./voices.js";
-import { candidateName, capital, recordedLanguages } from "./wording.js";
+import { candidateName, capital } from "./wording.js";
 
 // The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
 
-const known = { extras: null, languages: [], runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
+const known = { languages: [], runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
 // run null: the current one, or the first with something to see; epoch null: the newest one with a
 // sample; candidate null: the best.
 const chosen = { run: null, epoch: null, candidate: null, busy: null };
@@ -33,12 +28,7 @@ const chosen = { run: null, epoch: null, candidate: null, busy: null };
 const desk = new Desk();
 const curves = new Curves();
 const voices = new Voices();
-const recordings = new Recordings();
-const books = new Books();
-const reading = new Reading();
 const runList = new RunList({ opened: (id) => open(id), changed: () => attempt(refreshRuns) });
-const start = new Start();
-const trainings = new Trainings({ opened: (id) => open(id), changed: () => show(), read: (datasets, queue) => start.know(datasets, queue) });
 const epochs = new EpochsTable({
   chosen: (epoch) => {
     chosen.epoch = epoch;
@@ -57,6 +47,12 @@ const judged = new JudgedTable({
 });
 const comparison = new Comparison(desk, { changed: () => show(), wanted: (id) => attempt(() => refreshDetails(id)) });
 const speakBox = new SpeakBox();
+// An extra's part has `events`, after which `soon()` asks for its news; offer(languages), runs(list)
+// and trainingOf(run) where it wants or knows them.
+const parts = await Promise.all([...document.querySelectorAll("[data-part]")].map(async ({ dataset }) => {
+  const { Part } = await import(`./${dataset.part}/part.js`);
+  return new Part({ opened: (id) => open(id), changed: () => show() });
+}));
 showMeanings();
 followSections();
 
@@ -98,7 +94,7 @@ function show() {
   showProgress(now, records);
   curves.show(records, now?.epochs ?? [], epoch);
   voices.offerCandidates(now);
-  runList.show(known, (id) => trainings.of(id));
+  runList.show(known, (id) => parts.map((part) => part.trainingOf?.(id)).find(Boolean) ?? null);
   const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
   const alone = speakBox.alone;
   say(find("speaks-with"), alone ? `with ${alone}, not served` : served && served !== "–" ? `with ${served}` : "");
@@ -127,12 +123,10 @@ function showJudged(now) {
 async function refreshStatus() {
   const status = await read("/status");
   showStatus(status);
-  known.extras = status.extras;
-  offer(document.querySelectorAll("[data-extra]"), known.extras);
   // There are none while the voice is opened again; what is chosen stays.
   if (status.languages.length) known.languages = status.languages;
   speakBox.offer({ ...status, languages: known.languages });
-  for (const id of ["reading-language", "dataset-language"]) options(find(id), recordedLanguages(known.languages), "en");
+  for (const part of parts) part.offer?.(known.languages);
   // The voice that is called `default` is the served one: its name changes with it.
   if (status.voice !== known.voice) voices.refresh();
   known.voice = status.voice;
@@ -144,8 +138,7 @@ async function refreshRuns() {
   const { runs, served, promoted, follows } = await read("/v1/runs");
   Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted, follows });
   const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
-  // Its steps are sections of the studio.
-  if (has("studio")) start.show(known.runs);
+  for (const part of parts) part.runs?.(known.runs);
   if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} is ready to play.`);
   show();
   await refreshDetails();
@@ -228,29 +221,17 @@ function everything() {
   statusSoon();
   runsSoon();
   metricsSoon();
-  datasetsSoon();
-  booksSoon();
+  partsSoon();
 }
 
-/** Whether the service has an extra; while its status is unknown, all are asked for. */
-const has = (extra) => known.extras?.includes(extra) ?? true;
-
-function booksSoon() {
-  if (has("books")) books.soon();
-}
-
-function datasetsSoon() {
-  if (!has("studio")) return;
-  recordings.soon();
-  reading.soon();
-  trainings.soon();
+function partsSoon() {
+  for (const part of parts) part.soon();
 }
 
 function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
-  if (event === "dataset" || event === "training") datasetsSoon();
-  if (event === "book") booksSoon();
+  for (const part of parts) if (part.events.includes(event)) part.soon();
   if (event === "epoch" || event === "metrics") metricsSoon();
 }
 
@@ -271,8 +252,8 @@ function open(id) {
 find("run").addEventListener("change", (event) => choose(event.target.value));
 find("voice").addEventListener("change", show);
 find("follow").addEventListener("click", follow);
-// A page that nobody sees follows no cut and no training.
-document.addEventListener("visibilitychange", () => document.hidden || datasetsSoon());
+// A page that nobody sees follows no cut, training or book.
+document.addEventListener("visibilitychange", () => document.hidden || partsSoon());
 
 await attempt(refreshStatus);
 await attempt(refreshRuns);

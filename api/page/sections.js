@@ -1,4 +1,4 @@
-// The sections: those that this service has, and an index that marks the one on the screen.
+// The index of the sections, which marks the one on the screen.
 
 import { find } from "./elements.js";
 
@@ -8,11 +8,6 @@ const READ_SHARE = 0.35;
 /** The id of the last section whose top is above `line`, or the first. sections: [{id, top}] in their order. Pure. */
 export function sectionAt(sections, line) {
   return (sections.findLast(({ top }) => top <= line) ?? sections[0])?.id ?? null;
-}
-
-/** Hides what belongs to an extra that this service does not have. elements: those with data-extra. Pure. */
-export function offer(elements, extras) {
-  for (const element of elements) element.hidden = !extras.includes(element.dataset.extra);
 }
 
 export function followSections() {

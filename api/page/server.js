@@ -116,5 +116,3 @@ export async function bytes(path) {
 
 export const runPath = (run) => `/v1/runs/${encodeURIComponent(run)}`;
 export const epochPath = (run, epoch) => `${runPath(run)}/epochs/${encodeURIComponent(epoch)}`;
-export const bookPath = (book) => `/v1/books/${encodeURIComponent(book)}`;
-export const datasetPath = (dataset) => `/v1/datasets/${encodeURIComponent(dataset)}`;

@@ -114,16 +114,11 @@ export function fileName(...parts) {
 }
 
 // The languages of XTTS-v2.
-const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
+export const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
 
 /** [{value, text}] by name; codes: the languages of the served voice; empty: all of XTTS-v2. */
 export function languageOptions(codes) {
   const names = new Intl.DisplayNames(["en"], { type: "language" });
   return (codes?.length ? codes : LANGUAGES).map((code) => ({ value: code, text: names.of(code) }))
     .sort((a, b) => a.text.localeCompare(b.text));
-}
-
-/** The same of recordings: all of XTTS-v2 and the languages of the served voice. */
-export function recordedLanguages(codes) {
-  return languageOptions([...new Set([...LANGUAGES, ...codes])]);
 }

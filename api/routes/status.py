@@ -3,11 +3,18 @@
 import time
 
 from fastapi import APIRouter, Request
-from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 
 from api.gate import refuse_key
+from api.parts import PAGE, page
 from api.schemas import PROBLEMS, Alive, Ready, Status
-from api.state import PAGE, Shared, key_of
+from api.state import Shared, key_of
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
 # Nothing from elsewhere: the page works without a network.
@@ -21,9 +28,8 @@ POLICY = (
 async def root(request: Request, response: Response, parts: Shared) -> Response | Status:
     """The page for a browser, the status for anything else."""
     headers = {"Vary": "Accept", "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    index = PAGE / "index.html"
-    if "text/html" in request.headers.get("accept", "") and index.is_file():
-        return FileResponse(index, media_type="text/html", headers=headers)
+    if "text/html" in request.headers.get("accept", "") and (PAGE / "index.html").is_file():
+        return HTMLResponse(page(), headers=headers)
     if refusal := refuse_key(key_of(parts.settings), request.headers):
         raise refusal
     response.headers["Vary"] = "Accept"

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError, shown
+from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, PROBLEMS, VoiceList, VoiceRow
 from api.state import AppState, Shared
@@ -39,6 +40,7 @@ Uploads = Annotated[
         json_schema_extra={"maxItems": MOST_RECORDINGS},
     ),
 ]
+takes_recordings = takes_upload(MOST_BYTES + (64 << 10))
 # Ten minutes at 48 kHz, as the recordings are kept.
 _MOST_DECODED = 64 << 20
 MEDIA_TYPES = (
@@ -103,6 +105,7 @@ def list_voices(parts: Shared) -> VoiceList:
 
 
 @router.post("", status_code=201, openapi_extra=upload_of("file"))
+@takes_recordings
 async def add_voice(
     parts: Shared,
     request: Request,
@@ -118,6 +121,7 @@ async def add_voice(
 
 
 @router.post("/{voice_id}/recordings", openapi_extra=upload_of("file"))
+@takes_recordings
 async def add_recordings(voice_id: str, parts: Shared, request: Request, file: Uploads) -> VoiceRow:
     """Adds recordings of the same person to a voice, ten in all at most; its id and name stay."""
     parts.check_rate(request)

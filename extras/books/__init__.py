@@ -2,3 +2,4 @@
 
 VERBS = {"xtts": {"read": "extras.books.verb"}}
 SERVICE = "extras.books.routes"
+PAGE = "page"

@@ -10,11 +10,12 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
-from api.disk_space import free_bytes
+from api.disk_space import DiskSpace, free_bytes
 from api.errors import APIError, shown
+from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
-from api.schemas import PROBLEMS, DiskSpace
+from api.schemas import PROBLEMS
 from api.speech.speakers import Speakers
 from api.state import AppState, Shared
 from extras.books.formats.reading import FORMATS
@@ -65,6 +66,7 @@ def list_books(parts: Shared) -> schemas.BookList:
 
 
 @router.post("", status_code=201, openapi_extra=_BODY)
+@takes_upload(128 << 20, seconds=300.0)  # pictures make an EPUB large; they are not read
 async def upload_book(
     request: Request,
     parts: Shared,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.routes.voices import UPLOAD, check_one_file, keep_voice, upload_of
+from api.routes.voices import UPLOAD, check_one_file, keep_voice, takes_recordings, upload_of
 from api.schemas import PROBLEMS, LanguageText, Text
 from api.speech import speaking
 from api.speech.speaking import SoundForm
@@ -63,6 +63,7 @@ async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
 
 
 @router.post("/clone_speaker", openapi_extra=upload_of("wav_file"))
+@takes_recordings
 async def clone_speaker(
     request: Request,
     parts: Shared,

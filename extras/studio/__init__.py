@@ -5,3 +5,4 @@ VERBS = {
     "sotaque": {"studio": "extras.studio.__main__"},
 }
 SERVICE = "extras.studio.http"
+PAGE = "page"

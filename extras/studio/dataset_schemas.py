@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.schemas import MOST_NAME, DiskSpace, JobState
+from api.background.job_file import JobState
+from api.disk_space import DiskSpace
+from api.schemas import MOST_NAME
 
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120

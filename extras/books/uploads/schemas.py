@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas import DiskSpace, JobState
+from api.background.job_file import JobState
+from api.disk_space import DiskSpace
 
 MOST_FILE_NAME = 120
 MOST_NAMES = 500

@@ -12,11 +12,12 @@ from pydantic import BeforeValidator
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
 
-from api.disk_space import free_bytes
+from api.disk_space import DiskSpace, free_bytes
 from api.errors import APIError, shown
+from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
-from api.schemas import PROBLEMS, DiskSpace
+from api.schemas import PROBLEMS
 from api.state import AppState, Shared
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
@@ -117,6 +118,7 @@ def _digits(offset: str) -> str:
 
 
 @router.patch("/{dataset}/recordings/{recording}", openapi_extra=_PIECE)
+@takes_upload(8 << 20)
 async def send_piece(
     dataset: str,
     recording: str,
@@ -151,6 +153,7 @@ def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
 
 
 @router.put("/{dataset}/text", openapi_extra=_BYTES)
+@takes_upload(4 << 20)
 async def put_text(
     dataset: str,
     request: Request,

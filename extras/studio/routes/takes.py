@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from api.errors import APIError
+from api.gate import takes_upload
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
 from extras.studio import take_schemas as schemas
@@ -64,6 +65,7 @@ async def put_prompts(
 
 
 @router.put("/{dataset}/prompts/{number}/take", openapi_extra=_RECORDING)
+@takes_upload(20 << 20)
 async def check_take(
     dataset: str,
     number: Number,

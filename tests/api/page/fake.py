@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from api.parts import PAGE, page, page_folders
 from api.routes.status import POLICY
-from api.state import PAGE
 from tests.api.page.world import World, speech, wav
 from xtts import encoding
 
@@ -29,8 +29,10 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        if path == "/" or path.startswith("/page/"):
-            return self.static("index.html" if path == "/" else path.removeprefix("/page/"))
+        if path == "/":
+            return self.body(page(self.world.extras).encode(), "text/html")
+        if path.startswith("/page/"):
+            return self.static(path.removeprefix("/page/"))
         if self.refused():
             return None
         answers = {
@@ -169,7 +171,8 @@ class Answers(BaseHTTPRequestHandler):
         return bool(self.world.fault)
 
     def static(self, name: str) -> None:
-        path = PAGE / name
+        extra, _, inner = name.partition("/")
+        path = page_folders()[extra] / inner if inner else PAGE / name
         if not path.is_file():
             return self.problem(404, f"There is no {name}.")
         return self.body(path.read_bytes(), str(mimetypes.guess_type(name)[0]))

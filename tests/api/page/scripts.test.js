@@ -4,37 +4,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { adviceFor, partsWithoutPause } from "./account.js";
-import { ranges, readingInfo } from "./books.js";
-import { findingsOf } from "./check.js";
 import { rivalsOf, tally } from "./compare.js";
 import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
 import { curlOf, exampleOf, fieldsOf, operationsOf, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
-import { offer, sectionAt } from "./sections.js";
+import { sectionAt } from "./sections.js";
 import { counting } from "./speak.js";
-import { nextStep } from "./start.js";
-import { trainingInfo } from "./trainings.js";
 import { byPerson, pageOf } from "./voices.js";
 import { candidateName, clock, counted, diskSize, fileName, progressInfo, roughTime, spokenTime, timeLeft } from "./wording.js";
 
 const each = (act, rows) => rows.forEach(([wanted, ...given]) => assert.deepEqual(act(...given), wanted, JSON.stringify(given)));
-
-test("the next step in an empty studio", () => {
-  const [none, some] = [{ id: "current", epochs: [] }, { id: "current", epochs: [{}] }];
-  each((clips, trainings, runs) => nextStep({ clips, trainings, runs }), [
-    ["dataset", 0, [], [none]],
-    ["dataset", 0, [], []],
-    ["dataset", 0, [{ state: "failed" }, { state: "cancelled" }, { state: "done" }], [none]],
-    ["train", 1, [], [none]],
-    ["train", 1, [{ state: "failed" }], [none]],
-    ...["queued", "checking", "running", "interrupted"].map((state) => ["listen", 1, [{ state }], [none]]),
-    ["listen", 0, [], [{ ...none, training: true }]],
-    [null, 0, [], [some]],
-    [null, 1, [{ state: "running" }], [none, { ...some, id: "ana" }]],
-  ]);
-});
 
 test("commands in a message are code", () => {
   const shown = (message) => messageParts(message).map(({ text, code }) => (code ? `<${text}>` : text));
@@ -46,24 +26,6 @@ test("commands in a message are code", () => {
     [["Two marks `` around nothing."], "Two marks `` around nothing."],
     [[], ""],
   ]);
-});
-
-test("what a training does", () => {
-  const progress = { epoch: 2, epochs: 4, step: 13, steps: 13, loss: 2.3141, seconds_left: 150, phase: "" };
-  const info = (more) => trainingInfo({ state: "running", progress, ...more });
-  const during = (phase) => info({ progress: { ...progress, phase } });
-  assert.equal(info({}), "Training. Epoch 2 of 4, step 13 of 13, loss 2.314, about 3 min left.");
-  assert.equal(during("judging"), "Training. Epoch 2 of 4, judging epoch 2, loss 2.314, about 3 min left.");
-  assert.match(during("validating"), /Epoch 2 of 4, measuring the validation loss of epoch 2,/);
-  assert.match(during("saving"), /Epoch 2 of 4, saving epoch 2,/);
-  assert.match(during("sampling"), /Epoch 2 of 4, speaking a sample of epoch 2,/);
-  assert.match(during("concluding"), /Epoch 2 of 4, all epochs trained; choosing the best,/);
-  // A trainer of a later version.
-  assert.match(during("resting"), /step 13 of 13/);
-  assert.equal(info({ cancelling: true }), "Cancelling: its state is saved first.");
-  assert.equal(info({ state: "queued", progress: null }), "Queued.");
-  assert.equal(info({ state: "queued", progress: null, ahead: 1 }), "Queued behind 1 training.");
-  assert.equal(info({ state: "done", message: "It has four epochs." }), "Done. It has four epochs.");
 });
 
 test("what a phase is called", () => {
@@ -114,15 +76,6 @@ test("the section on the screen", () => {
   assert.equal(sectionAt([], 0), null);
 });
 
-test("parts of extras that the service does not have", () => {
-  const part = (extra) => ({ dataset: { extra }, hidden: false });
-  const parts = [part("books"), part("studio"), part("books")];
-  offer(parts, ["books", "cut"]);
-  assert.deepEqual(parts.map((one) => one.hidden), [false, true, false]);
-  offer(parts, ["studio"]);
-  assert.deepEqual(parts.map((one) => one.hidden), [true, false, true]);
-});
-
 test("times, sizes, counts and names", () => {
   each(clock, [["0:04.2", 4.2], ["1:00.0", 59.96], ["1:00:04.2", 3604.2], ["–", -1], ["–", NaN], ["2:03", 123, 0]]);
   each(spokenTime, [["4.2 seconds", 4.2], ["1 second", 1], ["1 minute 4 seconds", 64], ["unknown", NaN]]);
@@ -135,15 +88,6 @@ test("times, sizes, counts and names", () => {
   each(fileName, [["a_b-c.wav", "a", "b c.wav"]]);
 });
 
-test("books: chapters and states", () => {
-  each(ranges, [["", []], ["1-3,5", [1, 2, 3, 5]], ["2", [2]], ["1,3", [1, 3]]]);
-  const reading = { state: "running", ahead: 0, paused: false, plan_only: false, message: "" };
-  const progress = { chapter: 2, share: 0.35, seconds_left: 720 };
-  assert.equal(readingInfo({ reading, progress }), "Reading. Chapter 2, 35 %, about 12 min left.");
-  assert.equal(readingInfo({ reading: { ...reading, plan_only: true } }), "Planning.");
-  assert.equal(readingInfo({ reading: { ...reading, state: "queued", ahead: 2 } }), "Waits for 2 books before it.");
-});
-
 test("event streams", async () => {
   each(parsed, [[{ event: "epoch", data: "{}" }, "event: epoch\ndata: {}"], [{ event: "message", data: "a\nb" }, "data: a\ndata: b"], [null, ": still here"]]);
   const pieces = ["data: a\r\n\r\nda", "ta: b\n\n: c"];
@@ -153,14 +97,7 @@ test("event streams", async () => {
   assert.deepEqual(found, ["data: a", "data: b"]);
 });
 
-test("a cut that failed, a check, and the rivals of a run", () => {
-  assert.match(adviceFor("9.0 s too long without a pause, 2.0 s unsure words"), /with pauses/);
-  assert.match(adviceFor("2.0 s too long without a pause, 9.0 s unsure words"), /Compare the transcript/);
-  assert.match(adviceFor("exit code -9"), /Press Cut again/);
-  const csv = '"a, ""b""","0.0","9.0","9.0","too long without a pause",""\n"c","0","1","1","clips",""\n';
-  assert.deepEqual(partsWithoutPause(csv), [{ recording: 'a, ""b""', start: 0, end: 9, seconds: 9 }]);
-  assert.deepEqual(findingsOf({ refused: [{ clip: "a", seen: "0.1 s", allowed: "0.5 to 11 s" }], suspects: [{ clip: "b", reasons: "Odd." }] }),
-    [{ clip: "a", text: "Training leaves it out: 0.1 s, allowed: 0.5 to 11 s." }, { clip: "b", text: "Odd." }]);
+test("the rivals of a run", () => {
   const run = (id, language, best) => ({ id, kind: "named", evaluation: { language, made_at: "", candidates: [{ id: "epoch_1", epoch: 1, is_best: best }] } });
   const rivals = rivalsOf(run("ana", "en", true), [run("ana", "en", true), run("ben", "en", true), run("eva", "de", true), run("dan", "en", false)]);
   assert.deepEqual(rivals.map((one) => one.id), ["ben/epoch_1"]);

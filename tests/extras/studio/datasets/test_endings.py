@@ -1,12 +1,12 @@
 """Which files a dataset takes as recordings."""
 
-from api.state import PAGE
+from api.parts import page
 from extras.studio.datasets import uploads
 from xtts.sound_endings import SOUND_ENDINGS
 
 
 def test_the_recordings_of_a_dataset_have_the_one_list_of_endings():
     assert uploads.SOUND_ENDINGS is SOUND_ENDINGS
-    text = (PAGE / "index.html").read_text(encoding="utf-8")
+    text = page()
     accepted = text.partition('id="recording-files" multiple accept="')[2].partition('"')[0]
     assert accepted.split(",") == list(SOUND_ENDINGS)

@@ -1,8 +1,9 @@
 // The first steps in an empty studio: a dataset, a training, the first epoch.
 
-import { find, say } from "./elements.js";
-import { datasetPath, read } from "./server.js";
-import { counted } from "./wording.js";
+import { find, say } from "../elements.js";
+import { read } from "../server.js";
+import { datasetPath } from "./paths.js";
+import { counted } from "../wording.js";
 
 const OPEN = ["queued", "checking", "running", "interrupted"];
 

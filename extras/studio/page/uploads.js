@@ -1,6 +1,7 @@
 // Uploads a recording in pieces. An interrupted upload resumes, also after the page was closed.
 
-import { datasetPath, Fault, request, send } from "./server.js";
+import { Fault, request, send } from "../server.js";
+import { datasetPath } from "./paths.js";
 
 // The server accepts 8 MiB a minute; a quarter of that suits slow connections too.
 const PIECE_BYTES = 2 << 20;

@@ -1,9 +1,10 @@
 // The clips of a dataset, a page at a time: play, correct, drop.
 
-import { find, isNew, make, say, sends, smallButton, tried } from "./elements.js";
-import { bytes, datasetPath, read, send } from "./server.js";
-import { decoded, drawWave, plays } from "./sound.js";
-import { clock, figure } from "./wording.js";
+import { find, isNew, make, say, sends, smallButton, tried } from "../elements.js";
+import { bytes, read, send } from "../server.js";
+import { datasetPath } from "./paths.js";
+import { decoded, drawWave, plays } from "../sound.js";
+import { clock, figure } from "../wording.js";
 
 const PAGE = 20;
 const QUIETEST_DB = -60;

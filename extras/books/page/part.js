@@ -1,9 +1,11 @@
 // Books: upload, plan, names to correct, reading with its progress, report and files.
 
-import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tell, tried, twice } from "./elements.js";
-import { bookPath, bytes, read, request, send } from "./server.js";
-import { decoded, keep, plays } from "./sound.js";
-import { clock, counted, diskSize, roughTime, timeLeft } from "./wording.js";
+import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
+import { bytes, read, request, send } from "../server.js";
+import { decoded, keep, plays } from "../sound.js";
+import { clock, counted, diskSize, roughTime, timeLeft } from "../wording.js";
+
+const bookPath = (book) => `/v1/books/${encodeURIComponent(book)}`;
 
 const LOOK_MILLISECONDS = 2000;
 const OPEN = ["queued", "running"];
@@ -31,7 +33,8 @@ export function ranges(numbers) {
   return parts.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
 }
 
-export class Books {
+export class Part {
+  events = ["book"];
   #chosen = null;
   #shown = null;
   #listed = null;

@@ -1,9 +1,9 @@
 // Trainings: a dataset is checked and trained on; the list of all trainings, with their progress.
 
 import { Check } from "./check.js";
-import { calmly, complain, entry, find, isNew, make, options, smallButton, tell, tried } from "./elements.js";
-import { read, send } from "./server.js";
-import { capital, counted, figure, progressInfo, timeLeft } from "./wording.js";
+import { calmly, complain, entry, find, isNew, make, options, smallButton, tell, tried } from "../elements.js";
+import { read, send } from "../server.js";
+import { capital, counted, figure, progressInfo, timeLeft } from "../wording.js";
 
 const LOOK_MILLISECONDS = 3000;
 const FOLDER = "";

@@ -1,9 +1,10 @@
 // What a cut made of the recordings: the use of every second, the parts without a pause, and what to do
 // about a cut that failed.
 
-import { figuresRow, find, make, say } from "./elements.js";
-import { datasetPath, request } from "./server.js";
-import { clock, counted } from "./wording.js";
+import { figuresRow, find, make, say } from "../elements.js";
+import { request } from "../server.js";
+import { datasetPath } from "./paths.js";
+import { clock, counted } from "../wording.js";
 
 // The reason in the account of `train cut`.
 const TOO_LONG = "too long without a pause";

@@ -3,11 +3,12 @@
 
 import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tell, tried, twice } from "./elements.js";
-import { datasetPath, read, request, send } from "./server.js";
-import { keep } from "./sound.js";
+import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tell, tried, twice } from "../elements.js";
+import { read, request, send } from "../server.js";
+import { datasetPath } from "./paths.js";
+import { keep } from "../sound.js";
 import { sendRecording } from "./uploads.js";
-import { counted, diskSize } from "./wording.js";
+import { counted, diskSize } from "../wording.js";
 
 const LOOK_MILLISECONDS = 2000;
 const STATES = { none: "Not cut yet.", queued: "Queued.", running: "Cutting.", done: "Cut.", failed: "The cut failed.", stopped: "Stopped." };

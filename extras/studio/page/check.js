@@ -1,9 +1,10 @@
 // What `train check` finds in a dataset: sentences, each beside its clip to hear.
 
-import { find, make, say, smallButton, tried } from "./elements.js";
-import { bytes, datasetPath, send } from "./server.js";
-import { decoded, plays } from "./sound.js";
-import { counted } from "./wording.js";
+import { find, make, say, smallButton, tried } from "../elements.js";
+import { bytes, send } from "../server.js";
+import { datasetPath } from "./paths.js";
+import { decoded, plays } from "../sound.js";
+import { counted } from "../wording.js";
 
 const MOST = 50;
 

@@ -1,10 +1,11 @@
 // Sentences that are read aloud: one at a time, recorded, checked by the server, kept or read again.
 
-import { announce, calmly, complain, find, make, options, say, stored, store, tried, twice } from "./elements.js";
-import { LevelMeter, openMicrophone, recordFrom } from "./microphone.js";
-import { bytes as fetchSound, datasetPath, read, request, send } from "./server.js";
-import { bufferOf, decoded, drawWave, plays, toPcm, wavOf } from "./sound.js";
-import { counted, figure } from "./wording.js";
+import { announce, calmly, complain, find, make, options, say, stored, store, tried, twice } from "../elements.js";
+import { LevelMeter, openMicrophone, recordFrom } from "../microphone.js";
+import { bytes as fetchSound, read, request, send } from "../server.js";
+import { datasetPath } from "./paths.js";
+import { bufferOf, decoded, drawWave, plays, toPcm, wavOf } from "../sound.js";
+import { counted, figure } from "../wording.js";
 
 // Longer than a clip may be, so that the server says how long it is.
 const MOST_SECONDS = 20;

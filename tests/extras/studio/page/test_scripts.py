@@ -1,0 +1,13 @@
+"""The pure functions of the studio's part of the page, in Node."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.api.page.scripts import node_tests
+
+pytestmark = pytest.mark.system
+
+
+def test_pure_functions_of_the_part(tmp_path: Path) -> None:
+    node_tests(Path(__file__).with_name("scripts.test.js"), tmp_path, "studio")
