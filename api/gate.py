@@ -41,22 +41,27 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class BodyLimit(NamedTuple):
-    """The most bytes of a body, and the seconds in which it has to arrive."""
+    """The most bytes of a body, and the seconds in which each piece of it has to arrive."""
 
     most_bytes: int
     seconds: float
+    piece_bytes: int
 
 
-_TEXT = BodyLimit(64 << 10, 15.0)
+_TEXT = BodyLimit(64 << 10, 15.0, 64 << 10)
 # Larger bodies that may arrive at once.
 _MOST_UPLOADS = 8
 
 
-def takes_upload(most_bytes: int, seconds: float = 60.0) -> Callable[[Endpoint], Endpoint]:
-    """Marks the function of a route that takes a body larger than a text."""
+def takes_upload(
+    most_bytes: int, seconds: float = 60.0, piece_bytes: int = 0
+) -> Callable[[Endpoint], Endpoint]:
+    """Marks the function of a route that takes a body larger than a text. piece_bytes: what has to
+    arrive in `seconds`; 0 is all of it."""
+    limit = BodyLimit(most_bytes, seconds, piece_bytes or most_bytes)
 
     def marked(endpoint: Endpoint) -> Endpoint:
-        endpoint.body_limit = BodyLimit(most_bytes, seconds)  # type: ignore[attr-defined]
+        endpoint.body_limit = limit  # type: ignore[attr-defined]
         return endpoint
 
     return marked
@@ -231,15 +236,17 @@ class _BoundedBody:
     def __init__(self, receive: Receive, limit: BodyLimit) -> None:
         self._receive = receive
         self._limit = limit
-        self._end = time.monotonic() + limit.seconds
+        self._begun = time.monotonic()
         self._bytes = 0
         self._whole = False
 
     async def __call__(self) -> Message:
         if self._whole:  # only a disconnect can follow
             return await self._receive()
+        pieces = 1 + self._bytes // self._limit.piece_bytes
+        left = self._begun + pieces * self._limit.seconds - time.monotonic()
         try:
-            async with asyncio.timeout(max(0.0, self._end - time.monotonic())):
+            async with asyncio.timeout(max(0.0, left)):
                 message = await self._receive()
         except TimeoutError:
             raise APIError(

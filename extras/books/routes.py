@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
-from api.disk_space import DiskSpace, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
@@ -18,11 +16,11 @@ from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.speech.speakers import Speakers
 from api.state import AppState, Shared
+from api.uploads import DiskSpace, arrived, free_bytes
 from extras.books.formats.reading import FORMATS
 from extras.books.uploads import schemas, store
 from extras.books.uploads.part import Library
 from extras.books.uploads.store import UploadedBook
-from machine.storage.atomic import is_full
 from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError
@@ -31,7 +29,6 @@ from xtts.text.pronunciations import check_entry
 router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
 # The interface for `api.parts`.
 ROUTERS, Part = (router,), Library
-_WRITE_BYTES = 1 << 20
 _FRESH = {"Cache-Control": "no-store"}
 _BODY = {
     "requestBody": {
@@ -83,13 +80,10 @@ async def upload_book(
     if not store.ending_of(plain):
         text = f"{shown(name)} does not have the ending of a book. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
-    await asyncio.to_thread(parts.part(Library).books.check_room)
-    arriving = await asyncio.to_thread(parts.part(Library).books.arriving)
-    try:
-        await _receive(request, arriving, parts)
-        book = await asyncio.to_thread(parts.part(Library).books.add, plain, arriving)
-    finally:
-        await asyncio.to_thread(arriving.unlink, missing_ok=True)
+    books = parts.part(Library).books
+    await asyncio.to_thread(books.check_room)
+    async with arrived(request, books.folder, "book") as path:
+        book = await asyncio.to_thread(books.add, plain, path)
     wanted = schemas.ReadingRequest(plan_only=True)
     await asyncio.to_thread(parts.part(Library).readings.ask, book, wanted.model_dump(), None)
     parts.part(Library).readings.wake()
@@ -162,26 +156,6 @@ def hear_sentence(book: str, take: str, parts: Shared) -> FileResponse:
     """Returns the sound of a sentence in the plan or the report. Supports range requests."""
     path = parts.part(Library).books.find(book).take(take)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
-
-
-async def _receive(request: Request, path: Path, parts: AppState) -> None:
-    """Writes the body to a file. Raises APIError: 422 for an empty body, 507 for a full disk."""
-    held, count = bytearray(), 0
-    try:
-        with path.open("wb") as file:
-            async for part in request.stream():
-                held += part
-                count += len(part)
-                if len(held) >= _WRITE_BYTES:
-                    taken, held = bytes(held), bytearray()
-                    await asyncio.to_thread(file.write, taken)
-                    await asyncio.to_thread(parts.part(Library).books.check_room, count=False)
-            file.write(held)
-    except OSError as error:
-        code = "no_space" if is_full(error) else "not_kept"
-        raise APIError(507, code, f"The book cannot be written ({error.strerror}).") from error
-    if not count:
-        raise APIError(422, "not_a_book", "The body is empty; send the file.")
 
 
 def _check_names(names: dict[str, str]) -> None:

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.background.job_file import JobState
-from api.disk_space import DiskSpace
 from api.schemas import MOST_NAME
+from api.uploads import DiskSpace
 
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120
@@ -27,18 +27,6 @@ class DatasetRequest(BaseModel):
         Field(json_schema_extra={"pattern": LOCALE}, max_length=12,
               description="The language of the recordings: a code such as `en` or `pt-br`."),
     ] = "en"  # fmt: skip
-
-
-class RecordingRequest(BaseModel):
-    """A recording that is going to be sent."""
-
-    model_config = _STRICT
-    name: Annotated[
-        str,
-        Field(min_length=1, max_length=MOST_FILE_NAME,
-              description="The name of the file, whose ending is its format."),
-    ]  # fmt: skip
-    bytes: Annotated[int, Field(ge=1, le=2**53, description="The size of the file.")]
 
 
 class ClipRequest(BaseModel):
@@ -64,13 +52,11 @@ class ClipRequest(BaseModel):
 
 
 class RecordingRow(BaseModel, from_attributes=True):
-    """A recording. received: bytes that have arrived, which is where the next piece begins."""
+    """A recording. bytes: its size."""
 
     id: str
     name: str
     bytes: int
-    received: int
-    whole: bool
 
 
 class DatasetText(BaseModel):

@@ -49,7 +49,7 @@ RECORDINGS = {
 }
 # Datasets that are cut.
 TAPE = "tape"
-NUM_BYTES, MOST_PIECE = 64, 8_000_000
+NUM_BYTES = 64
 _datasets: list[dict[str, str]] = []
 # Datasets that are read aloud.
 _read: list[str] = []
@@ -157,16 +157,12 @@ def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
     if "/prompts" in label:
         _read_aloud(case, turn, drawn)
         return
-    # Where pieces are sent, nothing can be cut: that is asked of a new one.
+    # Random recordings cannot be cut: that is asked of a new dataset.
     if not _datasets or turn % 100 == 0 or (label.endswith("/cut") and turn % 20 == 0):
         _cut_a_dataset(address)
     if case.meta.is_negative_at(ParameterLocation.PATH):
         return
     known = _of_a_dataset(label, drawn)
-    if label.startswith("PATCH") and "recording" in known:
-        known["recording"] = _announced(address, known["dataset"], turn)
-        if not case.meta.is_negative_at(ParameterLocation.HEADER):
-            case.headers = {**(case.headers or {}), "Upload-Offset": "0"}
     case.path_parameters = {**case.path_parameters, **known}
 
 
@@ -232,10 +228,8 @@ def _cut_a_dataset(address: str) -> None:
     with httpx.Client(base_url=address, timeout=60) as client:
         made = _made_dataset(client)
         place = f"/v1/datasets/{made}"
-        wanted = {"name": f"{TAPE}.wav", "bytes": NUM_BYTES}
-        client.post(f"{place}/recordings", json=wanted).raise_for_status()
-        client.patch(
-            f"{place}/recordings/{TAPE}", content=bytes(NUM_BYTES), headers={"Upload-Offset": "0"}
+        client.post(
+            f"{place}/recordings", params={"name": f"{TAPE}.wav"}, content=bytes(NUM_BYTES)
         ).raise_for_status()
         client.post(f"{place}/cut").raise_for_status()
         while client.get(place).json()["cut"]["state"] in ("queued", "running"):
@@ -262,13 +256,6 @@ def _of_a_dataset(label: str, drawn: random.Random) -> dict[str, str]:
     found = _datasets[-1] if label.endswith("/cut") else drawn.choice(_datasets[-3:])
     known = {**found, "recording": TAPE}
     return {name: value for name, value in known.items() if f"{{{name}}}" in label}
-
-
-def _announced(address: str, dataset: str, turn: int) -> str:
-    """A recording of which nothing has come yet; "none" where the dataset takes none now."""
-    wanted = {"name": f"piece-{turn}.wav", "bytes": MOST_PIECE}
-    answer = httpx.post(f"{address.rstrip('/')}/v1/datasets/{dataset}/recordings", json=wanted)
-    return str(answer.json().get("id", "none"))
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:

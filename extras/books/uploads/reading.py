@@ -13,8 +13,8 @@ from typing import Any
 
 from api.background.job_file import write_job
 from api.background.work_queue import WorkQueue
-from api.disk_space import bytes_below
 from api.shared_folder import now
+from api.uploads import bytes_below
 from extras.books.uploads.store import (
     BookJob,
     Books,

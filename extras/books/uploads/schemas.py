@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.background.job_file import JobState
-from api.disk_space import DiskSpace
+from api.uploads import DiskSpace
 
 MOST_FILE_NAME = 120
 MOST_NAMES = 500

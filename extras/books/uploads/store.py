@@ -12,8 +12,6 @@ Ids are generated here and looked up among the folders on disk, so that input ne
 
 import contextlib
 import re
-import secrets
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,16 +21,15 @@ from typing import Any, ClassVar
 
 from api import shared_folder
 from api.background.job_file import Job, read_job
-from api.disk_space import KEPT_FREE_BYTES, bytes_below, free_bytes
 from api.errors import APIError
 from api.shared_folder import NamedFolder, NamedFolders, now
+from api.uploads import bytes_below, remove_arriving, require_free
 from extras.books.formats.reading import FORMATS
-from machine.storage.atomic import STALE_SECONDS, make_folder, replace_file, write_json
+from machine.storage.atomic import make_folder, replace_file, write_json
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
 
 MOST_BOOKS = 200
-_ARRIVING = ".arriving-"
 _KEY = re.compile(r"[0-9a-f]{40}")
 # Internal files of `xtts read`; users may download all others.
 _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
@@ -121,12 +118,6 @@ class Books(NamedFolders[UploadedBook]):
         book = super().get(identity)
         return book if book and ending_of(book.name) else None
 
-    def arriving(self) -> Path:
-        """A path for an upload that is not complete yet. Raises APIError (507)."""
-        with shared_folder.kept(self.folder):
-            make_folder(self.folder)
-        return self.folder / f"{_ARRIVING}{secrets.token_hex(8)}"
-
     def add(self, name: str, arrived: Path) -> UploadedBook:
         """Adds a complete upload as a book. Raises APIError if there are too many."""
         with (
@@ -141,26 +132,19 @@ class Books(NamedFolders[UploadedBook]):
     def remove_rest(self) -> None:
         """Removes the remains of interrupted deletions and uploads."""
         super().remove_rest()
-        for path in self.folder.glob(f"{_ARRIVING}*"):
-            with contextlib.suppress(OSError):  # another replica may still be receiving it
-                if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    path.unlink()
+        remove_arriving(self.folder)
 
-    def check_room(self, *, count: bool = True) -> None:
-        """Raises APIError (507) without space. count: also counts the size of all books, which
-        looks at each file."""
-        if count and (used := self.used_bytes()) > self.most_bytes:
+    def check_room(self) -> None:
+        """Raises APIError (507). Makes the folder where it is missing. Blocks."""
+        with shared_folder.kept(self.folder):
+            make_folder(self.folder)
+        if (used := self.used_bytes()) > self.most_bytes:
             text = (
                 f"Books use {used:,} bytes, and {self.most_bytes:,} are allowed. Delete one, or "
                 "raise BOOKS_MAX_GB."
             )
             raise APIError(507, "no_space", text)
-        if (free := free_bytes(self.folder)) < KEPT_FREE_BYTES:
-            text = (
-                f"The disk has {free:,} free bytes, and {KEPT_FREE_BYTES:,} must stay free. Free "
-                "some space."
-            )
-            raise APIError(507, "no_space", text)
+        require_free(self.folder)
 
     def used_bytes(self) -> int:
         """The size of all books and incomplete uploads.

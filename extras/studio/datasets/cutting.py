@@ -53,16 +53,9 @@ class CutQueue(WorkQueue[UploadedDataset]):
         """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
         with changing(dataset, uncut=True):
             refuse_read_aloud(dataset)
-            recordings = uploads.recordings(dataset)
-            if not any(one.whole for one in recordings):
-                text = "There is nothing to cut yet: no recording is complete."
+            if not uploads.recordings(dataset):
+                text = "There is nothing to cut yet: upload a recording."
                 raise APIError(409, "no_recording", text)
-            if unfinished := [one.name for one in recordings if not one.whole]:
-                text = (
-                    f"{len(unfinished)} recordings are incomplete, such as "
-                    f"{unfinished[0]}. Send the rest, or delete them."
-                )
-                raise APIError(409, "unfinished_recording", text)
             return write_job(
                 dataset.folder, dataset.job, state="queued", asked=now(), started=None, ended=None,
                 message="",
@@ -80,6 +73,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
             # Between a correction and what training reads of it, a kill may have come.
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)
+                uploads.remove_rest(dataset)
                 takes.repair(dataset)
                 clips.write_metadata(dataset)
 
@@ -93,7 +87,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
                 # Of other recordings: nothing of it may get among the clips.
                 shutil.rmtree(dataset.cutting, ignore_errors=True)
             write_job(dataset.folder, dataset.job, inputs=inputs)
-        paths = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
+        paths = [str(one.path.resolve()) for one in uploads.recordings(dataset)]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
             options += ["--text", str(text.resolve())]

@@ -3,11 +3,10 @@
 
 import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tell, tried, twice } from "../elements.js";
+import { announce, calmly, complain, entry, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
 import { read, request, send } from "../server.js";
 import { datasetPath } from "./paths.js";
 import { keep } from "../sound.js";
-import { sendRecording } from "./uploads.js";
 import { counted, diskSize } from "../wording.js";
 
 const LOOK_MILLISECONDS = 2000;
@@ -106,27 +105,19 @@ export class Recordings {
 
   #showRecordings(found) {
     const busy = ["queued", "running"].includes(found.cut.state);
-    const rows = found.recordings.map((row) => this.#row(row, busy));
+    const sent = [...this.#sending].filter(([, one]) => one.dataset === this.#chosen);
     // A button with the focus is replaced only if something has changed.
-    if (isNew(this, "recordingsShown", [found.id, found.recordings, busy, [...this.#sending.keys()]])) find("recording-list").replaceChildren(...rows);
+    if (isNew(this, "recordingsShown", [found.id, found.recordings, busy, sent.map(([key]) => key)])) {
+      find("recording-list").replaceChildren(...found.recordings.map((row) => this.#row(row, busy)), ...sent.map(([, one]) => sendingRow(one)));
+    }
     say(find("text-info"), found.text ? `Transcript: ${found.text.kind}, ${found.text.bytes.toLocaleString("en")} bytes.` : "No transcript: write the text of each clip after the cut.");
     find("text-remove").hidden = !found.text;
     find("text-remove").disabled = find("recording-text").disabled = busy;
   }
 
   #row(row, busy) {
-    const key = `${this.#chosen} ${row.name}`;
-    const sending = this.#sending.get(key);
-    const part = row.whole ? diskSize(row.bytes) : `${diskSize(row.received)} of ${diskSize(row.bytes)}${sending ? "" : "; choose the file again to resume"}`;
-    const bar = row.whole ? null : make("progress", { max: row.bytes, value: row.received, "aria-label": `Upload of ${row.name}` });
-    const button = smallButton("", { disabled: busy && !sending });
-    if (sending) {
-      relabel(button, "Pause", row.name);
-      button.addEventListener("click", () => sending.abort());
-    } else {
-      twice(button, "Delete", () => this.#act(() => send("DELETE", `${this.#path}/recordings/${encodeURIComponent(row.id)}`), `${row.name} is deleted.`), { of: row.name });
-    }
-    return make("li", {}, entry(row.name, part, bar), button);
+    const button = twice(smallButton("", { disabled: busy }), "Delete", () => this.#act(() => send("DELETE", `${this.#path}/recordings/${encodeURIComponent(row.id)}`), `${row.name} is deleted.`), { of: row.name });
+    return make("li", {}, entry(row.name, diskSize(row.bytes)), button);
   }
 
   #showCut(found) {
@@ -151,24 +142,22 @@ export class Recordings {
     const fault = find("upload-fault");
     complain(fault, null);
     for (const file of files) {
-      const [key, ending] = [`${dataset} ${file.name}`, new AbortController()];
+      const key = `${dataset} ${file.name}`;
       if (this.#sending.has(key)) continue;
-      this.#sending.set(key, ending);
+      const ending = new AbortController();
+      this.#sending.set(key, { dataset, file, ending });
+      await this.refresh();
       try {
-        const row = await sendRecording(dataset, file, (now) => this.#progress(dataset, now), ending.signal);
-        announce(row.whole ? `${file.name} is uploaded.` : `${file.name} is paused.`);
+        await request(`${datasetPath(dataset)}/recordings?name=${encodeURIComponent(file.name)}`, {
+          method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" }, signal: ending.signal,
+        });
+        announce(`${file.name} is uploaded.`);
       } catch (error) {
-        complain(fault, { message: `${file.name}: ${error.message}` });
+        if (error.name !== "AbortError") complain(fault, { message: `${file.name}: ${error.message}` });
       }
       this.#sending.delete(key);
       await this.refresh();
     }
-  }
-
-  #progress(dataset, row) {
-    if (dataset !== this.#chosen || !this.#shown) return;
-    const rows = this.#shown.recordings.filter((one) => one.id !== row.id);
-    this.#showRecordings({ ...this.#shown, recordings: [...rows, row] });
   }
 
   async #text(field) {
@@ -180,7 +169,7 @@ export class Recordings {
   }
 
   async #remove() {
-    for (const [key, ending] of this.#sending) if (key.startsWith(`${this.#chosen} `)) ending.abort();
+    for (const one of this.#sending.values()) if (one.dataset === this.#chosen) one.ending.abort();
     const path = this.#path;
     await this.#act(async () => {
       await send("DELETE", path);
@@ -188,4 +177,10 @@ export class Recordings {
     }, "The dataset is deleted.");
     find("recordings").focus();
   }
+}
+
+/** A recording on its way. A browser does not say how much of it has been sent. */
+function sendingRow({ file, ending }) {
+  const bar = make("progress", { "aria-label": `Upload of ${file.name}` });
+  return make("li", {}, entry(file.name, diskSize(file.size), bar), smallButton("Cancel", { beside: file.name, onclick: () => ending.abort() }));
 }

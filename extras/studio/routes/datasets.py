@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request
-from pydantic import BeforeValidator
-from starlette.requests import ClientDisconnect
+from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
-from api.disk_space import DiskSpace, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
+from api.uploads import DiskSpace, arrived, free_bytes
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.prompts import is_read_aloud
@@ -36,8 +34,8 @@ _BYTES = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-# An empty piece adds nothing, and is answered with how far the recording is.
-_PIECE = {"requestBody": {**_BYTES["requestBody"], "required": False}}
+# DATASETS_MAX_GB and the disk allow less.
+_MOST_RECORDING_BYTES = 1 << 40
 # A clip of that name may be another one after the next cut.
 _FRESH = {"Cache-Control": "no-store"}
 _CSV_RESPONSES = ranged_responses("text/csv")
@@ -46,18 +44,18 @@ _CSV_RESPONSES = ranged_responses("text/csv")
 @router.get("")
 def list_datasets(parts: Shared) -> schemas.DatasetList:
     """The newest first, and how much room there is."""
-    used, announced = uploads.space(parts.part(Studio).datasets)
+    datasets = parts.part(Studio).datasets
     rows = [
         schemas.DatasetRow(
             id=one.id, name=one.name, language=one.language, created=one.created,
             recordings=len(uploads.recordings(one)), state=one.job.state,
             read_aloud=is_read_aloud(one),
         )
-        for one in parts.part(Studio).datasets.all()
+        for one in datasets.all()
     ]  # fmt: skip
     space = DiskSpace(
-        used=used + announced, most=parts.part(Studio).datasets.most_bytes,
-        free=free_bytes(parts.part(Studio).datasets.folder),
+        used=uploads.used_bytes(datasets), most=datasets.most_bytes,
+        free=free_bytes(datasets.folder),
     )  # fmt: skip
     return schemas.DatasetList(datasets=rows, space=space)
 
@@ -90,59 +88,28 @@ async def remove_dataset(dataset: str, parts: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.post(
-    "/{dataset}/recordings", status_code=201,
-    responses={200: {"model": schemas.RecordingRow}},
-)  # fmt: skip
-async def announce_recording(
-    dataset: str, wanted: schemas.RecordingRequest, parts: Shared, response: Response
-) -> schemas.RecordingRow:
-    """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
-    arrive before: send on from there."""
-    kept = parts.part(Studio).datasets.find(dataset)
-    name = visible_name(wanted.name)
-    recording = await asyncio.to_thread(
-        uploads.announce, parts.part(Studio).datasets, kept, name, wanted.bytes
-    )
-    row = schemas.RecordingRow.model_validate(recording)
-    if row.received:
-        response.status_code = 200
-    return row
-
-
-def _digits(offset: str) -> str:
-    """As HTTP writes a number; pydantic would take `+0.0` for 0."""
-    if not (offset.isascii() and offset.isdecimal()):
-        raise ValueError(f"expected a number of bytes, not {offset[:40]!r}")
-    return offset
-
-
-@router.patch("/{dataset}/recordings/{recording}", openapi_extra=_PIECE)
-@takes_upload(8 << 20)
-async def send_piece(
+@router.post("/{dataset}/recordings", status_code=201, openapi_extra=_BYTES)
+@takes_upload(_MOST_RECORDING_BYTES, piece_bytes=8 << 20)
+async def upload_recording(
     dataset: str,
-    recording: str,
     request: Request,
     parts: Shared,
-    upload_offset: Annotated[
-        int,
-        BeforeValidator(_digits),
-        Header(
-            ge=0,
-            le=2**53,
-            description="The position of this piece: how many bytes were sent before it.",
-        ),
+    name: Annotated[
+        str,
+        Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
+              description="The name of the file, whose ending is its format."),
     ],
-) -> schemas.RecordingRow:
-    """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
-    off; `received` says where to go on."""
-    kept = parts.part(Studio).datasets.find(dataset)
-    announced = uploads.find_recording(kept, recording)
-    try:
-        await uploads.receive(kept, recording, upload_offset, request.stream())
-    except ClientDisconnect:
-        pass  # the client will not read the answer, and a lost connection needs no traceback
-    return schemas.RecordingRow.model_validate(announced)
+) -> schemas.RecordingRow:  # fmt: skip
+    """A recording: the body is the file."""
+    datasets = parts.part(Studio).datasets
+    kept, plain = datasets.find(dataset), visible_name(name)
+    await asyncio.to_thread(uploads.check_new, kept, plain)
+    declared = int(request.headers.get("content-length", "0"))
+    await asyncio.to_thread(uploads.check_room, datasets, declared)
+    async with arrived(request, kept.folder / "recordings", "recording") as path:
+        recording = await asyncio.to_thread(uploads.add, datasets, kept, plain, path)
+    parts.events.tell("dataset", {"id": kept.id})
+    return schemas.RecordingRow.model_validate(recording)
 
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)

@@ -33,11 +33,9 @@ def with_a_dataset(service: Running) -> None:
     shutil.rmtree(service.parts.settings.queue_dir)
 
 
-def announce(service: Running) -> httpx.Response:
+def upload(service: Running) -> httpx.Response:
     (row,) = service.client.get("/v1/datasets").json()["datasets"]
-    return service.client.post(
-        f"/v1/datasets/{row['id']}/recordings", json={"name": "tape.wav", "bytes": 1000}
-    )
+    return service.client.post(f"/v1/datasets/{row['id']}/recordings?name=tape.wav", content=b"x")
 
 
 def cut(service: Running) -> list[str]:
@@ -48,7 +46,7 @@ def cut(service: Running) -> list[str]:
 
 
 STORES = [
-    Store("/v1/datasets", "dataset", "datasets", add_dataset, grow=announce, changing=cut),
+    Store("/v1/datasets", "dataset", "datasets", add_dataset, grow=upload, changing=cut),
     Store(
         "/v1/trainings", "training", "queue", add_job,
         prepare=with_a_dataset, deletes=False, named=False,

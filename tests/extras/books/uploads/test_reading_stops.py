@@ -98,7 +98,7 @@ def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
 
 def test_the_next_service_removes_what_a_kill_has_left_and_nothing_else(queued):
     queue, book = queued
-    killed, arriving = (queue._books.arriving() for _ in range(2))
+    killed, arriving = (queue._books.folder / f".arriving-{one}" for one in range(2))
     for path in (killed, arriving):
         path.write_bytes(b"Half of a book.")
     os.utime(killed, (0, 0))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.background.job_file import write_job
-from api.disk_space import bytes_below
+from api.uploads import bytes_below
 from extras.books.uploads import store
 from extras.books.uploads.reading import BookQueue, Reader
 from extras.books.uploads.store import BookJob, Books, UploadedBook
@@ -34,7 +34,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def book_in(books: Books, name: str) -> UploadedBook:
-    arriving = books.arriving()
+    books.check_room()
+    arriving = books.folder / ".arriving-1"
     arriving.write_bytes(b"A book.")
     book = books.add(name, arriving)
     (book.spoken / "sentences").mkdir(parents=True)
@@ -52,7 +53,7 @@ def test_what_has_not_changed_is_not_read_again(tmp_path, counted):
     one, other = (book_in(books, name) for name in ("a.txt", "b.txt"))
     for book in (one, other):
         write_job(book.folder, BookJob(), state="done")
-    (books.arriving()).write_bytes(bytes(100))
+    (books.folder / ".arriving-2").write_bytes(bytes(100))
 
     def listed() -> tuple[list[str], int, dict[str, int]]:
         counted.clear()

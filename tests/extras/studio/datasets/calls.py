@@ -38,17 +38,13 @@ class Dataset:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    def announce(self, name: str, size: int) -> httpx.Response:
-        return self.ask("POST", "/recordings", json={"name": name, "bytes": size})
+    def upload(self, name: str, data: bytes = TAPE) -> httpx.Response:
+        return self.ask("POST", "/recordings", params={"name": name}, content=data)
 
-    def announced(self, name: str, size: int) -> dict[str, Any]:
-        answer = self.announce(name, size)
-        assert answer.status_code in (200, 201), answer.text
+    def uploaded(self, name: str, data: bytes = TAPE) -> dict[str, Any]:
+        answer = self.upload(name, data)
+        assert answer.status_code == 201, answer.text
         return dict(answer.json())
-
-    def send(self, recording: str, offset: int, data: bytes) -> httpx.Response:
-        headers = {"Upload-Offset": str(offset)}
-        return self.ask("PATCH", f"/recordings/{recording}", content=data, headers=headers)
 
     def cut(self) -> dict[str, Any]:
         """Asks for a cut, and waits for its end."""
@@ -82,7 +78,7 @@ class Dataset:
 def with_tape(service: Running, name: str = "Anna", text: bytes = b"") -> Dataset:
     """With a recording, tape.wav, and its text where there is one."""
     found = Dataset(service, name)
-    assert found.send(found.announced("tape.wav", len(TAPE))["id"], 0, TAPE).json()["whole"]
+    found.uploaded("tape.wav")
     if text:
         found.ask("PUT", "/text", content=text).raise_for_status()
     return found

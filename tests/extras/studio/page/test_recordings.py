@@ -90,38 +90,34 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     assert not (service.parts.part(Studio).datasets.folder / "anna").exists()
 
 
-def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(service, open_page, tape):
-    dataset = Dataset(service)
-    row = dataset.announced("tape.wav", tape.stat().st_size)
-    dataset.send(row["id"], 0, tape.read_bytes()[:3_000_000])
+def test_an_upload_that_breaks_off_is_told_and_can_be_sent_again(service, open_page, tape):
+    Dataset(service)
     page = open_page(service.address)
-    page.wait_for_selector("#recording-list li:has-text('3.0 MB of 5.1 MB; choose the file again')")
-    pieces: list[str] = []
-    page.on("request", lambda one: one.method == "PATCH" and pieces.append(
-        one.headers["upload-offset"]))  # fmt: skip
+    page.wait_for_selector("#dataset-works:not([hidden])")
+    page.route("**/recordings?name=*", lambda route: route.abort())
+    page.provoked.append("ERR_FAILED")
     page.set_input_files("#recording-files", tape)
-    until(page, "!document.querySelector('#recording-list progress')")
-    assert pieces[0] == "3000000"
+    page.wait_for_selector("#upload-fault:has-text('tape.wav: The server does not respond.')")
+    assert page.locator("#recording-list li").count() == 0
+    page.unroute("**/recordings?name=*")
+    page.set_input_files("#recording-files", tape)
+    page.wait_for_selector("#recording-list [aria-label='Delete tape.wav']")
     kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
     assert kept.read_bytes() == tape.read_bytes()
 
 
-def test_an_upload_survives_a_connection_that_is_lost(service, open_page, tape):
+def test_an_upload_can_be_cancelled(service, open_page, tape):
     Dataset(service)
     page = open_page(service.address)
     page.wait_for_selector("#dataset-works:not([hidden])")
-    pieces: list[str] = []
-
-    def lost(route):
-        pieces.append(route.request.url)
-        route.abort() if len(pieces) == 2 else route.continue_()
-
-    page.route("**/recordings/*", lost)
-    page.provoked.append("ERR_FAILED")
+    held: list[Any] = []
+    page.route("**/recordings?name=*", held.append)
+    page.provoked.append("ERR_ABORTED")
     page.set_input_files("#recording-files", tape)
-    kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
-    service.wait_until(lambda: page.wait_for_timeout(50) or kept.is_file())
-    assert len(pieces) > 3 and kept.read_bytes() == tape.read_bytes()
+    page.wait_for_selector("#recording-list progress[aria-label='Upload of tape.wav']")
+    page.click("[aria-label='Cancel tape.wav'], #recording-list li button")
+    page.wait_for_selector("#recording-list li", state="detached")
+    assert page.is_hidden("#upload-fault")
 
 
 def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_page, monkeypatch):

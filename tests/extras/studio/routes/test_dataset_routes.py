@@ -1,5 +1,6 @@
 """/v1/datasets as a client meets it: upload, cut, correct, delete; and what is refused."""
 
+import json
 import logging
 import os
 import socket
@@ -7,10 +8,9 @@ import threading
 import time
 from types import SimpleNamespace
 
-import httpx
 import pytest
 
-from api import disk_space
+from api import uploads as uploads_of
 from api.background.work_queue import NICENESS
 from api.errors import APIError
 from extras.studio.datasets import clips as clips_of
@@ -27,13 +27,9 @@ from tests.extras.studio.datasets.calls import TAPE, Dataset, with_tape
 def test_a_dataset_lives_from_upload_to_deletion(service):
     one = Dataset(service, "Ana, fita 1", "pt-BR")
     assert one.id == "ana-fita-1"
-    recording = one.announced("Tape One.WAV", len(TAPE))
-    assert recording == {"id": "tape-one", "name": "Tape One.WAV", "bytes": len(TAPE),
-                         "received": 0, "whole": False}  # fmt: skip
-    half = len(TAPE) // 2
-    assert one.send("tape-one", 0, TAPE[:half]).json()["received"] == half
-    whole = one.send("tape-one", half, TAPE[half:]).json()
-    assert whole["whole"] and whole["received"] == len(TAPE)
+    recording = one.uploaded("Tape One.WAV")
+    assert recording == {"id": "tape-one", "name": "Tape One.WAV", "bytes": len(TAPE)}
+    assert (one.folder / "recordings/tape-one.wav").read_bytes() == TAPE
     text = one.ask("PUT", "/text?kind=srt", content=b"Some words.")
     assert text.json() == {"kind": "srt", "bytes": 11}
     found = one.cut()
@@ -60,99 +56,80 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
     assert left == {".cutting.lock", ".lock"}
 
 
-def test_an_upload_goes_on_where_it_stopped(service):
-    one = Dataset(service)
-    recording = one.announced("tape.wav", len(TAPE))["id"]
-    assert one.send(recording, 0, TAPE[:1000]).status_code == 200
-    for wrong in (0, 999, 1001, len(TAPE)):
-        answer = one.send(recording, wrong, b"x")
-        assert refused(answer) == (409, "wrong_offset") and "1,000" in answer.json()["detail"]
-    again = one.announced("tape.wav", len(TAPE))
-    assert again["received"] == 1000 and again["id"] == recording
-    assert one.send(recording, 1000, TAPE[1000:]).json()["whole"]
-    assert one.send(recording, len(TAPE), b"x").status_code == 409
-    for number in ("+0.0", "٣", "1e3", "-1"):  # only what HTTP calls a number is one
-        headers = {"Upload-Offset": number.encode()}
-        answer = one.ask("PATCH", f"/recordings/{recording}", content=b"x", headers=headers)
-        assert answer.status_code == 422, number
-    assert (one.folder / "recordings/tape.wav").read_bytes() == TAPE
-
-
-def test_what_came_before_the_connection_broke_stays(service, caplog, monkeypatch):
+def test_an_upload_whose_connection_breaks_leaves_nothing(service, caplog, monkeypatch):
     server = logging.getLogger("uvicorn.error")
     monkeypatch.setattr(server, "handlers", [*server.handlers, caplog.handler])
     one = Dataset(service)
-    recording = one.announced("tape.wav", len(TAPE))["id"]
+    folder = one.folder / "recordings"
     with socket.create_connection(("127.0.0.1", service.port), timeout=30) as line:
         head = (
-            f"PATCH /v1/datasets/{one.id}/recordings/{recording} HTTP/1.1\r\nHost: localhost\r\n"
-            f"Content-Length: {len(TAPE)}\r\nUpload-Offset: 0\r\n\r\n"
+            f"POST /v1/datasets/{one.id}/recordings?name=tape.wav HTTP/1.1\r\n"
+            f"Host: localhost\r\nContent-Length: {len(TAPE)}\r\n\r\n"
         )
         line.sendall(head.encode() + TAPE[:5000])
-        time.sleep(0.2)
-    service.wait_until(lambda: one.details()["recordings"][0]["received"] == 5000, 20)
-    answers = list[httpx.Response]()
-
-    def goes_on():
-        """The broken piece may still be on its way to the disk: `upload_busy` says to try again."""
-        answers.append(one.send(recording, 5000, TAPE[5000:]))
-        return answers[-1].status_code != 409
-
-    service.wait_until(goes_on, 20)
-    assert {answer.json()["code"] for answer in answers[:-1]} <= {"upload_busy"}
-    assert answers[-1].json()["whole"]
-    assert (one.folder / "recordings/tape.wav").read_bytes() == TAPE
-    assert "Exception in ASGI" not in caplog.text
+        service.wait_until(lambda: any(folder.iterdir()), 20)
+    service.wait_until(lambda: not any(folder.iterdir()), 20)
+    assert one.details()["recordings"] == []
+    one.uploaded("tape.wav")
+    assert (folder / "tape.wav").read_bytes() == TAPE
+    assert "Exception in ASGI" not in caplog.text and "Traceback" not in caplog.text
 
 
-def test_only_what_was_announced_is_taken_and_cut_when_it_is_whole(service):
+def test_a_recording_has_a_name_of_its_own_and_a_body(service):
     one = Dataset(service)
-    recording = one.announced("tape.wav", 10)["id"]
-    assert refused(one.send(recording, 0, b"x" * 11)) == (409, "longer_than_announced")
-    assert one.details()["recordings"][0]["received"] == 0
-    assert one.send(recording, 0, b"x" * (9 << 20)).status_code == 413
-    assert refused(one.announce("tape.wav", 11)) == (409, "other_recording")
+    assert refused(one.upload("tape.wav", b"")) == (422, "not_a_recording")
     assert one.ask("POST", "/cut").json()["code"] == "no_recording"
-    one.announced("b.wav", 4)
-    assert one.send("b", 0, b"1234").json()["whole"]
-    assert one.ask("POST", "/cut").json()["code"] == "unfinished_recording"
+    recording = one.uploaded("tape.wav")["id"]
+    assert refused(one.upload("tape.wav", b"x")) == (409, "other_recording")
+    assert len(list((one.folder / "recordings").iterdir())) == 2
     assert one.ask("DELETE", f"/recordings/{recording}").status_code == 204
-    assert len(one.details()["recordings"]) == 1
+    assert list((one.folder / "recordings").iterdir()) == []
 
 
-def test_a_full_disk_is_told_and_what_arrived_stays(service, monkeypatch):
+def test_a_full_disk_is_told_and_leaves_nothing(service, monkeypatch):
     one = Dataset(service)
-    recording = one.announced("tape.wav", len(TAPE))["id"]
-    assert one.send(recording, 0, TAPE[:100]).status_code == 200
-    free = SimpleNamespace(free=disk_space.KEPT_FREE_BYTES + 5)
+    free = SimpleNamespace(free=uploads_of.KEPT_FREE_BYTES + 5)
     with monkeypatch.context() as short:
-        short.setattr(disk_space.shutil, "disk_usage", lambda _path: free)
-        answer = one.send(recording, 100, TAPE[100:])
-        assert refused(answer) == (507, "no_space") and "100 bytes" in answer.json()["detail"]
-        assert one.announce("b.wav", 10).status_code == 507
-        # What is announced counts before it arrives: two at once cannot both have the last of it.
-        free.free = disk_space.KEPT_FREE_BYTES + len(TAPE) - 100 + 600
-        one.announced("a.wav", 600)
-        assert refused(one.announce("b.wav", 10)) == (507, "no_space")
-    assert one.send(recording, 100, TAPE[100:]).json()["whole"]
+        short.setattr(uploads_of.shutil, "disk_usage", lambda _path: free)
+        assert refused(one.upload("a.wav")) == (507, "no_space")
+        # One that does not say its length is ended when the disk is full.
+        free.free = uploads_of.KEPT_FREE_BYTES - 1
+        short.setattr(uploads, "require_free", lambda *_: None)
+        long = iter([bytes(1 << 20)] * 3)
+        assert refused(one.upload("b.wav", long)) == (507, "no_space")
+        assert list((one.folder / "recordings").iterdir()) == []
+    one.uploaded("a.wav")
 
 
 def test_all_datasets_together_have_a_limit(tmp_path):
     with running(settings_in(tmp_path, datasets_max_gb=1)) as service:
         one, other = Dataset(service), Dataset(service)
-        assert one.announced("a.wav", 600_000_000)["received"] == 0
-        for arrived in (0, 400_000_000, 600_000_000):
-            # What has arrived takes the room that it was announced for, no less and no more.
-            with (one.folder / "recordings/a.wav.part").open("wb") as part:
-                part.truncate(arrived)
-            answer = other.announce("b.wav", 600_000_000)
+        one.uploaded("a.wav")
+        with (one.folder / "recordings/a.wav").open("r+b") as file:
+            file.truncate(10**9 - 100)
+        for body in (TAPE, iter([TAPE])):  # the second does not say its length
+            answer = other.upload("b.wav", body)
             assert answer.status_code == 507 and "DATASETS_MAX_GB" in answer.json()["detail"]
-            other.announced(f"{arrived}.wav", 100_000_000)
+        assert other.details()["recordings"] == []
+
+
+def test_an_unfinished_upload_of_an_earlier_version_is_no_recording(tmp_path):
+    datasets = Datasets(tmp_path / "datasets", 1 << 30)
+    dataset = datasets.create("Anna", "en")
+    folder = dataset.folder / "recordings"
+    about = {"id": "tape", "name": "tape.wav", "bytes": 8, "created": "2026-01-02T03:04:05.000Z"}
+    (folder / "tape.json").write_text(json.dumps(about))
+    (folder / "tape.wav.part").write_bytes(bytes(4))
+    assert uploads.recordings(dataset) == []
+    CutQueue(datasets, lambda _: None)._repair()
+    assert not (folder / "tape.wav.part").exists()
+    (folder / "tape.wav").write_bytes(bytes(8))
+    assert [one.name for one in uploads.recordings(dataset)] == ["tape.wav"]
 
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])
 def test_what_is_no_recording_by_its_name_is_refused(service, name):
-    assert refused(Dataset(service).announce(name, 5)) == (422, "not_a_recording")
+    assert refused(Dataset(service).upload(name)) == (422, "not_a_recording")
 
 
 @pytest.mark.parametrize(
@@ -161,8 +138,7 @@ def test_what_is_no_recording_by_its_name_is_refused(service, name):
 )  # fmt: skip
 def test_no_name_of_a_recording_becomes_a_path(service, name):
     one = Dataset(service, "../..")
-    identity = one.announced(name, 3)["id"]
-    assert one.send(identity, 0, b"abc").json()["whole"]
+    identity = one.uploaded(name)["id"]
     every = service.parts.part(Studio).datasets.folder
     assert one.id == "dataset"
     assert list(every.parent.rglob("*.wav")) == [every / f"dataset/recordings/{identity}.wav"]
@@ -174,7 +150,7 @@ def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
     gone = datasets.create("Anna", "en")
     datasets.remove(gone)
     for change in (
-        lambda: uploads.announce(datasets, gone, "tape.wav", 8),
+        lambda: uploads.add(datasets, gone, "tape.wav", tmp_path / "arrived"),
         lambda: uploads.put_text(gone, "txt", b"Words."),
         lambda: clips_of.correct(gone, "tape-0001", {"dropped": True}, None),
         lambda: datasets.remove(gone),
@@ -188,7 +164,9 @@ def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
 def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path):
     datasets = Datasets(tmp_path / "datasets", 1 << 30)
     dataset = datasets.create("Anna", "en")
-    uploads.announce(datasets, dataset, "tape.wav", 8).path.write_bytes(bytes(8))
+    arrived = dataset.folder / "recordings/.arriving-1"
+    arrived.write_bytes(bytes(8))
+    uploads.add(datasets, dataset, "tape.wav", arrived)
     cuts = CutQueue(datasets, lambda _: None)
 
     def ask():
@@ -285,9 +263,8 @@ def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service
     one = with_tape(service, text=b"Words.")
     one.cut()
     one.correct("tape-0001", text="By hand.")
-    one.announced("tape 2.wav", len(TAPE))
-    assert one.details()["cut"]["outdated"] is False  # until it has arrived
-    one.send("tape-2", 0, TAPE[::-1])
+    assert one.details()["cut"]["outdated"] is False
+    one.uploaded("tape 2.wav", TAPE[::-1])
     assert one.details()["cut"]["outdated"]
     found = one.cut()
     assert found["clips"]["total"] == 4 and found["clips"]["corrected"] == 1
@@ -388,15 +365,14 @@ def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service):
     one = with_tape(service)
     one.ask("POST", "/cut")
     one.running_child()
-    size, stop, other = 48 << 20, threading.Event(), Dataset(service, "Ben")
-    recording = other.announced("b.wav", size)["id"]
+    stop, other = threading.Event(), Dataset(service, "Ben")
 
-    def upload():
-        for offset in range(0, size, 4 << 20):
-            if stop.is_set() or other.send(recording, offset, bytes(4 << 20)).is_error:
-                return
+    def body():
+        for _ in range(12):
+            if not stop.is_set():
+                yield bytes(4 << 20)
 
-    sending = threading.Thread(target=upload)
+    sending = threading.Thread(target=lambda: other.upload("b.wav", body()))
     sending.start()
     seconds = []
     for _ in range(5):

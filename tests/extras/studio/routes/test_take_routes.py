@@ -9,7 +9,7 @@ from extras.studio.routes.takes import what_more_brings
 from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import file_of, made, speech
-from tests.extras.studio.datasets.calls import TAPE, Dataset, with_tape
+from tests.extras.studio.datasets.calls import Dataset, with_tape
 
 
 def take_of(seconds: float = 2.0) -> bytes:
@@ -96,7 +96,7 @@ def test_what_is_refused(service):
     one.ask("PUT", "/prompts/1/take?keep=1", content=take_of()).raise_for_status()
     assert refused(one.ask("POST", "/prompts/1/skip")) == (409, "has_take")
     assert refused(one.ask("PUT", "/prompts", json={"text": "Other."})) == (409, "has_takes")
-    assert refused(one.announce("tape.wav", len(TAPE))) == (409, "read_aloud")
+    assert refused(one.upload("tape.wav")) == (409, "read_aloud")
     assert refused(one.ask("PUT", "/text", content=b"Words.")) == (409, "read_aloud")
     assert refused(one.ask("POST", "/cut")) == (409, "read_aloud")
     taped = with_tape(service, "Tape")
