@@ -139,10 +139,7 @@ SERVED = {
     f"{SPEECH}v1/voices -F file=@anna.wav -F name=Anna",
     f"""id=$(curl -s http://localhost:8005/v1/datasets {JSON} -d '{{"name": "Anna"}}' """
     "| jq -r .id)",
-    f"{SPEECH}v1/datasets/$id/recordings {JSON} -d "
-    '''"{\\"name\\": \\"tape.mp3\\", \\"bytes\\": $(stat -c %s tape.mp3)}"''',
-    "curl -X PATCH http://localhost:8005/v1/datasets/$id/recordings/tape -H 'Upload-Offset: 0' "
-    "--data-binary @tape.mp3",
+    'curl "http://localhost:8005/v1/datasets/$id/recordings?name=tape.mp3" -T tape.mp3 -X POST',
     'curl -X PUT "http://localhost:8005/v1/datasets/$id/text?kind=txt" --data-binary @tape.txt',
     "curl -X POST http://localhost:8005/v1/datasets/$id/cut",
     f"{SPEECH}v1/runs/current/candidates/epoch_3/speech {JSON} -d "

@@ -12,8 +12,7 @@ from api.errors import APIError
 from api.routes import speech
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.routes.speech import SpeechRequest
-from api.runs import deletion, evaluations, listing
-from api.runs.exports import file_name
+from api.runs import exports, listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import epoch_target, find_target, no_checkpoint
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
@@ -37,7 +36,7 @@ async def list_runs(parts: Shared) -> RunList:
 async def read_run(run_id: str, parts: Shared) -> RunDetails:
     """One run, its size on disk, and how much its deletion would free."""
     run = _run(parts, run_id)
-    total, freed = await asyncio.to_thread(deletion.sizes, run.folder.folder)
+    total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
     row = next(one for one in parts.follower.listing().runs if one.id == run.id)
     return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(parts, run))
 
@@ -58,7 +57,7 @@ async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingR
     seconds to minutes before the first byte."""
     parts.check_rate(request)
     run = _run(parts, run_id)
-    name = f'attachment; filename="{file_name(run.id)}.zip"'
+    name = f'attachment; filename="{exports.file_name(run.id)}.zip"'
     return StreamingResponse(
         await parts.exports.make(run), media_type="application/zip",
         headers={"Content-Disposition": name, "Cache-Control": "no-store"},
@@ -95,7 +94,7 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     run = _run(parts, run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "The run has no evaluation yet.")
-    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=evaluations.sentences(run))
+    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=listing.sentences(run))
 
 
 @router.get(
@@ -106,10 +105,10 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
 async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> RangedFile:
     """A sentence as a judged candidate said it; ranges are served."""
     run = _run(parts, run_id)
-    judged = evaluations.find_candidate(run, candidate)
-    if judged is None or not evaluations.is_current(run, judged):
+    judged = listing.find_candidate(run, candidate)
+    if judged is None or not listing.is_current(run, judged):
         raise APIError(404, "no_candidate", "The evaluation has no such candidate.")
-    path = evaluations.sound_of(run, judged, number)
+    path = listing.sound_of(run, judged, number)
     if path is None:
         raise APIError(404, "no_sample", "The audio of that sentence was not kept.")
     return await wav_file(path)
@@ -146,7 +145,7 @@ async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
 async def promote_candidate(run_id: str, candidate: str, parts: Shared) -> Promoted:
     """As `promote`, also with the best blend. The base is served by VOICE."""
     target = find_target(parts.settings, _run(parts, run_id), candidate)
-    if candidate == evaluations.BASE:
+    if candidate == listing.BASE:
         text = "Only an epoch or the best blend is promoted. VOICE serves the base, or an export."
         raise APIError(409, "no_checkpoint", text)
     await parts.follower.promote(target)

@@ -11,7 +11,7 @@ from typing import Literal
 from api.engine.engine import Engine
 from api.errors import APIError
 from api.events import Events
-from api.runs import deletion, evaluations, promotion, targets
+from api.runs import exports, promotion, targets
 from api.runs import listing as runs
 from api.runs.listing import CURRENT, EpochSummary, LossCurve, RunSummary
 from api.runs.promotion import Promotion
@@ -55,13 +55,13 @@ class VoiceFollower:
 
     def _listed(self, run: RunSummary, served: Served | None) -> RunRow:
         speaks = served.candidate if served and served.run == run.id else None
-        is_epoch = served and speaks == evaluations.candidate_id("epoch", served.epoch)
+        is_epoch = served and speaks == runs.candidate_id("epoch", served.epoch)
         return runs.listed(
             run,
             served=served.epoch if served and is_epoch else None,
             verified=self._is_verified,
             train_losses=self.curves[run.folder.metrics].losses(),
-            evaluation=evaluations.listed(
+            evaluation=runs.evaluation_row(
                 run, served=speaks,
                 can_speak=lambda name: targets.can_speak(self.settings, run, name),
             ),
@@ -87,7 +87,7 @@ class VoiceFollower:
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
                 if sha256 and sha256 == epoch.sampled:  # pruned since
-                    candidate = evaluations.candidate_id("epoch", epoch.number)
+                    candidate = runs.candidate_id("epoch", epoch.number)
                     return Served(run=name, epoch=epoch.number, candidate=candidate)
         return None
 
@@ -137,7 +137,7 @@ class VoiceFollower:
                 raise APIError(404, "no_run", "There is no run of that name. /v1/runs lists them.")
             if why := self.why_kept(run):
                 raise APIError(409, "run_in_use", why)
-            await asyncio.to_thread(deletion.remove, run)
+            await asyncio.to_thread(exports.remove, run)
             await self.look()
         self.tell()
 
@@ -311,7 +311,7 @@ class VoiceFollower:
         standing = self.engine.standing
         if standing is None:
             return False
-        if target.candidate == evaluations.BASE:
+        if target.candidate == runs.BASE:
             now, then = target.voice, standing.voice
             return (now.name, now.decoder) == (then.name, then.decoder)
         if target.sha256 and standing.sha256 == target.sha256:

@@ -11,7 +11,7 @@ from typing import Any
 
 from api.engine.voices import DEMO, VoiceTarget
 from api.errors import APIError
-from api.runs import evaluations
+from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
 from machine.storage.checksums import ManifestError, read_manifest
@@ -44,7 +44,7 @@ def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> Fol
     """The target that serves an epoch's own weights."""
     name = epoch_name(epoch.number, epoch.sha256)
     voice = voice_at(settings, str(epoch.checkpoint), name, decoder=epoch.decoder)
-    candidate = evaluations.candidate_id("epoch", epoch.number)
+    candidate = listing.candidate_id("epoch", epoch.number)
     return FollowTarget(voice, epoch.sha256, run_id, candidate, epoch.number)
 
 
@@ -61,7 +61,7 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
         decoder=run.learned.digest if run.learned and run.learned.share == 0 else "",
         base_only=True, reference=str(recording),
     )  # fmt: skip
-    return FollowTarget(voice, "", run.id, evaluations.BASE)
+    return FollowTarget(voice, "", run.id, listing.BASE)
 
 
 def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
@@ -81,7 +81,7 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
             settings, str(path), name,
             decoder=run.learned.digest if run.learned and learned else "",
         )  # fmt: skip
-        candidate = evaluations.candidate_id("blend", verdict.epoch, verdict.share)
+        candidate = listing.candidate_id("blend", verdict.epoch, verdict.share)
         return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch, verdict.share)
     return None
 
@@ -103,20 +103,20 @@ def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
     """The candidate of that id, judged or not. Raises APIError if it cannot speak."""
-    if candidate == evaluations.BASE:
+    if candidate == listing.BASE:
         if target := base_target(settings, run):
             return target
         text = "The base needs an epoch's checkpoint and its recording of the person, "
         raise APIError(409, "no_checkpoint", f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():
-        if candidate == evaluations.candidate_id("epoch", epoch.number):
+        if candidate == listing.candidate_id("epoch", epoch.number):
             if epoch.checkpoint is None:
                 raise no_checkpoint(epoch)
             return epoch_target(settings, run.id, epoch)
     best = blend_target(settings, run)
     if best is not None and best.candidate == candidate:
         return best
-    if (known := evaluations.find_candidate(run, candidate)) is not None:
+    if (known := listing.find_candidate(run, candidate)) is not None:
         if known.kind == "blend":
             text = "Only the best blend is kept, in best.pt."
             raise APIError(409, "no_checkpoint", f"{text} You can play the sentences of this one.")

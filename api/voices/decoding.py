@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from api.voices import pcm_wav
-from api.voices.quality import measure
+from api.voices.samples import measure, wav_of
 from machine.memory import address_space_bytes
 from xtts import sound_file
 from xtts.sound_file import MOST_CHANNELS, RATES
@@ -47,7 +46,7 @@ def decoded(
     if np.abs(mono).max() < SILENT_PEAK:
         raise ValueError(SILENCE)
     quality = measure(mono, rate)
-    return pcm_wav.written(mono, rate), quality
+    return wav_of(mono, rate), quality
 
 
 def mono_of(

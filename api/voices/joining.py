@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from api.errors import APIError
-from api.voices import pcm_wav, quality
 from api.voices.recordings import MOST_SECONDS, DecodedRecording
-from api.voices.resampling import resampled
+from api.voices.samples import GOOD_LEVEL_DB, measure, read_wav, remarks_of, resampled, wav_of
 from xtts.joined_reference import joined, turn_seconds
 
 Array = np.ndarray[Any, Any]
@@ -33,17 +32,17 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
 
     Raises APIError (422) where what is heard is no speech.
     """
-    read = [pcm_wav.read(one) for one in recordings]
+    read = [read_wav(one) for one in recordings]
     rate = min(max(one for _, one in read), _MOST_RATE)
     alike = [resampled(samples, of, rate) for samples, of in read]
     turn = turn_seconds(len(alike), CHUNK_SECONDS, HEARD_SECONDS)
     sound = joined(alike, rate, turn, MOST_SECONDS)
     try:
-        measured = quality.measure(sound, rate)
+        measured = measure(sound, rate)
     except ValueError as error:
         raise APIError(422, "not_a_recording", f"Joined: {error}", param="file") from error
     return DecodedRecording(
-        pcm_wav.written(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate)
+        wav_of(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate)
     )
 
 
@@ -59,14 +58,14 @@ def _with_remarks(
     ]
     if not remarks:
         return measured
-    length = quality.remarks_of(measured["speech_seconds"], math.inf, quality.GOOD_LEVEL_DB, 0.0)
+    length = remarks_of(measured["speech_seconds"], math.inf, GOOD_LEVEL_DB, 0.0)
     word = "usable" if measured["word"] == "good" else measured["word"]
     return measured | {"word": word, "remarks": [*length, *remarks]}
 
 
 def _remarks(samples: Array, rate: int) -> list[str]:
     try:
-        found = quality.measure(samples, rate)
+        found = measure(samples, rate)
     except ValueError as error:  # kept by a version that refused less
         return [str(error)]
-    return quality.remarks_of(math.inf, found["snr_db"], found["level_db"], found["clipped_share"])
+    return remarks_of(math.inf, found["snr_db"], found["level_db"], found["clipped_share"])

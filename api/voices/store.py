@@ -53,7 +53,7 @@ OPENAI_VOICES = (
 @dataclass(frozen=True)
 class UploadedVoice:
     """duration_seconds: of what is heard, which is the recording or several joined; sha256: of its
-    file; quality: as `api.voices.quality` measures it, None where an earlier version kept it;
+    file; quality: as `api.voices.samples` measures it, None where an earlier version kept it;
     recordings: how many there are."""
 
     id: str

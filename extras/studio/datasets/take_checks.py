@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from api.voices import decoding, pcm_wav, quality
-from api.voices.resampling import resampled
+from api.voices import decoding, samples
+from api.voices.samples import resampled
 from xtts.evaluation.recogniser import RATE, num_errors
 from xtts.speech_span import HOP_SECONDS, SILENT_PEAK, frame_levels, spoken_frames
 from xtts.text.normalization.registry import rules_of
@@ -53,7 +53,7 @@ def checked(
         sentence = f"{decoding.SILENCE} Check that the right microphone is chosen and not muted."
         return b"", _told([("silent", sentence)], 0.0, [], "")
     try:
-        measured = quality.measure(mono, rate)
+        measured = samples.measure(mono, rate)
     except ValueError:
         sentence = "It holds a steady tone or noise, and no speech. Check the microphone."
         return b"", _told([("no_speech", sentence)], 0.0, [], "")
@@ -64,7 +64,7 @@ def checked(
     heard = hear(resampled(kept, rate, RATE)) if hear and seconds <= MOST_SECONDS else ""
     if hear and seconds <= MOST_SECONDS:
         findings += _words(text, heard, language)
-    return pcm_wav.written(kept, rate), _told(findings, seconds, _columns(kept, rate), heard)
+    return samples.wav_of(kept, rate), _told(findings, seconds, _columns(kept, rate), heard)
 
 
 def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str) -> dict[str, Any]:
@@ -98,13 +98,13 @@ def _sound(measured: dict[str, Any]) -> list[Finding]:
     """By the limits that recordings of voices have."""
     found = []
     level, noise = measured["level_db"], measured["snr_db"]
-    if level < quality.GOOD_LEVEL_DB:
+    if level < samples.GOOD_LEVEL_DB:
         found.append(("quiet", f"It is quiet ({level:.0f} dB). Come closer to the microphone, or "
                       "raise its level."))  # fmt: skip
-    if noise < quality.GOOD_SNR_DB:
+    if noise < samples.GOOD_SNR_DB:
         found.append(("noisy", f"The voice is only {noise:.0f} dB over the noise; the trained "
                       "voice would learn the noise too. Record in a quiet room."))  # fmt: skip
-    if (clipped := measured["clipped_share"]) > quality.MOST_CLIPPED:
+    if (clipped := measured["clipped_share"]) > samples.MOST_CLIPPED:
         found.append(("clipped", f"Of its samples {clipped:.1%} are clipped. Lower the level of "
                       "the microphone, or move away from it."))  # fmt: skip
     return found

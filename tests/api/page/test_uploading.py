@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from api.routes.voices import MEDIA_TYPES
-from api.voices import quality, recordings
+from api.voices import recordings, samples
 from tests.api.page.desk import add_voice, says, until
 from tests.api.sounds import file_of, made, speech
 
@@ -51,7 +51,7 @@ def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path)
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
     assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
     # Of so much speech the service remarks nothing; a recording has pauses too.
-    assert quality.GOOD_SECONDS <= good < quality.GOOD_SECONDS + 2
+    assert samples.GOOD_SECONDS <= good < samples.GOOD_SECONDS + 2
     page.provoked.append("422")
     for seconds, taken in ((least - 0.1, False), (least + 0.1, True), (most + 1, False)):
         sound = np.resize(speech(2.0, 8_000), round(seconds * 8_000))

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 import torch
 
-from api.voices import quality
+from api.voices import samples
 from api.voices.decoding import decoded
 from tests.api.decoding import correlation
 from xtts import audio
@@ -95,7 +95,7 @@ def test_the_voice_stays_the_same_person(tmp_path):
 @pytest.mark.parametrize("lead", LEADS)
 def test_the_quality_is_that_of_the_speech(lead):
     sound = np.concatenate([LEADS[lead], SPEECH])
-    alone, found = quality.measure(SPEECH, RATE), quality.measure(sound, RATE)
+    alone, found = samples.measure(SPEECH, RATE), samples.measure(sound, RATE)
     assert found["word"] == alone["word"] == "good"
     assert found["speech_seconds"] == pytest.approx(alone["speech_seconds"], abs=0.3)
     assert found["level_db"] == pytest.approx(alone["level_db"], abs=1)
@@ -103,8 +103,8 @@ def test_the_quality_is_that_of_the_speech(lead):
 
 def test_silence_before_bad_speech_does_not_make_it_good():
     loud_room = SPEECH + noise(len(SPEECH) / RATE, 3)[: len(SPEECH)]
-    alone = quality.measure(loud_room, RATE)
-    found = quality.measure(np.concatenate([silence(12), loud_room]), RATE)
+    alone = samples.measure(loud_room, RATE)
+    found = samples.measure(np.concatenate([silence(12), loud_room]), RATE)
     assert alone["word"] == found["word"] == "poor"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import soundfile
 
 from api.voices.decoding import mono_of
-from api.voices.resampling import resampled
+from api.voices.samples import resampled
 from extras.studio.datasets.prompts import built_in
 from extras.studio.datasets.take_checks import checked
 from xtts.evaluation.recogniser import Pocketsphinx

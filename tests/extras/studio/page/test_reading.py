@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.voices.resampling import resampled
+from api.voices.samples import resampled
 from extras.studio.part import Studio
 from tests.api.conftest import Running
 from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, is_only_words, says, too_small, until

@@ -111,7 +111,7 @@ def test_an_upload_can_be_cancelled(service, open_page, tape):
     page = open_page(service.address)
     page.wait_for_selector("#dataset-works:not([hidden])")
     held: list[Any] = []
-    page.route("**/recordings?name=*", held.append)
+    page.route("**/recordings?name=*", lambda route: held.append(route))
     page.provoked.append("ERR_ABORTED")
     page.set_input_files("#recording-files", tape)
     page.wait_for_selector("#recording-list progress[aria-label='Upload of tape.wav']")

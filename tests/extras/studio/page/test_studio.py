@@ -24,7 +24,7 @@ import pytest
 import soundfile
 
 import xtts
-from api.voices.resampling import resampled
+from api.voices.samples import resampled
 from extras.studio.datasets.prompts import of_text
 from tests.api.page import desk
 from tests.api.page.desk import says, until

@@ -1,8 +1,11 @@
-"""Measures the quality of a recording: how much speech, its level, noise and clipping.
+"""Samples of a recording: as WAV files in memory, at another rate, and their quality.
 
-All functions are pure.
+Quality is how much speech there is, its level, noise and clipping. All functions are pure.
 """
 
+import io
+import math
+import wave
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,42 @@ _SPEECH_DB = 25.0
 GOOD_SECONDS, GOOD_SNR_DB, GOOD_LEVEL_DB, MOST_CLIPPED = 5.0, 25.0, -35.0, 0.001
 POOR_SNR_DB, POOR_CLIPPED = 12.0, 0.01
 _FULL = 0.999
+_FULL_PCM = 32_767
+_RING_SECONDS = 0.1
+
+
+def wav_of(samples: Array, rate: int) -> bytes:
+    """A WAV file as voices are kept, 16-bit PCM and mono, of samples `[n]`; only -1..1 is kept."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples.clip(-1.0, 1.0) * _FULL_PCM).round().astype("<i2").tobytes())
+    return out.getvalue()
+
+
+def read_wav(data: bytes) -> tuple[Array, int]:
+    """Samples `[n]` of such a file, float32, -1..1, and how many make a second; written again they
+    are the same bytes."""
+    with wave.open(io.BytesIO(data)) as file:
+        pcm = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        return pcm.astype(np.float32) / _FULL_PCM, file.getframerate()
+
+
+def resampled(samples: Array, rate: int, to: int) -> Array:
+    """`[n]` at another rate, by the FFT of the whole: what both rates hold stays as it is."""
+    if rate == to:
+        return samples
+    step = rate // math.gcd(rate, to)
+    # Silence behind it, since what the FFT sees is a circle.
+    padding = int(_RING_SECONDS * rate)
+    whole = -(-(len(samples) + padding) // step) * step
+    count = whole * to // rate
+    spectrum = np.fft.rfft(np.pad(samples, (0, whole - len(samples))))
+    other = np.fft.irfft(spectrum, count) * (count / whole)
+    found: Array = other[: len(samples) * to // rate].astype(np.float32)
+    return found
 
 
 def measure(mono: Array, rate: int) -> dict[str, Any]:

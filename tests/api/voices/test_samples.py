@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.voices.quality import measure
-from api.voices.resampling import resampled
+from api.voices.samples import measure, resampled
 from xtts.voices.base_models import DEMO
 
 
