@@ -12,17 +12,18 @@ no command, no device and no folder to write.
 """
 
 import contextlib
-import json
 import os
 import re
 import secrets
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from machine import package_data
 from machine.errors import SotaqueError
@@ -49,6 +50,7 @@ MOST_JOBS = 500
 MOST_DATASET = 1_000
 MOST_VALUE = 2_000
 _LOCK = ".trainer.lock"
+_STRICT = ConfigDict(extra="forbid")
 
 
 class JobRefused(SotaqueError):
@@ -70,8 +72,9 @@ class TrainingJob:
     id: str
     run: str
     dataset: str
-    settings: Mapping[str, str]
+    settings: dict[str, str]
     asked: str
+    __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
@@ -87,18 +90,23 @@ class TrainingState:
         epoch: The newest epoch that was saved when it was killed last.
     """
 
-    state: State = "queued"
-    started: str | None = None
-    ended: str | None = None
-    code: int | None = None
-    message: str = ""
-    deaths: int = 0
-    epoch: int = 0
+    state: State
+    started: str | None
+    ended: str | None
+    code: int | None
+    message: str
+    deaths: int
+    epoch: int
+    __pydantic_config__ = _STRICT
 
     @property
     def is_open(self) -> bool:
         """Whether the trainer still has something to do."""
         return self.state in OPEN_STATES
+
+
+_UNBEGUN = TrainingState("queued", None, None, None, "", 0, 0)
+Kept = TypeVar("Kept", TrainingJob, TrainingState)
 
 
 class JobFolder:
@@ -117,16 +125,19 @@ class JobFolder:
 
     def read(self) -> TrainingJob:
         """The job. Raises JobRefused for anything but what `ask` writes."""
-        return _job_of(_read_object(self.job_file), self.id)
+        job = _read(self.job_file, TrainingJob)
+        if job.id != self.id:
+            raise JobRefused(f"Job {self.id} says that its id is {job.id[:80]!r}.")
+        return _check(job)
 
     def state(self) -> TrainingState:
         """How far it is. A file that the trainer did not write reads as failed."""
         if not self.state_file.is_symlink() and not self.state_file.exists():
-            return TrainingState()
+            return _UNBEGUN
         try:
-            return _state_of(_read_object(self.state_file))
+            return _read(self.state_file, TrainingState)
         except JobRefused as error:
-            return TrainingState("failed", message=str(error))
+            return replace(_UNBEGUN, state="failed", message=str(error))
 
     def write_state(self, **changed: Any) -> TrainingState:
         """Changes fields of the state; only the trainer calls it. Raises WriteError."""
@@ -179,7 +190,7 @@ class TrainingQueue:
         job = TrainingJob(
             identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds")
         )
-        _job_of(asdict(job), identity)
+        _check(job)
         if len(self.jobs()) >= MOST_JOBS:
             raise JobRefused(
                 f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones."
@@ -277,103 +288,43 @@ def _is_within(path: Path, roots: Sequence[Path]) -> bool:
         return False
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a small plain file. Raises JobRefused for everything else."""
+def _read(path: Path, kind: type[Kept]) -> Kept:
+    """What a small plain file of JSON holds, and no more. Raises JobRefused for everything else."""
     name = f"{path.parent.name}/{path.name}"
     try:
         # A link could lead to any file, and a pipe would never end.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        why = "it is a link" if path.is_symlink() else error.strerror
-        raise JobRefused(f"{name} cannot be read: {why}.") from error
-    try:
-        found = os.fstat(descriptor)
+        found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise JobRefused(f"{name} cannot be read: it is not a plain file.")
         if found.st_size > _MOST_BYTES:
             raise JobRefused(
                 f"{name} has {found.st_size:,} bytes. A job has at most {_MOST_BYTES:,}."
             )
-        data = os.read(descriptor, _MOST_BYTES)
-    finally:
-        os.close(descriptor)
-    try:
-        content = json.loads(data.decode("utf-8"), object_pairs_hook=_without_doubles)
-    except RecursionError as error:
-        raise JobRefused(f"{name} is nested too deeply.") from error
-    except ValueError as error:
-        raise JobRefused(f"{name} is no JSON: {str(error)[:200]}.") from error
-    if not isinstance(content, dict):
-        raise JobRefused(f"{name} holds {_kind(content)} instead of an object.")
-    return content
+        return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
+        raise JobRefused(f"{name} cannot be read: {error.strerror}.") from error
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+        # A field that no job has says most.
+        first = max(faults, key=lambda one: one["type"].startswith("unexpected"))
+        where = "".join(f"{str(part)[:60]}: " for part in first["loc"])
+        raise JobRefused(f"{name} holds no job. {where}{first['msg']}.") from error
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if doubles := [name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at])]:
-        raise ValueError(f"{doubles[0][:60]!r} stands there twice")
-    return dict(pairs)
-
-
-def _job_of(content: Mapping[str, Any], identity: str) -> TrainingJob:
-    _require(content, {one.name: one.name for one in fields(TrainingJob)}, f"{identity}/job.json")
-    for name in ("id", "run", "dataset", "asked"):
-        if not isinstance(content[name], str):
-            raise JobRefused(
-                f"{name} of job {identity} is {_kind(content[name])} instead of a text."
-            )
-    if content["id"] != identity:
-        raise JobRefused(f"Job {identity} says that its id is {content['id'][:80]!r}.")
-    run = content["run"]
-    if not RUN_NAME.fullmatch(run) or run in _TAKEN_NAMES:
+def _check(job: TrainingJob) -> TrainingJob:
+    """The job. Raises JobRefused for what none may ask."""
+    if not RUN_NAME.fullmatch(job.run) or job.run in _TAKEN_NAMES:
         raise JobRefused(
-            f"The name of the run is {run[:80]!r}. Use up to 40 small letters, digits and single "
-            "hyphens, such as ana-2; `current` is taken."
+            f"The name of the run is {job.run[:80]!r}. Use up to 40 small letters, digits and "
+            "single hyphens, such as ana-2; `current` is taken."
         )
-    dataset = content["dataset"]
-    if not dataset or len(dataset) > MOST_DATASET or not dataset.isprintable():
-        raise JobRefused(f"The dataset of job {identity} is {dataset[:80]!r}: no id and no path.")
-    settings = content["settings"]
-    if not isinstance(settings, dict):
-        raise JobRefused(f"settings of job {identity} is {_kind(settings)} instead of an object.")
-    for name, value in settings.items():
-        if not isinstance(value, str):
-            raise JobRefused(
-                f"{name[:60]} of job {identity} is {_kind(value)} instead of a text as in .env."
-            )
-    check_settings(settings)
+    if not 0 < len(job.dataset) <= MOST_DATASET or not job.dataset.isprintable():
+        raise JobRefused(f"The dataset of job {job.id} is {job.dataset[:80]!r}: no id and no path.")
+    check_settings(job.settings)
     with contextlib.suppress(ValueError):
-        datetime.fromisoformat(content["asked"])
-        return TrainingJob(**content)
-    raise JobRefused(f"asked of job {identity} is {content['asked'][:60]!r}, which is no time.")
-
-
-def _state_of(content: Mapping[str, Any]) -> TrainingState:
-    known = {one.name for one in fields(TrainingState)}
-    _require(content, dict.fromkeys(known), "state.json")
-    texts, numbers = ("message",), ("deaths", "epoch")
-    maybe = [content[one] for one in ("started", "ended") if content[one] is not None]
-    good = (
-        content["state"] in get_args(State)
-        and all(isinstance(content[one], str) for one in texts)
-        and all(isinstance(one, str) for one in maybe)
-        and all(type(content[one]) is int for one in numbers)
-        and (content["code"] is None or type(content["code"]) is int)
-    )
-    if not good:
-        raise JobRefused("state.json holds other values than the trainer writes.")
-    return TrainingState(**content)
-
-
-def _require(content: Mapping[str, Any], names: Mapping[str, Any], what: str) -> None:
-    if unknown := sorted(content.keys() - names.keys()):
-        raise JobRefused(f"{what} has {unknown[0][:60]!r}, which no job has.")
-    if missing := sorted(names.keys() - content.keys()):
-        raise JobRefused(f"{what} lacks {missing[0]!r}.")
-
-
-def _kind(value: Any) -> str:
-    words = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
-    return "null" if value is None else words.get(type(value), "a number")
+        datetime.fromisoformat(job.asked)
+        return job
+    raise JobRefused(f"asked of job {job.id} is {job.asked[:60]!r}, which is no time.")
 
 
 def now() -> str:

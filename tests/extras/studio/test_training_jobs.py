@@ -26,18 +26,18 @@ GOOD: dict[str, Any] = {
     "asked": "2026-01-01T00:00:00+00:00",
 }  # fmt: skip
 NONSENSE: dict[str, tuple[Any, str]] = {
-    "a list": ([1], "a list instead of an object"),
-    "an unknown key": ({**GOOD, "priority": 9}, "'priority', which no job has"),
-    "a command": ({**GOOD, "command": ["rm", "-rf", "/"]}, "'command', which no job has"),
-    "a missing key": ({k: v for k, v in GOOD.items() if k != "run"}, "lacks 'run'"),
-    "a number for a name": ({**GOOD, "run": 7}, "run .* is a number"),
+    "a list": ([1], "holds no job. Input should be an object"),
+    "an unknown key": ({**GOOD, "priority": 9}, "priority: Unexpected"),
+    "a command": ({**GOOD, "command": ["rm", "-rf", "/"]}, "command: Unexpected"),
+    "a missing key": ({k: v for k, v in GOOD.items() if k != "run"}, "run: Field required"),
+    "a number for a name": ({**GOOD, "run": 7}, "run: Input should be a valid string"),
     "another id": ({**GOOD, "id": "x"}, "says that its id is 'x'"),
     "a run that is a path": ({**GOOD, "run": "../../etc"}, "name of the run"),
     "the name of the current run": ({**GOOD, "run": "current"}, "`current` is taken"),
     "an empty dataset": ({**GOOD, "dataset": ""}, "no id and no path"),
     "a dataset with a zero": ({**GOOD, "dataset": "a\0b"}, "no id and no path"),
-    "settings that are a list": ({**GOOD, "settings": []}, "settings .* is a list"),
-    "a setting that is a number": ({**GOOD, "settings": {"SEED": 3}}, "SEED .* is a number"),
+    "settings that are a list": ({**GOOD, "settings": []}, "settings: Input should be an object"),
+    "a setting that is a number": ({**GOOD, "settings": {"SEED": 3}}, "SEED: Input should"),
     "a device": ({**GOOD, "settings": {"DEVICE": "cpu"}}, "'DEVICE' is not a setting of a job"),
     "a folder to write": ({**GOOD, "settings": {"OUTPUT_DIR": "/"}}, "'OUTPUT_DIR' is not"),
     "an option": ({**GOOD, "settings": {"--help": ""}}, "'--help' is not"),
@@ -46,12 +46,11 @@ NONSENSE: dict[str, tuple[Any, str]] = {
     "no time": ({**GOOD, "asked": "yesterday"}, "which is no time"),
 }  # fmt: skip
 RAW: dict[str, tuple[bytes, str]] = {
-    "no JSON": (b"rm -rf /", "is no JSON"),
-    "no text": (b"\xff\xfe\x00", "is no JSON"),
-    "nothing": (b"", "is no JSON"),
+    "no JSON": (b"rm -rf /", "Invalid JSON"),
+    "no text": (b"\xff\xfe\x00", "Invalid JSON"),
+    "nothing": (b"", "Invalid JSON"),
     "fifty megabytes": (b" " * 50_000_000, "50,000,000 bytes"),
-    "brackets": (b"[" * 60_000, "nested too deeply|is no JSON"),
-    "a key twice": (b'{"id": "a", "id": "b"}', "stands there twice"),
+    "brackets": (b"[" * 60_000, "Invalid JSON"),
 }
 
 
@@ -93,7 +92,7 @@ def test_what_is_no_small_json_object_is_refused(what, settings):
 def test_a_link_is_not_followed(settings, tmp_path):
     outside = tmp_path / "outside.json"
     outside.write_text(json.dumps(GOOD))
-    assert "it is a link" in refused(settings, lambda path: path.symlink_to(outside))
+    assert "not a plain file" in refused(settings, lambda path: path.symlink_to(outside))
 
 
 def test_a_pipe_does_not_hold_up_the_trainer(settings):

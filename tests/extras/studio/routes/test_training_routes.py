@@ -157,7 +157,7 @@ def test_a_job_written_by_hand_with_nonsense_is_listed_with_its_fault(service, f
     job.mkdir(parents=True)
     (job / "job.json").write_text('{"command": "rm"}')
     (row,) = service.client.get(PATH).json()["trainings"]
-    assert row["state"] == "failed" and "'command'" in row["message"]
+    assert row["state"] == "failed" and "command: Unexpected" in row["message"]
 
 
 def test_an_unknown_training_is_a_404(service):
