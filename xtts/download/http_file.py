@@ -2,14 +2,14 @@
 
 The file gets its name only when it is complete and verified. Until then the data is in `NAME.part`,
 and the next start resumes there. `goes_on` and `of_fault` interpret an answer without any input or
-output (Range and If-Range: RFC 9110, sections 13 to 15); `fetch` sends requests and writes.
+output (Range: RFC 9110, section 14); `fetch` sends requests and writes. A part of another file is
+found by its SHA-256, so no ETag is kept.
 
 huggingface_hub is not used (2.4 was tried twice with this module's tests): it deletes the part when
 a download fails or is stopped, so that the next start begins again with 1.9 GB; it compares sizes
 but no SHA-256, and only warns about a full disk.
 """
 
-import email.utils
 import hashlib
 import http.client
 import logging
@@ -22,7 +22,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from email.message import Message
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -101,7 +100,7 @@ class Refused(Exception):
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to https or to the same scheme, and keeps Range and If-Range."""
+    """Follows redirects to https or to the same scheme, and keeps Range."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
@@ -139,7 +138,6 @@ class _Transfer:
         self.url = url
         self.target = target
         self.part = part_of(target)
-        self.etag_file = target.with_name(f"{target.name}.part.etag")
         self.expected = expected
         self.patience = patience
         self.opener = urllib.request.build_opener(Redirects)
@@ -206,7 +204,6 @@ class _Transfer:
                     if not goes_on(response.status, headers, self.received, self.expected.bytes):
                         self._drop(file)
                     self.in_one_piece = self.received == 0
-                    self._note(headers.get("ETag", ""))
                     self._receive(response, file)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise of_fault(error) from error
@@ -218,8 +215,6 @@ class _Transfer:
         headers = {"User-Agent": "sotaque", "Accept-Encoding": "identity"}
         if self.received:
             headers["Range"] = f"bytes={self.received}-"
-            if etag := self._noted():
-                headers["If-Range"] = etag
         request = urllib.request.Request(self.url, headers=headers)
         try:
             return self.opener.open(request, timeout=self.patience.timeout_seconds)
@@ -272,24 +267,10 @@ class _Transfer:
         file.truncate(0)
         self.received, self.hash, self.in_one_piece = 0, hashlib.sha256(), False
 
-    def _note(self, etag: str) -> None:
-        """Stores the ETag of the file version that the part belongs to."""
-        # If-Range needs a strong tag, so a weak one is ignored (RFC 9110, 13.1.5).
-        strong = "" if etag.startswith("W/") else etag
-        with _writing(self.target, 0):
-            self.etag_file.write_text(strong, encoding="latin-1", errors="replace")
-
-    def _noted(self) -> str:
-        try:
-            return self.etag_file.read_text(encoding="latin-1").strip()
-        except OSError:
-            return ""
-
     def _give_name(self) -> None:
         crash_point("downloaded", self.target)
         os.replace(self.part, self.target)
         sync_folder(self.target.parent)
-        self.etag_file.unlink(missing_ok=True)
         log.info(
             "%s: %s, SHA-256 matches the published one.",
             self.target.name, _megabytes(self.received),
@@ -298,7 +279,6 @@ class _Transfer:
     def _failed(self, why: Exception, tries: int) -> DownloadError:
         if not _size(self.part):
             self.part.unlink(missing_ok=True)
-            self.etag_file.unlink(missing_ok=True)
         often = f" ({tries} tries)" if tries > 1 else ""
         return DownloadError(
             f"{self.target.name} could not be downloaded from {self.url}: {why}{often}. "
@@ -345,8 +325,8 @@ def goes_on(status: int, headers: Message, received: int, expected_bytes: int) -
     Raises Retry or Refused for an answer without a part of the file.
     """
     if status in _PASSING:
-        wait_seconds = retry_after(headers.get("Retry-After", ""), datetime.now(UTC))
-        raise Retry(f"the server answers with status {status}", wait_seconds)
+        # In seconds; a date is ignored.
+        raise Retry(f"the server answers with status {status}", _number(headers.get("Retry-After")))
     if status == 416:
         raise Retry(f"the server has no data after byte {received:,}", useless=True)
     if status not in (200, 206):
@@ -388,19 +368,6 @@ def of_fault(error: Exception) -> Retry | Refused:
     if isinstance(cause, OSError) and cause.strerror:
         return Retry(cause.strerror.lower())
     return Retry("the connection broke off")
-
-
-def retry_after(text: str, now: datetime) -> float | None:
-    """The seconds of a Retry-After header, which is a number or a date."""
-    if (number := _number(text)) is not None:
-        return float(number)
-    try:
-        when = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - now).total_seconds())
 
 
 def _number(text: str | None) -> int | None:
