@@ -87,7 +87,7 @@ def write(folder: Path, base: Path, count: int) -> None:
     """A dataset of `count` clips and a whole cache for it."""
     import soundfile
 
-    from machine.storage.file_cache import FileCache
+    from machine.storage.facts import Facts
     from train.dataset.dataset import VERSION
     from train.dataset.features import folder_of
 
@@ -104,7 +104,7 @@ def write(folder: Path, base: Path, count: int) -> None:
     rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
     (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
-    known = FileCache(folder / "cache" / f"clips-{VERSION}.json")
+    known = Facts(folder / "cache", f"clips {VERSION}")
     for path, sha256 in zip(paths, hashes, strict=True):
         status = path.stat()
         key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"

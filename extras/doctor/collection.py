@@ -20,7 +20,7 @@ from machine.devices.selection import Environment
 from machine.errors import SotaqueError
 from machine.readings import programs, system_files
 from machine.readings.snapshot import Driver, Machine, MachineSettings
-from machine.storage.file_cache import FileCache, cache_folder
+from machine.storage.facts import Facts, cache_folder
 
 # Longer than the probe's own limits.
 _LIMIT_SECONDS = 200.0
@@ -114,9 +114,9 @@ def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Cal
     on_path = readings.get("programs") or {}
     nodes = readings.get("nodes")
     loaded = bool(version or (nodes and nodes.names))
-    # A damaged cache is logged at DEBUG: the doctor has more important things to report.
-    file = cache_folder(place.environ) / "doctor.json"
-    remembered = FileCache(file, logging.DEBUG) if place.remembers else None
+    # A damaged table is logged at DEBUG: the doctor has more important things to report.
+    folder = cache_folder(place.environ)
+    remembered = Facts(folder, "doctor 1", logging.DEBUG) if place.remembers else None
 
     def driver() -> Driver:
         nouveau = (place.root / "sys/module/nouveau").is_dir()

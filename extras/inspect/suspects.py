@@ -13,9 +13,9 @@ from extras.inspect.measuring import inspect, made_from
 from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
 from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
-from machine.storage import kept_value
 from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
+from machine.storage.facts import Facts
 from train.dataset.dataset import Dataset, RejectedClip
 from train.run_context import RunContext
 from train.settings import TrainSettings
@@ -63,14 +63,15 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
 
 
 def _report(settings: TrainSettings, context: RunContext) -> None:
-    path, key = settings.cache_dir / "suspects.kept", made_from(settings, context)
-    if (kept := kept_value.load(path, key)) is None:
+    facts, stamp = Facts(settings.cache_dir, "suspects"), made_from(settings, context)
+    if (kept := facts.get("report", stamp)) is None:
         measured, notes = inspect(settings, context, with_likelihood=False)
         suspects = find_suspects(measured)
         worst = [[one.name, one.reasons] for one in suspects[:_WORST_SHOWN]]
         kept = [notes, len(suspects), len(measured), worst]
         if len(measured) == len(context.data.clips):  # no clip was unreadable
-            kept_value.save(path, key, kept)
+            facts.put("report", kept, stamp)
+            facts.save()
     notes, count, total, worst = kept
     for note in notes:
         log.warning(note)

@@ -22,7 +22,7 @@ from machine.devices import cuda_errors
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.process import ProcessResult, module_command, run_with_timeout, signal_name
 from machine.storage.atomic import WriteError, write_json
-from machine.storage.file_cache import cache_folder
+from machine.storage.facts import cache_folder
 from machine.storage.locks import wait_for
 from machine.storage.reading import read_json, read_text
 from machine.text import last_line

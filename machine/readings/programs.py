@@ -16,7 +16,7 @@ from pathlib import Path
 from machine.devices.nvml import GpuState
 from machine.process import ProcessResult, ask_once, run_with_timeout
 from machine.readings.snapshot import Managed, OnnxRuntime, TorchBuild, TrialSpeech
-from machine.storage.file_cache import FileCache
+from machine.storage.facts import Facts
 from machine.storage.hashes import FileStamp, stamp_of
 
 KNOWN = (
@@ -154,7 +154,7 @@ def refused(
     return tuple(refusals)
 
 
-def torch_build(variables: Mapping[str, str], remembered: FileCache | None) -> TorchBuild:
+def torch_build(variables: Mapping[str, str], remembered: Facts | None) -> TorchBuild:
     """Reads torch's build in a child; cached until a file that it depends on changes.
 
     Raises LookFailed if the child hangs.
@@ -163,8 +163,7 @@ def torch_build(variables: Mapping[str, str], remembered: FileCache | None) -> T
     searched = [Path(part) for word in words for part in re.split("[: ]", word) if part]
     stamps = _stamps([*_torch_files(), *searched, Path("/etc/ld.so.cache")])
     key = hashlib.sha256(json.dumps([stamps, sys.executable, *words]).encode()).hexdigest()
-    kept = remembered.get("torch") if remembered else None
-    build = kept["found"] if kept and kept["key"] == key else None
+    build = remembered.get("torch", key) if remembered else None
     if build is None:
         reply = ask_once(
             (sys.executable, "-m", "machine.readings.libraries_child", "torch"), _TORCH_SECONDS
@@ -175,7 +174,7 @@ def torch_build(variables: Mapping[str, str], remembered: FileCache | None) -> T
             raise LookFailed(f"importing torch gave {reply.fault}")
         build = reply.answer
         if remembered:
-            remembered.put("torch", {"key": key, "found": build})
+            remembered.put("torch", build, key)
             remembered.save()
     libraries = {str(name): tuple(paths) for name, paths in build["libraries"].items()}
     return TorchBuild(

@@ -5,8 +5,10 @@ manifest before it is loaded. `xtts.voices.run_folder` and `train.checkpointing.
 this module.
 """
 
+import hashlib
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
-from machine.storage.file_cache import seal_of
 from machine.storage.hashes import sha256_of
 
 SCHEMA = 1
@@ -124,3 +125,9 @@ def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
             f"but its manifest says {expected.sha256[:12]}…."
         )
     return None
+
+
+def seal_of(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON values, which reveals changes and damage."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

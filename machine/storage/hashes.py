@@ -10,7 +10,7 @@ from os import stat_result
 from pathlib import Path
 from typing import NamedTuple
 
-from machine.storage.file_cache import FileCache
+from machine.storage.facts import Facts
 
 
 class FileStamp(NamedTuple):
@@ -51,7 +51,7 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
     Args:
         path: The file.
         fresh: Compute it again in any case.
-        kept_in: A folder that keeps the hash between starts, for a file that hardly ever changes.
+        kept_in: A folder whose facts keep the hash between starts.
 
     Raises:
         OSError: It cannot be read.
@@ -85,21 +85,20 @@ def trust_cached_hash(path: Path, known: HashedFile) -> None:
 
 
 def _kept(path: Path, folder: Path) -> str:
-    """The hash of a file, cached in `folder` between starts.
+    """The hash of a file, kept in the facts of `folder` between starts.
 
     Other programs may have replaced the file since, so the key includes its inode and change time.
     The path is stored only as a hash.
     """
     status = path.stat()
-    facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, path.resolve())
-    key = hashlib.sha256(repr(facts).encode()).hexdigest()
-    kept = FileCache(folder / f"{key}.json")
-    if known := kept.get("sha256"):
-        return str(known)
-    sha256 = _digest(path)
-    kept.put("sha256", sha256)
-    kept.save()
-    return sha256
+    stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, path.resolve())
+    key = hashlib.sha256(repr(stamp).encode()).hexdigest()
+    facts = Facts(folder, "sha256")
+    if (known := facts.get(key)) is None:
+        known = _digest(path)
+        facts.put(key, known)
+        facts.save()
+    return str(known)
 
 
 def _digest(path: Path) -> str:

@@ -48,7 +48,7 @@ class Fingerprint:
     ) -> "Fingerprint":
         """The fingerprint of a run on this base and data. Raises OSError for a missing file."""
         return Fingerprint(
-            base_sha256=sha256_of(base_folder / "model.pth", kept_in=cache_dir / "base_sha256"),
+            base_sha256=sha256_of(base_folder / "model.pth", kept_in=cache_dir),
             data_sha256=data_sha256,
             vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
             shape=asdict(shape),

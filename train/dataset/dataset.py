@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from machine import commands
-from machine.storage.file_cache import FileCache
+from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
 from train.dataset.metadata import read_transcript
@@ -40,7 +40,7 @@ LOUDEST_PEAK = 8.0
 LEAST_PRESENT = 0.95
 # FAT stores times in steps of 2 s, ext4 in steps of 4 to 10 ms.
 RACY_SECONDS = 2.0
-# In the name of the file of what is known: another number where clips are judged otherwise.
+# In the namespace of what is known: another number where clips are judged otherwise.
 VERSION = 4
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
@@ -178,7 +178,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
-    known = FileCache(settings.cache_dir / f"clips-{VERSION}.json")
+    known = Facts(settings.cache_dir, f"clips {VERSION}")
     try:  # it is written even if the run is stopped
         # Decoding leaves the interpreter's lock.
         decoded = in_threads(lambda one: decode_clip(one, known, longest), entries, _PORTION)
@@ -329,7 +329,7 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
 
 
 def decode_clip(
-    entry: TranscriptEntry, known: FileCache, longest: float
+    entry: TranscriptEntry, known: Facts, longest: float
 ) -> tuple[float, str] | RejectedClip:
     """(seconds, SHA-256) of the recording of a row, or why it is rejected; decoded unless it is
     known. longest: in seconds."""
@@ -394,7 +394,7 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
 
 
 def check_clip(
-    entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, known: FileCache,
+    entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, known: Facts,
     tokenizer: Tokenizer, reader: str,
 ) -> Clip | RejectedClip:  # fmt: skip
     """The clip of a row whose recording is `sound`, or why it has none. reader: what reads texts.

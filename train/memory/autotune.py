@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from machine.devices import cuda_errors
-from machine.storage.file_cache import FileCache
+from machine.storage.facts import Facts
 from machine.text import size_words
 from train.dataset.batches import Batches
 from train.learner import Learner
@@ -85,7 +85,7 @@ def _tried_or_remembered(
 ) -> tuple[float, str]:
     """Tried once for a GPU and a model, then remembered."""
     wanted, longest = batches.batch_seconds, longest_seconds(batches)
-    memory = FileCache(settings.cache_dir / "batch_seconds.json")
+    memory = Facts(settings.cache_dir, "batch_seconds")
     name = torch.cuda.get_device_name(context.device.value)
     total = torch.cuda.get_device_properties(context.device.value).total_memory
     key = repr(

@@ -2,7 +2,6 @@
 
 import array
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from machine import process
 from machine.memory import mapped_libraries
 from machine.readings import libraries_child, programs
 from machine.readings.programs import distance
-from machine.storage.file_cache import FileCache
+from machine.storage.facts import Facts
 from tests.machine.readings.places import program, write
 
 REAL_TORCH_BUILD = programs.torch_build
@@ -99,19 +98,17 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) ->
 def test_torch_is_asked_once_until_a_file_changes(monkeypatch, tmp_path, caplog):
     greeting = "a library's greeting\n"
     asked = answering(monkeypatch, process.ProcessResult(0, greeting + json.dumps(ANSWER), "", 0.1))
-    path = tmp_path / "doctor.json"
-    path.write_text('{"schema": 1, "torch": {"key": "k", "found": {"version": "2.11"}}}')  # older
-    remembered = FileCache(path, logging.DEBUG)
+    remembered = Facts(tmp_path, "doctor")
     first = REAL_TORCH_BUILD({}, remembered)
     assert REAL_TORCH_BUILD({}, remembered) == first and len(asked) == 1
-    assert REAL_TORCH_BUILD({}, FileCache(path)) == first and len(asked) == 1
+    assert REAL_TORCH_BUILD({}, Facts(tmp_path, "doctor")) == first and len(asked) == 1
     assert caplog.text == ""
     assert first.libraries == {"libcufft.so.12": ("/own/libcufft.so.12",)}
     REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, remembered)
     REAL_TORCH_BUILD({}, None)
     assert len(asked) == 3
     (tmp_path / "libother.so").write_text("a new library in the folder that is searched")
-    REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, FileCache(path))
+    REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, Facts(tmp_path, "doctor"))
     assert len(asked) == 4
 
 

@@ -70,4 +70,4 @@ def test_a_kept_hash_does_not_name_the_file(path, read, tmp_path):
     folder = tmp_path / "kept"
     assert sha256_of(path, kept_in=folder) == sha256_of(path, kept_in=folder) == ONE
     assert read == [path]
-    assert [str(path) in file.read_text() for file in folder.iterdir()] == [False]
+    assert [bytes(path) in file.read_bytes() for file in folder.iterdir()] == [False]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from machine.storage.file_cache import FileCache
+from machine.storage.facts import Facts
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
 from train.dataset import dataset
@@ -85,7 +85,7 @@ def test_a_good_dataset(read, tmp_path):
 
 def test_how_long_a_clip_may_be_depends_on_the_model(tmp_path):
     soundfile.write(tmp_path / "a.wav", a_sound(3.0, RATE), RATE)
-    sounds = FileCache(tmp_path / "sounds.json")
+    sounds = Facts(tmp_path, "sounds")
     refused = decode_clip(an_entry(tmp_path / "a.wav"), sounds, 2.0)
     assert (refused.seen, refused.allowed) == ("3.00 s", "0.5 to 2.0 s")
     assert decode_clip(an_entry(tmp_path / "a.wav"), sounds, 11.6)[0] == pytest.approx(3.0)
