@@ -87,11 +87,7 @@ def how_of(settings: ApiSettings) -> ChildOptions:
 
 def limits_of(settings: ApiSettings) -> EngineLimits:
     """Within which limits it speaks."""
-    slots = settings.api_slots
-    return EngineLimits(
-        slots=min(slots or 2, 2) if settings.low_memory else slots, queue=settings.api_queue,
-        deadline=float(settings.api_deadline_seconds),
-    )  # fmt: skip
+    return EngineLimits(slots=2 if settings.low_memory else None)
 
 
 @contextlib.asynccontextmanager

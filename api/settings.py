@@ -10,21 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
 from machine.settings import loading as shared
 from machine.settings.loading import SettingsReport, SharedSettings
 from machine.settings.types import (
     CONFIG,
-    AutoCount,
-    Count,
     Folder,
     Means,
     Names,
     Place,
     Port,
-    Positive,
     Switch,
     Text,
 )
@@ -77,14 +74,6 @@ class ApiSettings(SharedSettings):
     local names."""
     api_strict: Switch = False
     """Refuses unknown models, and fields of /v1/audio/speech that have no effect."""
-    wyoming_port: Annotated[
-        Annotated[int, Field(ge=1, le=65535)] | None,
-        Means("a port from 1 to 65535, or off", none="off"),
-    ] = None
-    """The port of the Wyoming protocol, for Home Assistant, on API_HOST; Home Assistant expects
-    10200. Wyoming has no keys: everyone who reaches this port can use the service."""
-    wyoming_announce: Switch = False
-    """Announces WYOMING_PORT on the local network (mDNS), so that Home Assistant finds it."""
     voice: Annotated[
         Place | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
     ] = None
@@ -99,46 +88,18 @@ class ApiSettings(SharedSettings):
     """A file of pronunciations, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
     """The folder of uploaded voices, of adapters and of the promoted epoch. Replicas share it."""
-    datasets_max_gb: Count = 20
-    """The maximum size of all datasets together in GB, including recordings. The service also
-    leaves 1 GB of the disk free."""
-    datasets_host_path: Annotated[Place | None, Means("a path; empty = DATASETS_DIR")] = None
-    """The path of DATASETS_DIR outside the container, for the training command that the page
-    shows."""
-    books_dir: Folder = Path("books")
-    """The folder of uploaded books and their audio. Replicas share it."""
-    books_max_gb: Count = 20
-    """The maximum size of all books together in GB, including their audio. The service also leaves
-    1 GB of the disk free."""
     api_allow_training: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"
     """Whether callers may start trainings and delete runs. auto allows it if API_HOST is an address
     of this machine only and API_KEY is empty; never in a container. off shows the command
     instead."""
-    cut_recogniser: Annotated[Place | None, Means("a folder; empty = none")] = None
-    """A Whisper model that transcribes uploaded recordings without a text, as in
-    `train cut --recogniser` (docs/cutting.md). It runs on this machine."""
-    api_slots: AutoCount = None
-    """The number of requests that are spoken in parallel. auto is 4 on a CPU, and up to 16 on a
-    GPU, depending on its memory."""
-    api_queue: Count = 32
-    """The maximum number of waiting requests. Further requests get 503, except from clients that
-    use less than their share."""
-    api_deadline_seconds: Count = 30
-    """The maximum time to the first audio. A request that has waited 0.85 of it for its turn is
-    refused."""
-    api_requests_per_minute: Annotated[
-        Positive | None, Means("a whole number from 1, or off", none="off")
-    ] = 600
-    """The rate limit of one address; beyond it a request gets 429. Every 250 characters of a text,
-    or part of them, count as one request."""
 
     @property
     def url(self) -> str:
         """The address of the service for a browser on this machine."""
         host = self.api_host
-        if _loopback(host) or host in ("0.0.0.0", "::"):
+        if is_loopback(host) or host in ("0.0.0.0", "::"):
             host = "localhost"
         return f"http://{f'[{host}]' if ':' in host else host}:{self.api_port}"
 
@@ -146,41 +107,16 @@ class ApiSettings(SharedSettings):
     def training_allowed(self) -> bool:
         """What API_ALLOW_TRAINING means here."""
         if self.api_allow_training == "auto":
-            return self.api_key is None and _loopback(self.api_host)
+            return self.api_key is None and is_loopback(self.api_host)
         return self.api_allow_training == "on"
 
     @model_validator(mode="after")
     def _key_beyond_this_machine(self) -> "ApiSettings":
         """Without a key, everyone who finds an open port can speak and clone voices."""
-        if self.api_key is None and not self.api_allow_no_key and not _loopback(self.api_host):
+        if self.api_key is None and not self.api_allow_no_key and not is_loopback(self.api_host):
             raise ValueError(
                 f"API_HOST is {self.api_host!r}, which other machines can reach, and API_KEY is "
                 "empty. Set API_KEY, or API_ALLOW_NO_KEY=on if something else controls access."
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _wyoming_has_no_keys(self) -> "ApiSettings":
-        """API_KEY protects API_PORT only."""
-        if self.wyoming_port is None:
-            if self.wyoming_announce:
-                raise ValueError("WYOMING_ANNOUNCE is on and WYOMING_PORT is off. Set both.")
-            return self
-        if self.wyoming_port == self.api_port:
-            raise ValueError(
-                f"WYOMING_PORT and API_PORT are both {self.api_port}. Set one to another port."
-            )
-        here = _loopback(self.api_host)
-        if not here and not self.api_allow_no_key:
-            raise ValueError(
-                f"API_HOST is {self.api_host!r}, which other machines can reach, and Wyoming has "
-                "no keys: everyone who reaches WYOMING_PORT can use the service. Set "
-                "API_ALLOW_NO_KEY=on if something else controls access, or WYOMING_PORT=off."
-            )
-        if here and self.wyoming_announce:
-            raise ValueError(
-                f"WYOMING_ANNOUNCE is on, but no other machine can reach API_HOST="
-                f"{self.api_host!r}. Set API_HOST=0.0.0.0 or WYOMING_ANNOUNCE=off."
             )
         return self
 
@@ -207,7 +143,8 @@ def load(
     return shared.load(ApiSettings, argv, environ, dotenv_path)
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -46,7 +46,7 @@ class AppState:
         self.started_at = int(time.time())
         self.metrics = ServiceMetrics()
         self.events = Events()
-        self.rate = RateLimiter(settings.api_requests_per_minute)
+        self.rate = RateLimiter(limits.requests_per_minute)
         self._said_ready = False
         self.engine = Engine(how, limits, self.metrics, self._tell_status)
         self.follower = VoiceFollower(settings, self.engine, self.events)

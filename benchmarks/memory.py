@@ -209,7 +209,6 @@ def run_memory(base: str, folder: Path) -> dict[str, float | int | str]:
         dataset_dir=folder / "data",
         num_epochs=1,
         sample_text="One two three.",
-        log_every=1,
     )
     started = time.monotonic()
     trainers, all_of_it = [0], [0]

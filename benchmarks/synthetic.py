@@ -316,7 +316,6 @@ def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
         "warmup_steps": 1,
         "weight_decay": 0.01,
         "gradient_clip": 1.0,
-        "loss_weights": (0.01, 1.0),
         "seed": 0,
     }
     return OptimizationConfig(**usual, precision=precision, **changes)

@@ -22,6 +22,7 @@ import yaml
 
 from api.settings import ApiSettings
 from machine.settings import names
+from machine.settings.loading import whole
 from machine.settings.types import fields
 from tests.ports import free_port
 from train.settings import TrainSettings
@@ -48,7 +49,7 @@ FIXED = {
 # What a folder is called outside, which the container cannot know by itself.
 TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
 NAMES = {
-    service: {name.upper() for name in fields(kind)}
+    service: {name.upper() for name in fields(whole(kind))}
     for service, kind in ((TRAINING, TrainSettings), (API, ApiSettings))
 }
 

@@ -447,7 +447,7 @@ def obstacle(learner: Learner) -> str:
         f"OPTIMIZER={learner.config.optimizer} takes many kernels": (
             learner.config.optimizer != "adamw"
         ),
-        "EMA_DECAY averages the weights after each step": bool(parts.ema_decay),
+        "the weights are averaged after each step": bool(parts.ema_decay),
         "GRADIENT_CHECKPOINTING runs each block twice": parts.recompute,
         "rows of a new language have another learning rate": parts.new_rows is not None,
     }

@@ -1,10 +1,27 @@
-"""Resolves `auto`: epochs, learning rate, EMA decay and batch size, from the base's advice.
+"""The recipe: what every run does, and what `auto` means, from the base's advice.
 
-Each returns (value, reason), which are printed before the run.
+What the base's config.json recommends (`TrainingAdvice`) comes before a constant. Each function
+returns (value, reason), which are printed before the run.
 """
 
 from xtts.model.config import TrainingAdvice
 
+# As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py), but for the warm-up.
+DROPOUT = 0.1
+WEIGHT_DECAY = 0.01  # of matrices only
+GRADIENT_CLIP = 1.0
+TEXT_LOSS_WEIGHT, AUDIO_LOSS_WEIGHT = 0.01, 1.0
+WARMUP_STEPS = 25
+# LoRA's alpha, as a multiple of its rank.
+ALPHA_OF_RANK = 2
+# The rate of the token embeddings that `train extend` added: everything else only has to adapt.
+NEW_ROWS_RATE = 10.0
+# Console lines; TensorBoard and metrics.jsonl get every step.
+LOG_EVERY = 10
+# A step may take as long, or ten times the usual step if that is longer.
+STALL_SECONDS = 120.0
+# That train and judge a decoder. The model speaks each of them once first.
+DECODER_CLIPS = 64
 DEFAULT_EPOCHS = 10
 # As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py); small models name their own in
 # config.json.
@@ -31,9 +48,9 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
 
 
-def ema_decay(setting: float | None, advice: TrainingAdvice) -> Chosen:
-    """EMA_DECAY, else what the base model recommends, else 0: no average."""
-    return _first("EMA_DECAY", setting, advice.ema_decay, (0.0, _DEFAULT))
+def ema_decay(advice: TrainingAdvice) -> Chosen:
+    """What the base model recommends, else 0: no average."""
+    return _first("", None, advice.ema_decay, (0.0, _DEFAULT))
 
 
 def _first(name: str, setting: float | None, advised: float | None, otherwise: Chosen) -> Chosen:

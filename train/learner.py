@@ -1,4 +1,4 @@
-"""The state that a step changes: the GPT, its optimizer, scaler, schedule and average.
+"""The state that a step changes: the GPT, its optimizer, scaler and average.
 
 Only the GPT with its conditioning trains; DVAE, vocoder and speaker encoder are not even loaded.
 Weights stay in float32; matrix products run in bfloat16 if the machine supports it. The step itself
@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from train import defaults
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Agreement, World
 from train.losses import LOSS_TERMS, NonFiniteError
 from train.optim import optimizer as optimization
-from train.optim.optimizer import Schedule
+from train.optim.optimizer import rate_factor
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model.gpt import GPT, Losses
 from xtts.model.packed_batch import PackedBatch
@@ -38,23 +39,17 @@ class OptimizationConfig:
     Attributes:
         learning_rate: The peak rate.
         gradient_clip: The maximum norm.
-        loss_weights: In the order of `LOSS_TERMS`.
-        schedule, total_steps: How the rate falls.
         trainable: Which weights train.
     """
 
     learning_rate: float
-    warmup_steps: int
-    weight_decay: float
-    gradient_clip: float
-    loss_weights: tuple[float, ...]
     precision: str
     seed: int
+    warmup_steps: int = defaults.WARMUP_STEPS
+    weight_decay: float = defaults.WEIGHT_DECAY
+    gradient_clip: float = defaults.GRADIENT_CLIP
     optimizer: str = "adamw"
-    schedule: str = "inverse_sqrt"
-    total_steps: int = 0
     trainable: TrainableParts = field(default_factory=TrainableParts)
-    compiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,13 +95,10 @@ class Learner:
         self.gpt = gpt.to(self.device)
         self.world = world
         self.weights = TrainableWeights(self.gpt, config.trainable, config.seed)
-        if config.compiled:
-            _compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
         # What each loss term of this rank counts in a step of all ranks.
         self.rank_weights = (1.0,) * len(LOSS_TERMS)
         self.config = config
-        self.schedule = Schedule(config.schedule, config.warmup_steps, config.total_steps)
         self.step = 0
         self.tally = NonFiniteTally()
         self.scaler = torch.amp.grad_scaler.GradScaler(
@@ -131,7 +123,7 @@ class Learner:
     def start_step(self, batch: Batch) -> float:
         """Sets and returns the learning rate of this step."""
         self.gpt.train()
-        rate = self.config.learning_rate * self.schedule.factor(self.step)
+        rate = self.config.learning_rate * rate_factor(self.step, self.config.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if not self.world.is_single_process:
@@ -158,8 +150,8 @@ class Learner:
         means = [term.mean(losses) for term in LOSS_TERMS]
         if not self.world.is_single_process:
             means = [mean * own for mean, own in zip(means, self.rank_weights, strict=True)]
-        weighted = zip(self.config.loss_weights, means, strict=True)
-        return reduce(add, (weight * mean for weight, mean in weighted))
+        weighted = zip(LOSS_TERMS, means, strict=True)
+        return reduce(add, (term.weight * mean for term, mean in weighted))
 
     def gradient_norm(self) -> Tensor:
         """The 2-norm over all gradients, before clipping, on their device."""
@@ -193,7 +185,7 @@ class Learner:
         return _result((*losses, norm), learning_rate)
 
     def clip_gradients(self, norm: Tensor) -> None:
-        """GRADIENT_CLIP, inside the optimizer's kernel where that is possible."""
+        """Clips the norm, inside the optimizer's kernel where that is possible."""
         weights, largest = self.weights.trainable, self.config.gradient_clip
         if self.scaler.is_enabled():  # the scaler uses the argument that the kernel would need
             torch.nn.utils.clip_grads_with_norm_(weights, largest, norm)
@@ -335,19 +327,6 @@ class NonFiniteTally:
                 "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and go on from the "
                 "last epoch."
             )
-
-
-def _compile_blocks(gpt: GPT) -> None:
-    """COMPILE: the feed-forward half of each block becomes one program, the same for all of them.
-
-    Attention stays as it is: where a clip begins differs from batch to batch, and each would be
-    compiled again. Dropout draws as without compiling.
-    """
-    from torch._inductor import config as inductor  # 1.2 s, for COMPILE alone
-
-    inductor.fallback_random = True
-    for block in gpt.gpt.h:
-        block.mlp.compile(dynamic=True)  # type: ignore[union-attr]
 
 
 def _result(numbers: Sequence[float], learning_rate: float) -> StepResult:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from train.settings import TrainSettings
+from train.defaults import AUDIO_LOSS_WEIGHT, TEXT_LOSS_WEIGHT
 from xtts.model.gpt import Losses
 from xtts.model.packed_batch import PackedBatch
 
@@ -20,24 +20,24 @@ class LossTerm(NamedTuple):
 
     Attributes:
         name: In files and curves; on the console with spaces.
-        weight: In the sum, by the settings.
+        weight: In the sum.
         mean: What the model computed of it.
         num_targets: How many targets of a batch it is the mean of.
     """
 
     name: str
-    weight: Callable[[TrainSettings], float]
+    weight: float
     mean: Callable[[Losses], Tensor]
     num_targets: Callable[[PackedBatch], int]
 
 
 LOSS_TERMS = (
     LossTerm(
-        "text_loss", lambda settings: settings.text_loss_weight, lambda losses: losses.text,
+        "text_loss", TEXT_LOSS_WEIGHT, lambda losses: losses.text,
         lambda rows: len(rows.text_targets),
     ),
     LossTerm(
-        "audio_loss", lambda settings: settings.audio_loss_weight, lambda losses: losses.audio,
+        "audio_loss", AUDIO_LOSS_WEIGHT, lambda losses: losses.audio,
         lambda rows: len(rows.audio_targets),
     ),
 )  # fmt: skip

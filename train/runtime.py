@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import logging
-import shutil
 
 import torch
 
@@ -42,16 +41,3 @@ def keep_freed() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
         library.mallopt(_TRIM_THRESHOLD, -1)
-
-
-def can_compile(device: str) -> bool:
-    """Whether COMPILE can be had: torch compiles with a C++ compiler for a CPU, and triton with a C
-    compiler for a GPU; the image has none. Without one the run goes on as it is written."""
-    names = "gcc cc clang" if device.startswith("cuda") else "g++ c++ clang++"
-    if any(map(shutil.which, names.split())):
-        return True
-    log.warning(
-        "COMPILE=on needs a compiler, and none was found (%s). This run does not compile. Install "
-        "g++, or set COMPILE=off.", ", ".join(names.split()),
-    )  # fmt: skip
-    return False

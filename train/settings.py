@@ -31,8 +31,6 @@ from machine.settings.types import (
 from xtts.text.language_names import tag_of
 from xtts.text.languages import NAMES
 
-Share = Annotated[float, Field(ge=0, lt=1), Means("a number from 0 to below 1, such as 0.1")]
-Weight = Annotated[float, Field(ge=0), Means("a number from 0, such as 0.01")]
 Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 
 
@@ -74,21 +72,12 @@ class TrainSettings(SharedSettings):
     """Whether to train on the clips that `train check` reports as suspect (docs/datasets.md). keep
     lists them at the start of a run and trains on them; leave_out trains without them. No file is
     changed."""
-    speaker_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
-    """A speaker model such as ECAPA-TDNN, to find clips of other people. Its input is 16 kHz
-    samples or 80 log-mel bands, its output an embedding."""
-    spoof_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
-    """A spoof model such as AASIST, which scores whether a clip is a recording or synthetic. Its
-    input is 16 kHz samples or 80 log-mel bands."""
     learning_rate: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
     ] = None
     """The peak learning rate of the schedule. auto is what the base model recommends (demo 3e-4),
     or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
-    new_language_rate: Annotated[float, Field(gt=0, le=100), Means("a number above 0, to 100")] = 10
-    """The learning rate of the token embeddings that `train extend` added, as a multiple of
-    LEARNING_RATE. They are trained with LORA_RANK and with any FREEZE, too."""
     rehearsal: Annotated[
         Annotated[float, Field(gt=0, le=0.9)] | Literal["auto", "off"],
         Means("auto, off, or a number above 0, to 0.9", words=True),
@@ -146,9 +135,6 @@ class TrainSettings(SharedSettings):
     )
     """Trains the decoder (vocoder) on the person's own clips when the run ends, for the best
     weights. auto takes up to five minutes, on up to ten. off keeps the base's decoder."""
-    decoder_clips: Count = 64
-    """The maximum number of clips that train and judge the decoder. The model speaks each of them
-    once first; if that would take more than a quarter of the time, fewer are used."""
     save_every: Count = 1
     """Saves a checkpoint every N epochs and after the last one."""
     keep_checkpoints: Annotated[
@@ -164,16 +150,6 @@ class TrainSettings(SharedSettings):
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
     """The time limit for saving after a stop (Ctrl-C, docker stop). `docker stop` alone kills after
     10 seconds; docker-compose-training.yml waits two minutes."""
-    stall_seconds: Annotated[
-        Annotated[float, Field(gt=0)] | None,
-        Means("a number of seconds above 0, or off", none="off"),
-    ] = 120.0
-    """The time limit of a step, or ten times the usual step if that is longer. A run that hangs
-    longer ends with exit code 75 and prints where it hung. off sets no limit."""
-    validation_every: Count = 1
-    """Validates every N epochs and after the last one."""
-    log_every: Count = 10
-    """Prints a console line every N steps. TensorBoard and metrics.jsonl get every step."""
     tensorboard: Switch = True
     """Starts TensorBoard together with the run."""
     tensorboard_port: Port = 6006
@@ -184,27 +160,6 @@ class TrainSettings(SharedSettings):
     name."""
     cache_dir: Folder = Path("train/cache")
     """The feature cache: features computed once per clip. You may delete it at any time."""
-    cache: Switch = True
-    """Keeps the features of every clip in CACHE_DIR. off computes them again for each batch: the
-    losses are the same, and training takes many times longer. Use off only to debug the cache."""
-    compile: Switch = False
-    """Compiles the feed-forward half of each block with torch.compile, which needs a C++ compiler.
-    It changes the numbers by rounding only."""
-    conditioning: Annotated[
-        Literal["other_clip", "same_clip"], Means("other_clip or same_clip", words=True)
-    ] = "other_clip"
-    """Which clip conditions the GPT on the voice in a training step: another clip of the same
-    speaker, or the clip itself as in Coqui's recipe."""
-    dropout: Share = 0.1
-    """The dropout rate in training."""
-    warmup_steps: Whole = 25
-    """The number of steps in which the learning rate rises."""
-    schedule: Annotated[
-        Literal["inverse_sqrt", "cosine", "constant"],
-        Means("inverse_sqrt, cosine or constant", words=True),
-    ] = "inverse_sqrt"
-    """How the learning rate falls after the warm-up. cosine falls to a tenth at the last epoch, so
-    it depends on NUM_EPOCHS. inverse_sqrt does not: you can extend a run and the rate continues."""
     optimizer: Annotated[Literal["adamw", "adamw8bit"], Means("adamw or adamw8bit", words=True)] = (
         "adamw"
     )
@@ -218,32 +173,11 @@ class TrainSettings(SharedSettings):
     lora_rank: Annotated[int, Field(ge=0, le=1024), Means("a whole number from 0; 0 = off")] = 0
     """The rank of LoRA adapters, which train instead of the whole model; 16 is usual. LoRA needs
     less memory and preserves the other languages. Checkpoints hold merged weights."""
-    lora_alpha: Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")] = (
-        None
-    )
-    """LoRA's alpha: the adapters are scaled by alpha / rank. auto is twice the rank."""
-    freeze: Annotated[Text | None, Means("names of weights with *, separated by commas")] = None
-    """The weights that are not trained, such as conditioning_*,text_embedding. Empty freezes what
-    the base model recommends. none freezes nothing."""
-    ema_decay: Annotated[
-        Share | None, Means("a number from 0 to below 1, such as 0.999, or auto", none="auto")
-    ] = None
-    """The decay of the exponential moving average (EMA) of the weights, which is saved and speaks
-    in their place; 0 is off. auto is what the base model recommends (demo 0.98), or else 0, as for
-    XTTS-v2."""
     early_stopping: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = None
     """Ends the run after N epochs in a row without improvement. The evaluation decides, or the
     validation loss if there is no evaluation (SAMPLE_DEVICE=off)."""
-    weight_decay: Weight = 0.01
-    """AdamW's weight decay, applied to matrices only."""
-    gradient_clip: Annotated[float, Field(gt=0), Means("a number above 0, such as 1.0")] = 1.0
-    """The maximum gradient norm of a step; larger gradients are clipped to it."""
-    text_loss_weight: Weight = 0.01
-    """The weight of the text's cross-entropy in the loss."""
-    audio_loss_weight: Weight = 1.0
-    """The weight of the audio codes' cross-entropy in the loss."""
 
 
 def load(

@@ -32,7 +32,6 @@ from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.learner import Learner, OptimizationConfig
-from train.losses import LOSS_TERMS
 from train.memory import autotune
 from train.metrics import curves, flops, tensorboard_server
 from train.metrics.logs import Logs
@@ -144,7 +143,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             evaluator=evaluator,
             base=context.base,
             # Closed in reverse order: first the writer, then the watchdog.
-            heartbeat=enter(Heartbeat(settings.stall_seconds)),
+            heartbeat=enter(Heartbeat(defaults.STALL_SECONDS)),
             writer=enter(CheckpointWriter(background=background)),
             stop=stop,
         )
@@ -310,14 +309,11 @@ def prepare(settings: TrainSettings) -> int:
 
 def build_feature_cache(
     settings: TrainSettings, context: RunContext, world: World = ALONE
-) -> cached.FeatureCache | cached.UncachedFeatures:
-    """The feature cache, with missing features computed; without a cache if CACHE=off.
+) -> cached.FeatureCache:
+    """The feature cache, with missing features computed.
 
     The first rank of each machine computes; the others wait for it.
     """
-    if not settings.cache:
-        log.info("CACHE=off: features are computed again for each batch.")
-        return cached.UncachedFeatures(context.data.clips, context.base, context.config)
     if world.local_rank:
         world.barrier()
     cache = cached.build(
@@ -354,12 +350,11 @@ def build_batches(
         "seed": settings.seed,
         "batch_seconds": batch_seconds,
         "stop_input": config.stop_input_trained,
-        "conditioning": settings.conditioning,
+        "conditioning": "other_clip",
         "sources": (*train, *drawn),
         "rank": world.rank,
         "world_size": world.size,
         "pinned": context.device.value.startswith("cuda"),
-        "ahead": settings.cache,
     }
     training = Batches(
         data.clips, train, features, config.gpt, drawn=drawn, share=rehearsal.share, **common
@@ -381,24 +376,18 @@ def build_learner(
 ) -> Learner:
     """The model on its device with its optimizer, in the state that the run resumes from.
 
-    Also resolves BATCH_SECONDS=auto, which needs the model. Raises SotaqueError for a LORA_RANK,
-    FREEZE or OPTIMIZER that does not fit.
+    Also resolves BATCH_SECONDS=auto, which needs the model. Raises SotaqueError for a LORA_RANK
+    or OPTIMIZER that does not fit.
     """
-    gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, settings.dropout)
+    gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, defaults.DROPOUT)
     learner = Learner(
         gpt,
         OptimizationConfig(
             learning_rate=learning_rate,
-            warmup_steps=settings.warmup_steps,
-            weight_decay=settings.weight_decay,
-            gradient_clip=settings.gradient_clip,
-            loss_weights=tuple(term.weight(settings) for term in LOSS_TERMS),
             precision=context.precision.value,
             seed=settings.seed,
             optimizer=settings.optimizer,
-            schedule=settings.schedule,
             trainable=_trainable_parts(settings, context, gpt, batches),
-            compiled=settings.compile and runtime.can_compile(context.device.value),
         ),
         context.device.value,
         world,
@@ -407,10 +396,6 @@ def build_learner(
         learner.resume(resumed.model_state, resumed.trainer_state, resumed.step)
     if settings.batch_seconds is None and "batch_seconds" not in kept_state(resumed):
         autotune.fit_batches(settings, context, learner, batches)
-    # A cosine schedule ends with the last epoch. Its steps are counted by the first epoch's plan,
-    # also in a resumed run: halved batches must not change the learning rates.
-    steps = -(-len(batches.plan(1, halvings=())) // world.size)
-    learner.schedule = replace(learner.schedule, total_steps=num_epochs * steps)
     return learner
 
 
@@ -420,7 +405,7 @@ def _trainable_parts(
     advice = context.config.training
     lora = None
     if settings.lora_rank:
-        lora = LoraShape(settings.lora_rank, settings.lora_alpha or 2 * settings.lora_rank)
+        lora = LoraShape(settings.lora_rank, defaults.ALPHA_OF_RANK * settings.lora_rank)
         log.info("LoRA: rank %d, alpha %d. All other weights are frozen.", lora.rank, lora.alpha)
     recompute, reason = recomputes(
         settings.gradient_checkpointing,
@@ -428,10 +413,10 @@ def _trainable_parts(
         autotune.room_bytes(context),
     )
     log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)
-    frozen, reason = frozen_weights(settings.freeze, advice, with_adapters=lora is not None)
+    frozen = frozen_weights(advice, with_adapters=lora is not None)
     if frozen:
-        log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
-    ema_decay, reason = defaults.ema_decay(settings.ema_decay, advice)
+        log.info("Frozen: %s (recommended by the base model)", ", ".join(frozen))
+    ema_decay, reason = defaults.ema_decay(advice)
     if ema_decay:
         log.info("Moving average of the weights: decay %g (%s)", ema_decay, reason)
     return TrainableParts(lora, frozen, ema_decay, recompute, _new_rows(settings, context))
@@ -445,7 +430,7 @@ def _new_rows(settings: TrainSettings, context: RunContext) -> NewRowsShape | No
         return None
     ids = [id_ for one in learned for id_ in range(one.first_id, one.first_id + one.num_ids)]
     names = ", ".join(one.language for one in learned)
-    times = settings.new_language_rate
+    times = defaults.NEW_ROWS_RATE
     log.info("New rows: %d, of %s; they learn at %g times the rate.", len(ids), names, times)
     return NewRowsShape(ids, times)
 
@@ -470,7 +455,7 @@ def build_logs(
         num_epochs=num_epochs,
         steps_per_epoch=-(-len(batches.plan(first_epoch)) // learner.world.size),
         first_step=learner.step,
-        log_every=settings.log_every,
+        log_every=defaults.LOG_EVERY,
         peak_flops=flops.peak_flops(context.device.value, context.precision.value),
         usage=usage,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),

@@ -27,6 +27,7 @@ from train.captured_step import CapturedSteps
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, agreed, copier_for, prefetch
+from train.defaults import LOG_EVERY
 from train.distributed import World
 from train.evaluation.blending import conclude
 from train.evaluation.early_stopping import EarlyStopping
@@ -158,7 +159,7 @@ class Trainer:
     @cached_property
     def unlogged(self) -> DeferredMetrics:
         """Steps whose numbers are not logged yet."""
-        return DeferredMetrics(self.learner, self.logs, self.settings.log_every)
+        return DeferredMetrics(self.learner, self.logs, LOG_EVERY)
 
     @property
     def world(self) -> World:
@@ -355,13 +356,12 @@ class Trainer:
     # Validation, checkpoints, samples
 
     def _validate(self, epoch: int) -> dict[str, float] | None:
-        """The losses on the validation clips if VALIDATION_EVERY is due or the epoch is the last.
+        """The losses on the validation clips, if there are any.
 
         The caller ignores them after a stop.
         """
         self.unlogged.flush()
-        due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
-        if self.validation is None or not due:
+        if self.validation is None:
             return None
         self._begin(epoch, "validating")
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")

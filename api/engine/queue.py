@@ -28,9 +28,13 @@ DEADLY = 2
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """The limits of the engine, in seconds except for the first two.
+    """The limits of the engine, in seconds except for the first three.
 
     Attributes:
+        slots: requests spoken in parallel; None is 4 on a CPU, up to 16 on a GPU by its memory.
+        queue: requests that wait.
+        requests_per_minute: of one caller.
+        deadline: until the first audio.
         ready: the maximum age of the last audio for the service to count as ready.
         micro: the idle time after which the self-test runs.
         preview: the idle time after which a preview is closed.
@@ -38,6 +42,7 @@ class EngineLimits:
 
     slots: int | None = None
     queue: int = 32
+    requests_per_minute: int | None = 600
     deadline: float = 30.0
     hang: float = 30.0
     start: float = 180.0

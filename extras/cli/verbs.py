@@ -10,6 +10,7 @@ from typing import Any
 from api import __main__ as api
 from api.settings import ApiSettings
 from machine import extras
+from machine.settings.loading import whole
 from machine.settings.types import flag_values
 from train import __main__ as train
 from train.settings import TrainSettings
@@ -48,7 +49,7 @@ def find_all() -> dict[str, Verb]:
         run, choices = partial(_run_after, xtts.main, name), partial(_xtts_choices, name)
         found[name] = Verb(_summary(module), run, choices)
     found["serve"] = Verb(
-        "speak over HTTP, and show the page", api.main, partial(flag_values, ApiSettings),
+        "speak over HTTP, and show the page", api.main, partial(flag_values, whole(ApiSettings)),
         "[settings]",
     )  # fmt: skip
     for name, module in extras.verbs("sotaque").items():
@@ -68,7 +69,7 @@ def _run_after(program: Callable[[Sequence[str]], int], name: str, words: Sequen
 
 
 def _train_choices(name: str) -> Choices:
-    return flag_values(TrainSettings) | _choices_of(train.opened(name)[1])
+    return flag_values(whole(TrainSettings)) | _choices_of(train.opened(name)[1])
 
 
 def _xtts_choices(name: str) -> Choices:

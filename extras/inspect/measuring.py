@@ -22,6 +22,7 @@ import torch
 
 from extras.inspect.judging import Measurements, group_voices, is_speech
 from extras.inspect.outside_models import OutsideModel
+from extras.inspect.settings import InspectSettings
 from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
@@ -93,6 +94,7 @@ def inspect(
 def made_from(settings: TrainSettings, context: RunContext) -> str:
     """A hash of everything that the measurements and their judgement depend on."""
     clips = [(clip.name, clip.sha256) for clip in context.data.clips]
+    assert isinstance(settings, InspectSettings)
     paths = [Path(one) for one in (settings.speaker_model, settings.spoof_model) if one]
     models = [sha256_of(path) for path in paths if path.is_file()]
     sources = sorted(Path(__file__).parent.glob("*.py"))  # other code measures otherwise
@@ -105,6 +107,8 @@ def made_from(settings: TrainSettings, context: RunContext) -> str:
 
 
 def _models(settings: TrainSettings, context: RunContext) -> Models:
+    assert isinstance(settings, InspectSettings)
+
     @cache  # loaded for the first clip without a cached result
     def encoder() -> torch.nn.Module:
         return load_speaker_encoder(read_tensors(context.base / "model.pth"), context.config)

@@ -4,5 +4,6 @@ VERBS = {
     "train": {"queue": "extras.studio.verb"},
     "sotaque": {"studio": "extras.studio.__main__"},
 }
+SETTINGS = "extras.studio.settings"
 SERVICE = "extras.studio.http"
 PAGE = "page"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from api.__main__ import main as serve
 from api.settings import ApiSettings
 from machine.process import end_group, module_command
+from machine.settings.loading import whole
 from machine.settings.types import flag_values
 
 SUMMARY = "the service, and a trainer for the trainings that its page asks for"
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def choices() -> dict[str, tuple[str, ...]]:
     """The flags of the service, each with its words."""
-    return flag_values(ApiSettings)
+    return flag_values(whole(ApiSettings))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from api.state import AppState
 from extras.studio.datasets.cutting import CutQueue
 from extras.studio.datasets.store import Datasets
 from extras.studio.datasets.take_checking import TakeChecker
+from extras.studio.settings import StudioServiceSettings
 from extras.studio.trainings import Trainings
 
 
@@ -15,6 +16,7 @@ class Studio:
 
     def __init__(self, state: AppState) -> None:
         settings = state.settings
+        assert isinstance(settings, StudioServiceSettings)
         self.takes = TakeChecker(state.decoding)
         self.datasets = Datasets(settings.datasets_dir, settings.datasets_max_gb * 10**9)
         self.cuts = CutQueue(

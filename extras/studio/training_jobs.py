@@ -269,7 +269,7 @@ def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Pa
     path = Path(dataset)
     with contextlib.suppress(RuntimeError):  # "~nobody" stays as it is, and is no folder
         path = package_data.located(path.expanduser())
-    allowed = tuple(Path(root).expanduser() for root in roots)
+    allowed = tuple(package_data.located(Path(root).expanduser()) for root in roots)
     if "\0" in dataset or not _is_within(path, allowed):
         raise JobRefused(
             f"The dataset {dataset[:200]!r} is not below a folder that jobs may read "

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from api import shared_folder
 from api.errors import APIError, without_paths
-from api.settings import ApiSettings
 from extras.studio.datasets.store import Datasets
+from extras.studio.settings import StudioServiceSettings
 from extras.studio.training_jobs import (
     JobFolder,
     JobRefused,
@@ -52,7 +52,9 @@ MODULE = "train"
 class Trainings:
     """The queue of trainings of one service."""
 
-    def __init__(self, settings: ApiSettings, datasets: Datasets, module: str = MODULE) -> None:
+    def __init__(
+        self, settings: StudioServiceSettings, datasets: Datasets, module: str = MODULE
+    ) -> None:
         self.module = module
         self.settings = settings
         self.queue = TrainingQueue(settings.queue_dir)

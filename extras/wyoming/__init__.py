@@ -1,3 +1,4 @@
 """Wyoming, the voice protocol of Home Assistant, on WYOMING_PORT."""
 
+SETTINGS = "extras.wyoming.settings"
 LISTENER = "extras.wyoming.listener"

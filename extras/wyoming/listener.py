@@ -8,6 +8,7 @@ from api.http.connections import Connections
 from api.http.listening_socket import listening
 from api.settings import ApiSettings
 from api.state import AppState
+from extras.wyoming.settings import WyomingSettings
 from machine import commands
 from machine.errors import SotaqueError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def sockets_of(settings: ApiSettings) -> list[socket.socket]:
     """The sockets of WYOMING_PORT; none if it is off. Raises SotaqueError if it is in use."""
+    assert isinstance(settings, WyomingSettings)
     if settings.wyoming_port is None:
         return []
     return listening(settings.api_host, settings.wyoming_port, "WYOMING_PORT")
@@ -38,4 +40,5 @@ def open_listener(
 
 def address(settings: ApiSettings) -> str:
     """The address for the log."""
+    assert isinstance(settings, WyomingSettings)
     return f"Wyoming on tcp://{settings.api_host}:{settings.wyoming_port}"

@@ -15,6 +15,7 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 from api.http.connections import Connections
 from api.state import AppState
 from extras.wyoming.session import WyomingSession
+from extras.wyoming.settings import WyomingSettings
 
 log = logging.getLogger("api")
 _KIND = "_wyoming._tcp.local."
@@ -40,6 +41,7 @@ class WyomingServer:
         for one in self._sockets:
             self._servers.append(await asyncio.start_server(self._serve, sock=one))
         settings = self._parts.settings
+        assert isinstance(settings, WyomingSettings)
         if settings.wyoming_announce:
             port = self._sockets[0].getsockname()[1]
             self._announcement = Announcement(settings.api_host, port)

@@ -10,14 +10,15 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass as settings_class
 from pydantic.fields import FieldInfo
 
-from machine import commands, package_data
+from machine import commands, extras, package_data
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
@@ -29,7 +30,6 @@ from machine.settings.types import (
     Device,
     Folder,
     Means,
-    Names,
     Place,
     SpeakPrecision,
     Switch,
@@ -79,17 +79,6 @@ class SharedSettings:
     continued after the end of the text. off returns every utterance unchecked."""
     output_dir: Folder = Path("train/output")
     """The run folder, with checkpoints, samples and metrics. The API finds its voices there."""
-    datasets_dir: Folder = Path("datasets")
-    """The folder of uploaded recordings and of the datasets cut from them. Replicas share it, and
-    `train queue` trains on these datasets."""
-    queue_dir: Folder = Path("train/queue")
-    """The folder of the training queue. The page and the API write a job for each training, and
-    `train queue` runs it. Everyone who can write into this folder can start trainings."""
-    dataset_roots: Annotated[Names, Means("folders, separated by commas; none = no folder")] = (
-        "train/data",
-    )
-    """The folders in which a job of the queue may name a dataset by its path. Datasets in
-    DATASETS_DIR are always allowed."""
     num_threads: AutoCount = None
     """The number of CPU threads. auto is all cores of the machine, or the container's limit."""
     coqui_tos_agreed: Switch = False
@@ -98,11 +87,9 @@ class SharedSettings:
     that was fine-tuned from it."""
     xtts_v2_dir: Folder = Path("train/xtts_v2")
     """The folder for the files of xtts_v2: 2.1 GB, downloaded once or copied there by hand."""
-    xtts_v2_url: Annotated[Address | None, Means("an http or https address")] = None
-    """The address of your own copy of the xtts_v2 files. They must be identical to the published
-    ones."""
     hf_endpoint: Annotated[Address, Means("an http or https address")] = "https://huggingface.co"
-    """The Hugging Face hub, or a mirror of it, that xtts_v2 is downloaded from."""
+    """The Hugging Face hub, or a mirror of it, that xtts_v2 is downloaded from. The files must be
+    identical to the published ones."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +106,41 @@ class SettingsReport:
     notes: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
 
-    def table(self) -> str:
-        """The resolved settings, one per line."""
-        return "\n".join(table(self.rows))
-
     def given(self) -> str:
         """Those that differ from their defaults, one per line, and a line on the others."""
         given = [row for row in self.rows if row[1] != self.defaults.get(row[0])]
         others = f"The other {len(self.rows) - len(given)}" if given else "All"
         lines = table(given) if given else []
         return "\n".join([*lines, f"{others} settings have their defaults (docs/settings.md)."])
+
+
+@cache
+def whole(kind: type[S]) -> type[S]:
+    """A program's settings with those that the extras add to it (SETTINGS of `machine.extras`).
+
+    An extra declares classes on top of the program's class that reads them, or on top of
+    `SharedSettings` for both programs. What is loaded is an instance of all of them.
+    """
+    added = [one for one in _of_extras() if all(issubclass(kind, base) for base in _programs(one))]
+    if not added or kind.__module__ == __name__:
+        return kind
+    made: Any = type(kind.__name__, (*added, kind), {"__doc__": kind.__doc__})
+    return cast(type[S], settings_class(frozen=True, kw_only=True, config=CONFIG)(made))
+
+
+def _of_extras() -> list[type[SharedSettings]]:
+    return [one for module in extras.modules("SETTINGS") for one in reversed(module.SETTINGS)]
+
+
+def _programs(added: type[SharedSettings]) -> list[type[SharedSettings]]:
+    """The classes of the core that an extra's class stands on."""
+    bases = [base for base in added.__mro__ if issubclass(base, SharedSettings)]
+    return [base for base in bases if not base.__module__.startswith("extras.")]
+
+
+def every_name() -> frozenset[str]:
+    """The settings of both programs and of every extra."""
+    return NAMES.union(name.upper() for one in _of_extras() for name in fields(one))
 
 
 def load(
@@ -151,6 +163,7 @@ def load(
     Raises:
         SettingsError: With all errors of all sources.
     """
+    kind = whole(kind)  # type: ignore[arg-type]
     if "--help" in argv or "-h" in argv:
         print(help_text(kind))
         raise SystemExit(0)
@@ -166,7 +179,8 @@ def load(
         name: one for name, one in {**file.given, **variables, **flags}.items() if name in ours
     }
     settings, value_faults = _validated(kind, ours, given)
-    faults += [*file.faults, *_near_misses(file), *value_faults]
+    misspelt, unknown = _unknown(file, dotenv_path)
+    faults += [*file.faults, *misspelt, *value_faults]
     if settings is None or faults:
         raise SettingsError(faults)
     rows = tuple(
@@ -174,7 +188,7 @@ def load(
         for name, value in values_of(settings).items()
     )
     settings, moved = _in_package(settings)
-    notes = (*file.notes, *_foreign(file, dotenv_path), *locales, *moved)
+    notes = (*file.notes, *unknown, *locales, *moved)
     return settings, SettingsReport(rows, notes, values_of(kind()))
 
 
@@ -186,8 +200,6 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
         value = getattr(settings, name)
         if isinstance(value, Path):
             found: Any = package_data.located(value)
-        elif name == "dataset_roots":
-            found = tuple(str(package_data.located(Path(root))) for root in value)
         else:
             continue
         if found != value:
@@ -196,11 +208,8 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
         return settings, []
     moved = replace(settings, **changed)
     values = values_of(moved)
-    # The roots of the queue are the same data, named once.
-    named = ", ".join(
-        f"{name.upper()}={values[name.upper()]}" for name in changed if name != "dataset_roots"
-    )
-    return moved, [f"Not in this folder, so the package's data is used: {named}"] if named else []
+    named = ", ".join(f"{name.upper()}={values[name.upper()]}" for name in changed)
+    return moved, [f"Not in this folder, so the package's data is used: {named}"]
 
 
 def values_of(settings: SharedSettings) -> dict[str, str]:
@@ -252,6 +261,8 @@ def _flags(
             close = meant(name, ours) or [one for one in [equivalent(name)] if one in ours]
             misspelt = flag.startswith("-") and close
             hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
+            gone = RETIRED.get(name) if flag == flag_of(name) else None
+            hint = f" any more: {gone}." if gone else hint
             faults.append(f"{flag} is not a setting of this program{hint}")
             if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
                 rest.pop(0)  # its value, which would be reported as a second error
@@ -262,31 +273,28 @@ def _flags(
     return given, faults
 
 
-def _near_misses(file: dotenv.DotEnv) -> list[str]:
-    return [
-        f"{one.source}: {name} is not a setting; did you mean {' or '.join(close)}?"
-        + (f" ({other}.)" if (other := difference(name)) else "")
-        for name, one in file.given.items()
-        if name not in NAMES | RETIRED.keys() and (close := meant(name, NAMES))
-    ]
-
-
-def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
-    """Notes on unknown names: the matching setting of each that has one, the others in one line."""
-    others = sorted(set(file.given) - NAMES)
-    named = {name: ours for name in others if (ours := equivalent(name))}
-    notes = [
-        f"{file.given[name].source}: {name} is not a setting; if it was meant for Sotaque, use "
-        f"{ours}" + (f" ({other})." if (other := difference(name)) else ".")
-        for name, ours in named.items()
-    ]
-    notes += [
-        f"{file.given[name].source}: {name} is no longer a setting; {RETIRED[name]}."
-        for name in others
-        if name in RETIRED
-    ]
-    rest = [name for name in others if name not in named and name not in RETIRED]
-    return notes + ([f"{path}: not read by this program: {', '.join(rest)}."] if rest else [])
+def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[str]]:
+    """Errors for names close to ours, and notes on the others that no program here reads."""
+    faults: list[str] = []
+    notes: list[str] = []
+    rest: list[str] = []
+    names = every_name() if file.given else NAMES
+    for name, one in file.given.items():
+        source, other = f"{one.source}: {name}", difference(name)
+        if name in names:
+            continue
+        if name in RETIRED:
+            notes.append(f"{source} is no longer a setting; {RETIRED[name]}.")
+        elif close := meant(name, names):
+            asked = f"did you mean {' or '.join(close)}?"
+            faults.append(f"{source} is not a setting; {asked}" + f" ({other}.)" * bool(other))
+        elif ours := equivalent(name):
+            use = f"if it was meant for Sotaque, use {ours}"
+            notes.append(f"{source} is not a setting; {use}" + f" ({other})" * bool(other) + ".")
+        else:
+            rest.append(name)
+    told = f"{path}: not read by this program: {', '.join(sorted(rest))}."
+    return faults, [*notes, told] if rest else notes
 
 
 def _validated(

@@ -1,34 +1,52 @@
-"""All setting names, with "did you mean" suggestions and other tools' names for them."""
+"""The names of the core's settings, "did you mean" suggestions, and other tools' names for them."""
 
 import difflib
 import re
 from collections.abc import Collection, Mapping
 
 # Both programs share one `.env`, and neither may import the other. So both use this list, and a
-# test keeps it equal to the classes.
+# test keeps it equal to the classes. Those of the extras are in their own classes.
 NAMES = frozenset(
     """
-    API_ALLOWED_HOSTS API_ALLOWED_ORIGINS API_ALLOW_NO_KEY API_ALLOW_TRAINING API_DEADLINE_SECONDS
-    API_HOST API_KEY API_PORT API_QUEUE API_REQUESTS_PER_MINUTE API_SLOTS API_STRICT
-    AUDIO_LOSS_WEIGHT BACKEND BASE_MODEL BATCH_SECONDS BLEND BOOKS_DIR BOOKS_MAX_GB CACHE CACHE_DIR
-    COMPILE CONDITIONING COQUI_TOS_AGREED CUT_RECOGNISER DATASETS_DIR DATASETS_HOST_PATH
-    DATASETS_MAX_GB DATASET_DIR DATASET_FORMAT DATASET_ROOTS DECODER_CLIPS DEVICE DROPOUT
-    EARLY_STOPPING EMA_DECAY EVALUATE_NATURALNESS EVALUATE_RECOGNISER EVALUATE_TEXTS FREEZE
-    GRADIENT_CHECKPOINTING GRADIENT_CLIP GUARD HF_ENDPOINT KEEP_CHECKPOINTS LANGUAGE LEARNING_RATE
-    LEARN_DECODER LOG_EVERY LORA_ALPHA LORA_RANK LOW_MEMORY MAX_TRAIN_SAMPLES NEW_LANGUAGE_RATE
-    NUM_EPOCHS NUM_THREADS OPTIMIZER OUTPUT_DIR PRECISION PRONUNCIATIONS QUEUE_DIR REHEARSAL RESUME
-    RUNS_DIR SAMPLE_DEVICE SAMPLE_EVERY SAMPLE_TEXT SAVE_EVERY SCHEDULE SEED SPEAKER_MODEL
-    SPEAK_PRECISION SPOOF_MODEL STALL_SECONDS STOP_SECONDS SUSPECT_CLIPS TENSORBOARD
-    TENSORBOARD_PORT TEXT_LOSS_WEIGHT VALIDATION_EVERY VOICE VOICES_DIR WARMUP_STEPS WEIGHT_DECAY
-    WYOMING_ANNOUNCE WYOMING_PORT XTTS_V2_DIR XTTS_V2_URL
+    API_ALLOWED_HOSTS API_ALLOWED_ORIGINS API_ALLOW_NO_KEY API_ALLOW_TRAINING API_HOST API_KEY
+    API_PORT API_STRICT BACKEND BASE_MODEL BATCH_SECONDS BLEND CACHE_DIR COQUI_TOS_AGREED
+    DATASET_DIR DATASET_FORMAT DEVICE EARLY_STOPPING EVALUATE_NATURALNESS EVALUATE_RECOGNISER
+    EVALUATE_TEXTS GRADIENT_CHECKPOINTING GUARD HF_ENDPOINT KEEP_CHECKPOINTS LANGUAGE LEARNING_RATE
+    LEARN_DECODER LORA_RANK LOW_MEMORY MAX_TRAIN_SAMPLES NUM_EPOCHS NUM_THREADS OPTIMIZER OUTPUT_DIR
+    PRECISION PRONUNCIATIONS REHEARSAL RESUME RUNS_DIR SAMPLE_DEVICE SAMPLE_EVERY SAMPLE_TEXT
+    SAVE_EVERY SEED SPEAK_PRECISION STOP_SECONDS SUSPECT_CLIPS TENSORBOARD TENSORBOARD_PORT VOICE
+    VOICES_DIR XTTS_V2_DIR
     """.split()
 )
-# Settings of earlier versions, and the note for a file that still has one.
+# Settings of earlier versions, and what holds now, for a file that still has one.
 RETIRED = {
     **dict.fromkeys(
         ("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "that option is always on"
     ),
     "LEARN_SPEAKER": "LEARN_DECODER replaces it",
+    "CACHE": "features are always kept in CACHE_DIR",
+    "COMPILE": "nothing is compiled",
+    "CONDITIONING": "another clip of the same speaker conditions a training step",
+    "SCHEDULE": "the learning rate rises, then falls with the inverse square root of the step",
+    "WARMUP_STEPS": "the learning rate rises for 25 steps",
+    "DROPOUT": "it is 0.1",
+    "WEIGHT_DECAY": "it is 0.01",
+    "GRADIENT_CLIP": "it is 1",
+    "TEXT_LOSS_WEIGHT": "it is 0.01",
+    "AUDIO_LOSS_WEIGHT": "it is 1",
+    "LORA_ALPHA": "it is twice LORA_RANK",
+    "FREEZE": "the base model's config.json says what stays frozen",
+    "EMA_DECAY": "the base model's config.json says it",
+    "NEW_LANGUAGE_RATE": "new tokens learn at 10 times the rate",
+    "VALIDATION_EVERY": "every epoch is validated",
+    "LOG_EVERY": "the console has a line every 10 steps, metrics.jsonl every step",
+    "STALL_SECONDS": "a step may take 120 seconds, or ten times the usual step",
+    "DECODER_CLIPS": "up to 64 clips train and judge the decoder",
+    "XTTS_V2_URL": "HF_ENDPOINT names a mirror of the hub, XTTS_V2_DIR a folder with the files",
+    "API_SLOTS": "4 requests are spoken in parallel on a CPU, up to 16 on a GPU by its memory",
+    "API_QUEUE": "32 requests may wait",
+    "API_DEADLINE_SECONDS": "a request has 30 seconds until its first audio",
+    "API_REQUESTS_PER_MINUTE": "it is 600 for each address",
 }
 
 # Prefixes of other programs' names in a shared `.env`, which are never typing errors.
@@ -41,13 +59,9 @@ _TRAINERS_WORDS = {
         GRADIENT_ACCUMULATION_STEPS GRAD_ACCUM GRAD_ACCUM_STEPS GRAD_ACUMM_STEPS""",
     "LEARNING_RATE": "LR BASE_LR MAX_LR INIT_LR",
     "NUM_EPOCHS": "EPOCHS N_EPOCHS MAX_EPOCHS NUM_TRAIN_EPOCHS TRAIN_EPOCHS MAX_STEPS NUM_STEPS",
-    "WARMUP_STEPS": "WARMUP NUM_WARMUP_STEPS",
-    "GRADIENT_CLIP": "GRAD_CLIP MAX_GRAD_NORM GRADIENT_CLIP_VAL",
     "PRECISION": "FP16 BF16 MIXED_PRECISION USE_AMP AMP DTYPE",
     "SAVE_EVERY": "SAVE_STEP SAVE_STEPS SAVE_INTERVAL",
     "KEEP_CHECKPOINTS": "SAVE_TOTAL_LIMIT SAVE_N_CHECKPOINTS SAVE_TOP_K",
-    "VALIDATION_EVERY": "EVAL_STEPS VAL_INTERVAL EVAL_EVERY",
-    "LOG_EVERY": "LOGGING_STEPS LOG_STEPS PRINT_STEP LOG_INTERVAL",
     "RESUME": "RESUME_FROM_CHECKPOINT RESTORE_PATH CONTINUE_PATH",
     "LORA_RANK": "LORA_R",
     "SEED": "RANDOM_SEED TRAINING_SEED MANUAL_SEED",

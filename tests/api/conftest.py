@@ -21,12 +21,17 @@ from api.http.server import Server, server_of
 from api.settings import ApiSettings
 from api.state import AppState
 from machine.devices.selection import Environment
+from machine.settings.loading import whole
+from machine.settings.types import fields
 from tests.installed import tables
 
 FAKE = "tests.api.fake_child"
 FAKE_TRAIN = "tests.api.runs.fake_train"
 NO_GPU = Environment(2, False, 8 << 30, False)
-QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
+QUICK = EngineLimits(
+    slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=3.0, start=60.0, ready=60.0,
+    micro=20.0,
+)  # fmt: skip
 
 
 @dataclass
@@ -139,12 +144,11 @@ def running(
 
 
 def settings_in(folder: Path, **more: Any) -> ApiSettings:
-    """Everything that is written, in `folder`; nobody is slowed down."""
-    given = {"output_dir": folder / "output", "voices_dir": folder / "voices",
-             "datasets_dir": folder / "datasets", "queue_dir": folder / "queue",
-             "books_dir": folder / "books",
-             "api_requests_per_minute": None, **more}  # fmt: skip
-    return ApiSettings(**given)
+    """Everything that is written, in `folder`."""
+    kind = whole(ApiSettings)
+    folders = ("output_dir", "voices_dir", "datasets_dir", "queue_dir", "books_dir")
+    given = {name: folder / name.removesuffix("_dir") for name in folders if name in fields(kind)}
+    return kind(**given | more)
 
 
 @pytest.fixture

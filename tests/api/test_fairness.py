@@ -22,6 +22,7 @@ from tests.api.sounds import upload
 from xtts.inference.compute_config import ComputeConfig
 
 BODY = {"input": "Good morning.", "response_format": "pcm"}
+TWO = replace(QUICK, requests_per_minute=2)
 LONG = ("The old man walked along the river and looked at the water. " * 69)[:4096]
 
 
@@ -72,7 +73,7 @@ def test_it_is_ready_while_it_speaks_one_long_text(tmp_path, monkeypatch):
 
 
 def test_every_refusal_is_counted(tmp_path):
-    with running(settings_in(tmp_path, api_requests_per_minute=2, api_strict=True)) as service:
+    with running(settings_in(tmp_path, api_strict=True), limits=TWO) as service:
         for text, more in (("", {}), ("x", {"surprise": 1}), ("x", {"model": "gpt-9"})):
             service.say(text, **more)
         service.say("x"), service.say("x")
@@ -143,7 +144,7 @@ def test_a_piece_that_did_not_end_well_is_told(service, caplog, text, header, va
 def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path):
     """By a header of a proxy on this machine, IPv6 by /64; what is no address is the proxy itself,
     and no other peer is believed."""
-    with running(settings_in(tmp_path, api_requests_per_minute=2)) as service:
+    with running(settings_in(tmp_path), limits=TWO) as service:
 
         def asked(forwarded, address="127.0.0.1"):
             with client_at(service.address, address) as client:
@@ -160,7 +161,7 @@ def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path):
 
 def test_a_long_text_counts_for_more_than_one_request(tmp_path):
     """A key that nobody checks is no bucket of its own."""
-    with running(settings_in(tmp_path, api_requests_per_minute=8)) as service:
+    with running(settings_in(tmp_path), limits=replace(QUICK, requests_per_minute=8)) as service:
         assert service.say("x" * 1_500).status_code == 200  # counts as six
         answers = []
         for number in range(4):
@@ -259,7 +260,7 @@ def readiness(service: Running) -> Iterator[list[int]]:
 def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path, num_stalled):
     """With the voice in the package and the default limits: each is answered within ten seconds,
     none is refused, and the service is ready all the while."""
-    settings = settings_in(tmp_path, api_requests_per_minute=600)
+    settings = settings_in(tmp_path)
     with (
         running(settings, limits=limits_of(settings), threads=2) as service,
         overloaded(service, num_stalled) as statuses,

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from api import settings as api
 from machine import package_data
 from train import settings as train
 
@@ -15,11 +14,9 @@ def test_in_an_empty_folder_the_data_is_the_packages_and_the_log_names_it(tmp_pa
     monkeypatch.chdir(tmp_path)
     settings, report = train.load((), {}, None)
     assert settings.dataset_dir == PACKAGED / "demo"
-    assert settings.dataset_roots == (str(PACKAGED),)
     (note,) = report.notes
     assert note.startswith("Not in this folder") and f"DATASET_DIR={PACKAGED / 'demo'}" in note
     assert settings.output_dir == Path("train/output")
-    assert api.load((), {}, None)[0].dataset_roots == (str(PACKAGED),)
 
 
 def test_the_working_folder_comes_first(tmp_path, monkeypatch):

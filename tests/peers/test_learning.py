@@ -48,7 +48,7 @@ def our_curve(
     """The same with the trainer's own step, packed batches and all."""
     recipe = OptimizationConfig(
         learning_rate=rate, warmup_steps=1, weight_decay=0.0, gradient_clip=1.0,
-        loss_weights=(0.01, 1.0), precision=precision, seed=0,
+        precision=precision, seed=0,
     )  # fmt: skip
     learner = Learner(gpt, recipe)
     learned = [Batch(our_rows(batch, SMALL, padded=False), (), 0.0) for batch in batches()]

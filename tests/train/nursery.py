@@ -3,7 +3,8 @@
 `python -m tests.train.nursery` reads a line of JSON a trainer, `{"words": [...], "environ": {...},
 "poison": name, "told": path}`; answers with its process id, then, when it has ended, with its exit
 code. Whoever asked may kill it meanwhile. A new interpreter would import for seconds before it
-could be killed. poison: a function of `tests.train.poisons` that spoils something first.
+could be killed. poison: functions of `tests.train.poisons` that spoil something first,
+with `; ` between them.
 """
 
 import importlib
@@ -54,9 +55,9 @@ def _train(words: list[str], environ: dict[str, str], poison: str, told: str) ->
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(environ)
     try:
-        if poison:
-            name, _, argument = poison.partition(" ")
-            getattr(poisons, name)(*argument.split())
+        for one in filter(None, poison.split("; ")):
+            name, *arguments = one.split()
+            getattr(poisons, name)(*arguments)
         return train(words)
     except BaseException:
         import traceback

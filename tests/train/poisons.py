@@ -19,6 +19,13 @@ def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
     setattr(owner, name, lambda *args, **kwargs: new(old, *args, **kwargs))
 
 
+def stall_seconds(seconds: str) -> None:
+    """How long a step may take."""
+    from train import defaults
+
+    defaults.STALL_SECONDS = float(seconds)
+
+
 def hanging_loader(epoch: str) -> None:
     """The thread that makes batches gets no answer from the disk."""
     from train.dataset.batches import Batches

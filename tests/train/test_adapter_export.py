@@ -18,7 +18,7 @@ from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
-LORA = {"LORA_RANK": "4", "LORA_ALPHA": "6", "LEARNING_RATE": "1e-2"}
+LORA = {"LORA_RANK": "4", "LEARNING_RATE": "1e-2"}
 
 
 @pytest.fixture(scope="module")

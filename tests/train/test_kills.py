@@ -123,8 +123,8 @@ def test_killed_while_a_sample_is_spoken(ground, whole):
     run = RunFolder(ground.folder / "mid-sample")
     # A worker gets ready for longer than a step may take: that is no hang.
     every = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One.", "TENSORBOARD": "on",
-             "TENSORBOARD_PORT": str(port), "STALL_SECONDS": "1"}  # fmt: skip
-    pid = ground.start("mid-sample", "mid-sample", **every)
+             "TENSORBOARD_PORT": str(port)}  # fmt: skip
+    pid = ground.start("mid-sample", "mid-sample", poison="stall_seconds 1", **every)
     there: set[int] = set()
     while alive(pid):
         there.update(descendants(pid))

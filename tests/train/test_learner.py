@@ -24,7 +24,7 @@ SHAPE = GPTShape(
 )  # fmt: skip
 RECIPE = OptimizationConfig(
     learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-    loss_weights=(0.01, 1.0), precision="fp32", seed=7,
+    precision="fp32", seed=7,
 )  # fmt: skip
 
 
@@ -288,13 +288,3 @@ def test_gradients_are_clipped_as_torch_clips_them():
                 continue
             assert torch.allclose(weights(kernel)[name], weight, atol=1e-5), name
             assert torch.allclose(weights(plain)[name], weight, atol=1e-5), name
-
-
-@pytest.mark.slow  # the compiler takes half a minute
-@pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
-def test_compiled_blocks_say_the_same():
-    compiled, plain = a_learner(compiled=True), a_learner()
-    for seed in range(3):
-        one, other = train_step(compiled, a_batch(seed)), train_step(plain, a_batch(seed))
-        assert one.loss == pytest.approx(other.loss, abs=1e-5)
-        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)

@@ -143,11 +143,6 @@ def test_two_and_two_epochs_are_four(workshop, straight):
     assert_same_end(straight, workshop.run("in-two", 4))
 
 
-@pytest.mark.slow
-def test_the_cache_changes_nothing(workshop, straight):
-    assert_same_end(straight, workshop.run("plain", 4, CACHE="off"))
-
-
 def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
     """Of one core's time, since others may use the same cores."""
     ready: list[float] = []

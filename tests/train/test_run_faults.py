@@ -54,7 +54,7 @@ def left_half(run: RunFolder) -> list[Path]:
 )
 def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
     name = poison.replace(" ", "-")
-    assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75
+    assert ground.run(name, poison=f"stall_seconds 1.5; {poison}") == 75
     told = ground.told()
     assert "No heartbeat came from the training" in told and "while training" in told
     # All threads: the one that hangs stands there with its line.
@@ -68,7 +68,7 @@ def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
 @pytest.mark.slow
 def test_a_stopped_run_ends_with_75(ground, whole):
     run = RunFolder(ground.folder / "stopped")
-    pid = ground.start("stopped", STALL_SECONDS=2.0)
+    pid = ground.start("stopped", poison="stall_seconds 2")
     wait_for(run, 2, pid)
     os.kill(pid, signal.SIGSTOP)
     assert ground.nursery.end() == 75
@@ -78,7 +78,7 @@ def test_a_stopped_run_ends_with_75(ground, whole):
 @pytest.mark.slow
 def test_no_slow_disk_is_taken_for_a_hang(ground, whole):
     """A save of 16 fsyncs takes six times what a step may."""
-    assert ground.run("slow-disk", poison="slow_disk 0.2", STALL_SECONDS=0.5) == 0, ground.told()
+    assert ground.run("slow-disk", poison="stall_seconds 0.5; slow_disk 0.2") == 0, ground.told()
     assert_same_end(RunFolder(ground.folder / "slow-disk"), whole, EPOCHS)
 
 

@@ -7,7 +7,6 @@ import sys
 import pytest
 import torch
 
-from train import runtime
 from train.metrics import flops
 
 
@@ -44,21 +43,3 @@ def test_what_a_step_frees_waits_for_the_next_one(kept):
     again, given_back = map(int, done.stdout.split())
     assert (again < 100) == kept
     assert given_back > 1000
-
-
-@pytest.mark.parametrize(
-    ("device", "programs", "can"),
-    [
-        ("cuda:0", {"gcc"}, True),
-        ("cuda:0", set(), False),
-        ("cpu", {"gcc"}, False),
-        ("cpu", {"clang++"}, True),
-    ],
-)
-def test_without_a_compiler_compile_is_left_out_and_told(
-    monkeypatch, caplog, device, programs, can
-):
-    """As in the image, which is slim."""
-    monkeypatch.setattr("shutil.which", lambda name: name if name in programs else None)
-    assert runtime.can_compile(device) is can
-    assert ("COMPILE=on needs a compiler" in caplog.text) is not can

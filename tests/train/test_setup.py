@@ -14,7 +14,6 @@ from tests.train.test_run import Workshop
 from train import settings as settings_of
 from train import setup
 from train.checkpointing.resume import Resumed
-from train.dataset.batches import OomBackoff
 from train.distributed import ALONE
 from train.resilience.at_work import AtWork, at_work, trainings
 from train.run_context import RunContext
@@ -74,19 +73,6 @@ def test_where_a_run_starts_is_told(caplog):
     assert caplog.messages == ["Note.", "Resuming from checkpoint_epoch_2.pt: epoch 3, batch 8."]
 
 
-# Batches and schedule
-
-
-def test_the_schedule_is_as_long_as_the_first_plan_whatever_was_halved_since(context, workshop):
-    own = settings(workshop)
-    batches, _ = setup.build_batches(own, context, None, ALONE)
-    steps = len(batches.plan(1))
-    for halvings in ([], [OomBackoff(1, 0, 0.3)]):
-        batches.halvings = halvings
-        learner = setup.build_learner(own, context, 1e-4, 3, batches, None, ALONE)
-        assert learner.schedule.total_steps == 3 * steps
-
-
 # The whole
 
 
@@ -105,7 +91,6 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
         assert run.is_locked() and trainer.num_epochs == 2 and trainer.first_epoch == 1
         assert trainer.world is ALONE and trainer.logs and trainer.evaluator
         assert trainer.checkpoints.provenance["base"]["name"] == own.base_model
-        assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
         with pytest.raises(RunError), setup.open_trainer(own):
             pass
         assert trainings(own.cache_dir) == [AtWork("cpu", str(own.output_dir))]

@@ -12,12 +12,14 @@ from tests.models import tiny_base
 from tests.published import publish_folder
 from tests.train.test_run import Workshop
 from train.__main__ import main
-from xtts.download.xtts_v2 import FilesError
+from xtts.download.xtts_v2 import REPOSITORY, REVISION, FilesError
 from xtts.voices import bundle
 from xtts.voices.base_models import BundleError
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec
+
+AT = f"/{REPOSITORY}/resolve/{REVISION}"
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def server(workshop, monkeypatch) -> Iterator[Server]:
     publish_folder(monkeypatch, workshop.base)
     with serving() as one:
         for path in workshop.base.iterdir():
-            one.files[f"/v2/{path.name}"] = path.read_bytes()
+            one.files[f"{AT}/{path.name}"] = path.read_bytes()
         yield one
 
 
@@ -39,7 +41,7 @@ def server(workshop, monkeypatch) -> Iterator[Server]:
 def arguments(server, workshop) -> list[str]:
     return workshop.arguments(
         "run", BASE_MODEL="xtts_v2", XTTS_V2_DIR=str(workshop.folder / "xtts_v2"),
-        XTTS_V2_URL=f"{server.url}/v2", NUM_EPOCHS="1", MAX_TRAIN_SAMPLES="4",
+        HF_ENDPOINT=server.url, NUM_EPOCHS="1", MAX_TRAIN_SAMPLES="4",
     )  # fmt: skip
 
 
@@ -53,13 +55,13 @@ def test_without_agreement_nothing_happens(arguments, server, tmp_path, capsys):
 def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, capsys):
     agreed = [*arguments, "--coqui-tos-agreed=1"]
     # The first start is cut off and refused: nothing of it is used.
-    server.bad["/v2/model.pth"] = [Bad(cut_after=300_000), Bad(status=403)]
+    server.bad[f"{AT}/model.pth"] = [Bad(cut_after=300_000), Bad(status=403)]
     assert main(agreed) == 2
     assert "300,000 of" in capsys.readouterr().err
     assert not (tmp_path / "run" / "checkpoints").exists()
 
     assert main(agreed) == 0
-    assert server.ranges("/v2/model.pth")[-1] == "bytes=300000-"
+    assert server.ranges(f"{AT}/model.pth")[-1] == "bytes=300000-"
     checkpoint = RunFolder(tmp_path / "run").checkpoints / "checkpoint_epoch_1.pt"
     found = torch.load(checkpoint, weights_only=True)
     assert found["provenance"]["base"]["name"] == "xtts_v2"

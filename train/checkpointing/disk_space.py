@@ -80,7 +80,7 @@ def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
     weights = sum(tensor.numel() for tensor in tensors.values())
     adapter = num_adapter_weights(settings.lora_rank, context.config.gpt)
     state = STATE_BYTES[settings.optimizer] + (4.0 if adapter else 0.0)
-    if defaults.ema_decay(settings.ema_decay, context.config.training)[0]:
+    if defaults.ema_decay(context.config.training)[0]:
         state += 8.0
     return 4 * (weights + adapter), int(state * (adapter or weights))
 

@@ -88,14 +88,12 @@ class Batches:
     Args:
         seed: determines the order, together with the epoch.
         batch_seconds: the maximum of longest clip times number of clips.
-        conditioning: CONDITIONING, from the clips `sources`.
+        conditioning: other_clip or, as in Coqui's recipe, same_clip; from the clips `sources`.
         drawn, share: clips of which each epoch draws as many as make this share of its audio, or
             all of them once.
         fixed: the same order and conditioning in every epoch (validation).
         rank, world_size: which share of each step this process takes.
         pinned: batches are in pinned memory, for asynchronous copies to a GPU.
-        ahead: the next batch is made while a step runs. False for features that torch computes:
-            beside a step on the same CPU they change the last bits of its gradients.
     """
 
     def __init__(
@@ -114,7 +112,6 @@ class Batches:
         share: float = 0.0,
         fixed: bool = False,
         pinned: bool = False,
-        ahead: bool = True,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -130,7 +127,6 @@ class Batches:
         self.conditioning = conditioning
         self.fixed = fixed
         self.pinned = pinned
-        self.ahead = ahead
         self.rank = rank
         self.world_size = world_size
         # The halvings after out-of-memory. Checkpoints keep them, as the batches depend on them.
@@ -146,9 +142,6 @@ class Batches:
         takes `world_size` batches of the plan.
         """
         planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
-        if not self.ahead:
-            yield from (self._made(epoch, group) for group in planned)
-            return
         # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
         with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
             begun = (pool.submit(self._made, epoch, group) for group in planned)

@@ -216,27 +216,6 @@ def _read_index(path: Path) -> dict[str, list[Any]]:
     return entries
 
 
-class UncachedFeatures:
-    """CACHE=off: computes the features of a clip at every use, as Coqui's recipe does. Slow; meant
-    for debugging. The values are those of the cache."""
-
-    def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig) -> None:
-        self._clips = clips
-        self._features = DeviceFeatures(base, config)
-
-    def codes(self, clip: int) -> np.ndarray:
-        """As `FeatureCache.codes`. Raises AudioError for a recording that cannot be decoded."""
-        return self._features.of(read(self._clips[clip].path, CODE_RATE))[0]
-
-    def mel(self, clip: int) -> np.ndarray:
-        """As `FeatureCache.mel`."""
-        return self._features.of(read(self._clips[clip].path, CODE_RATE))[1]
-
-    def present(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """All of them; a clip that cannot be decoded is logged with its batch."""
-        return tuple(indices)
-
-
 def build(
     dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
 ) -> FeatureCache:

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from machine import commands
+from train import defaults
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import person_decoder
 from train.evaluation.blending import conclude
@@ -47,7 +48,7 @@ def evaluate(settings: TrainSettings, *, as_json: bool) -> int:
 
 
 def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
-    """Trains a decoder for the best weights on DECODER_CLIPS clips, and speaks the best sample.
+    """Trains a decoder for the best weights on up to 64 clips, and speaks the best sample.
 
     minutes: the time limit. Raises as `evaluate`, and RunError if nothing was judged yet.
     """
@@ -59,7 +60,7 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
                 f"{evaluator.run.folder} has no evaluation, so its best weights are not known. Run "
                 f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
             )
-        clips = settings.decoder_clips
+        clips = defaults.DECODER_CLIPS
         if not person_decoder.learn_best_decoder(evaluator, known.verdict, clips, seconds):
             raise RunError(
                 f"{seconds / 60:g} minutes were not enough to train a decoder. Set a longer time "

@@ -18,6 +18,7 @@ from pathlib import Path
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
+from train import defaults
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
 from train.progress import Progress
@@ -52,7 +53,7 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSet
         learned_decoder.remove(run.best_decoder)
         if how != "off":
             seconds = RUN_SECONDS if how == "auto" and evaluator.in_run else UNBOUNDED_SECONDS
-            learn_best_decoder(evaluator, verdict, settings.decoder_clips, seconds)
+            learn_best_decoder(evaluator, verdict, defaults.DECODER_CLIPS, seconds)
     except GpuLost:
         raise
     except Exception as error:

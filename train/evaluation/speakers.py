@@ -17,6 +17,7 @@ from pathlib import Path
 from machine import commands
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.hashes import sha256_of
+from train import defaults
 from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator
@@ -75,7 +76,7 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
             seconds = seconds if settings.learn_decoder != "off" else 0.0
             # As many sentences as every candidate.
             count = len(known.candidates[0].sentences)
-            judge = partial(_judge, of_speaker, verdict, count, settings.decoder_clips)
+            judge = partial(_judge, of_speaker, verdict, count, defaults.DECODER_CLIPS)
             row = _judged(partial(judge, name, seconds), name)
         if row is not None:
             rows.append(row)

@@ -90,7 +90,7 @@ def _tried_or_remembered(
     total = torch.cuda.get_device_properties(context.device.value).total_memory
     key = repr(
         (torch.__version__, name, total, context.config.gpt, learner.config.trainable, wanted,
-         settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
+         settings.optimizer, context.precision.value, round(longest, 1))
     )  # fmt: skip
     if known := memory.get(key):
         return float(known), f"as measured on {name} before"

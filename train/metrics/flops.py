@@ -34,7 +34,7 @@ _SLOWER = ("Laptop", "Max-Q", "Mobile")
 def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float:
     """The FLOPs of one step on these rows; a multiplication and an addition count as two.
 
-    learns: the share of the weights that learn (LORA_RANK, FREEZE). A frozen weight needs no
+    learns: the share of the weights that learn (LORA_RANK, frozen parts). A frozen weight needs no
     gradient, so one of its three matrix products is left out.
     """
     width = shape.width

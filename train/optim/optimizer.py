@@ -1,13 +1,11 @@
-"""OPTIMIZER and SCHEDULE: parameter groups, gradient clipping, kept state, the learning rate.
+"""OPTIMIZER: parameter groups, gradient clipping, kept state, the learning rate.
 
 Separate clipping needs a pass over all gradients (3.6 GB read and written at XTTS-v2's size). The
 kernel of fused AdamW can divide the gradients by a number, so clipping is done there. With
 `found_inf` = 1 it leaves the weights unchanged, so that the host never waits for a GPU.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,11 +20,8 @@ from xtts.model.gpt import GPT
 # AdamW as in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py).
 ADAM_BETAS = (0.9, 0.96)
 ADAM_EPSILON = 1e-8
-# After the warm-up, the rate is constant for this many steps, then falls with 1/sqrt(step). It
-# depends only on the step, so that a larger NUM_EPOCHS continues a run instead of changing it.
+# After the warm-up, the rate is constant for this many steps, then falls with 1/sqrt(step).
 HOLD_STEPS = 1000
-# The share of the rate at the end of a cosine; at zero, a continued run would learn nothing.
-COSINE_END = 0.1
 
 
 def new_optimizer(
@@ -104,22 +99,10 @@ def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     optimizer.load_state_dict(state)
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """The learning-rate schedule. name: SCHEDULE; total_steps: the end of a cosine."""
+def rate_factor(step: int, warmup_steps: int) -> float:
+    """The factor of the peak rate at `step` (from 0): a linear warm-up, then inverse square root.
 
-    name: str = "inverse_sqrt"
-    warmup_steps: int = 0
-    total_steps: int = 0
-
-    def factor(self, step: int) -> float:
-        """The factor of the peak rate at `step` (from 0), with a linear warm-up."""
-        warm = min(1.0, (step + 1) / max(1, self.warmup_steps))
-        if self.name == "constant":
-            return warm
-        if self.name == "cosine":
-            left = max(1, self.total_steps - self.warmup_steps)
-            done = min(1.0, max(0, step - self.warmup_steps) / left)
-            return warm * (COSINE_END + (1 - COSINE_END) * (1 + math.cos(math.pi * done)) / 2)
-        hold = max(HOLD_STEPS, self.warmup_steps)
-        return warm * min(1.0, (hold / (step + 1)) ** 0.5)
+    It depends on the step only, never on the number of epochs, so that a longer run continues.
+    """
+    warm = min(1.0, (step + 1) / max(1, warmup_steps))
+    return warm * min(1.0, (max(HOLD_STEPS, warmup_steps) / (step + 1)) ** 0.5)

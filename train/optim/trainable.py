@@ -1,6 +1,6 @@
 """Which weights of a GPT learn, and which are saved: LoRA merged, EMA applied.
 
-Without LORA_RANK and EMA_DECAY they are the same. With adapters, the saved weights are merged; with
+Without LORA_RANK and averages they are the same. With adapters, the saved weights are merged; with
 averages, they are the averages. The trainer's state then holds what they do not contain.
 """
 
@@ -51,16 +51,11 @@ class TrainableParts:
 class TrainableWeights:
     """A GPT on its device, prepared for training.
 
-    Raises SotaqueError for a FREEZE or LORA_RANK that does not fit the model.
+    Raises SotaqueError for a pattern or LORA_RANK that does not fit the model.
     """
 
     def __init__(self, gpt: GPT, parts: TrainableParts, seed: int) -> None:
         self.gpt = gpt
-        if parts.lora and parts.freeze:
-            raise SotaqueError(
-                f"FREEZE={','.join(parts.freeze)} and LORA_RANK={parts.lora.rank} do not go "
-                "together: with adapters everything else is frozen. Leave one of them empty."
-            )
         self.lora = LoraAdapters(gpt, parts.lora, seed) if parts.lora else None
         freeze(gpt, parts.freeze)
         self.new_rows = NewRows(gpt, parts.new_rows) if parts.new_rows else None
@@ -171,7 +166,7 @@ def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
-# EMA_DECAY: exponential moving average (Polyak and Juditsky 1992)
+# Exponential moving average (Polyak and Juditsky 1992)
 
 
 class ExponentialMovingAverage:
@@ -221,19 +216,13 @@ class ExponentialMovingAverage:
             parameter.data, self.values[name] = self.values[name], parameter.data
 
 
-# FREEZE: weights that are not trained, by patterns of their names
+# Weights that are not trained, by patterns of their names
 
 
-def frozen_weights(
-    setting: str | None, advice: TrainingAdvice, *, with_adapters: bool
-) -> tuple[tuple[str, ...], str]:
-    """The patterns of FREEZE, or else those that the base model recommends, with the reason. `none`
-    means no pattern. With adapters, everything else is frozen anyway, so advice is ignored."""
-    if setting is not None:
-        return (() if setting.strip() == NOTHING else patterns(setting)), "FREEZE"
-    if advice.freeze is None or with_adapters:
-        return (), "nothing is frozen"
-    return patterns(advice.freeze), "recommended by the base model"
+def frozen_weights(advice: TrainingAdvice, *, with_adapters: bool) -> tuple[str, ...]:
+    """The patterns that the base model recommends. With adapters, everything else is frozen
+    anyway."""
+    return () if with_adapters else patterns(advice.freeze or "")
 
 
 def patterns(setting: str) -> tuple[str, ...]:
@@ -253,7 +242,7 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
             raise SotaqueError(_nothing(glob, list(named)))
     frozen = [parameter for name, parameter in named.items() if fits(name, globs)]
     if len(frozen) == len(named):
-        raise SotaqueError(f"FREEZE={','.join(globs)} freezes every weight: nothing would train.")
+        raise SotaqueError(f"`freeze` in config.json freezes every weight: {', '.join(globs)}.")
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)
@@ -271,17 +260,17 @@ def _nothing(glob: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(glob.strip("*."), heads, n=3, cutoff=0.5)
     tops = sorted({name.split(".")[0] for name in names})
     hint = f"Similar parts are {', '.join(near)}." if near else f"The parts are {', '.join(tops)}."
-    return f"FREEZE has {glob!r}, which matches no weight of the model. {hint}"
+    return f"`freeze` in config.json has {glob!r}, which matches no weight of the model. {hint}"
 
 
-# NEW_LANGUAGE_RATE: rows that `train extend` added to the text tables
+# Rows that `train extend` added to the text tables
 
 
 class NewRows:
     """The new rows of a GPT's text tables, which learn from here on at their own rate.
 
     AdamW divides by the size of the gradients, so scaled gradients would change nothing: what a
-    step changes in these rows is scaled instead. In a table that is frozen, by FREEZE or beside
+    step changes in these rows is scaled instead. In a table that is frozen, by advice or beside
     adapters, they learn all the same and the old rows stay, bit for bit (as
     `trainable_token_indices` of peft).
 

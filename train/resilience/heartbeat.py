@@ -1,6 +1,6 @@
 """The heartbeat to the watchdog after each step, with more time for saving and sampling.
 
-    no heartbeat for max(10 x the usual step, STALL_SECONDS)  ->  stacks of all threads, exit 75
+    no heartbeat for max(10 x the usual step, stall_seconds)  ->  stacks of all threads, exit 75
 
 The watchdog is a process (`train.resilience.watchdog`). This is the trainer's side, which decides
 how long the next heartbeat may take.
@@ -43,7 +43,7 @@ def allowed_seconds(steps: Sequence[float], stall_seconds: float) -> float:
 
 
 class Heartbeat:
-    """`with` starts the watchdog and ends it. stall_seconds: STALL_SECONDS; None = no watchdog.
+    """`with` starts the watchdog and ends it. None = no watchdog.
 
     There is no time limit before the first `watch` or `allow`.
     """

@@ -74,10 +74,7 @@ def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
             os.kill(parent, signal.SIGUSR1)
             if _gone(beats, DUMP_SECONDS):
                 return
-        say(
-            "Ending it with exit code 75. The same command goes on from the last checkpoint; "
-            "STALL_SECONDS sets how long a step may take."
-        )
+        say("Ending it with exit code 75. The same command resumes from the last checkpoint.")
         if tripwire >= 0:
             os.write(tripwire, b"!")
             os.kill(parent, signal.SIGCONT)  # a stopped process cannot exit

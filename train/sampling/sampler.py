@@ -22,6 +22,7 @@ from machine.devices.selection import Environment, Place
 from machine.storage.atomic import crash_point, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.reading import read_json
+from train import defaults
 from train.resilience import lost_gpu
 from train.run_context import RunContext
 from train.sampling import placement
@@ -428,7 +429,7 @@ def sampler_of(
         spoken_by = next(one for one in context.data.clips if one.path == reference.path).speaker
         trained = [context.data.clips[index] for index in context.data.train]
         learned_from = [clip for clip in trained if clip.speaker == spoken_by]
-        clips = clips_to_learn_from(learned_from, settings.decoder_clips)
+        clips = clips_to_learn_from(learned_from, defaults.DECODER_CLIPS)
         decoders = EpochDecoders(run, clips, reference.path)
     return Sampler(
         chosen, run, reference, speaker, seed=settings.seed, decoders=decoders, **options

@@ -5,7 +5,7 @@ import argparse
 from train.settings import TrainSettings
 
 SUMMARY = "train the decoder of the best weights again, with more clips or time  [--minutes M]"
-PURPOSE = "Trains the decoder of the best weights again, on DECODER_CLIPS clips."
+PURPOSE = "Trains the decoder of the best weights again, on up to 64 clips."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -90,13 +90,8 @@ class ModelSource:
     @staticmethod
     def of(settings: "SharedSettings") -> "ModelSource":
         """The source that the settings describe."""
-        url = address(settings.xtts_v2_url, settings.hf_endpoint)
+        url = f"{settings.hf_endpoint.rstrip('/')}/{REPOSITORY}/resolve/{REVISION}"
         return ModelSource(settings.xtts_v2_dir, url, caches(Path("~").expanduser()))
-
-
-def address(url: str | None, hub: str) -> str:
-    """The address of the files: `url` if set, else the pinned revision at the hub."""
-    return (url or f"{hub.rstrip('/')}/{REPOSITORY}/resolve/{REVISION}").rstrip("/")
 
 
 def caches(home: Path) -> tuple[Path, ...]:

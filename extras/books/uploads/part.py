@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from api.state import AppState
+from extras.books.settings import BooksSettings
 from extras.books.uploads.reading import BookQueue, Reader
 from extras.books.uploads.store import Books
 from machine.devices.selection import Place
@@ -14,7 +15,9 @@ class Library:
 
     def __init__(self, state: AppState) -> None:
         self._engine = state.engine
-        self.books = Books(state.settings.books_dir, state.settings.books_max_gb * 10**9)
+        settings = state.settings
+        assert isinstance(settings, BooksSettings)
+        self.books = Books(settings.books_dir, settings.books_max_gb * 10**9)
         self.readings = BookQueue(
             self.books, lambda book: state.events.tell("book", {"id": book}),
             self._reader, self._somebody_speaks, check_room=self.books.check_room,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from extras.studio.jobs.training import Training
+from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, JobRefused, TrainingQueue, now
 from machine.errors import SotaqueError
 from machine.storage import locks
@@ -37,6 +38,7 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
         SotaqueError: Another trainer works on this queue.
         WriteError: QUEUE_DIR cannot be written.
     """
+    assert isinstance(settings, StudioSettings)
     queue = TrainingQueue(settings.queue_dir)
     make_folder(queue.folder)
     with _alone(queue), _told_to_stop() as stopping:

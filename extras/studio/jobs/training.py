@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import (
     JobFolder,
     TrainingJob,
@@ -202,6 +203,7 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
         JobRefused: The dataset or the base is not one that a job may name.
         SettingsError: A value that the setting's own type refuses.
     """
+    assert isinstance(settings, StudioSettings)
     check_base(job.settings, settings.base_model)
     data = dataset_folder(job.dataset, settings.datasets_dir, settings.dataset_roots)
     asked = [f"{flag_of(name)}={value}" for name, value in job.settings.items()]

@@ -22,6 +22,7 @@ from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.prompts import is_read_aloud
 from extras.studio.datasets.store import UploadedDataset
 from extras.studio.part import Studio
+from extras.studio.settings import StudioServiceSettings
 from machine import commands
 from xtts.text.language_names import tag_of
 from xtts.text.languages import NAMES
@@ -246,6 +247,7 @@ def _cut_row(parts: AppState, dataset: UploadedDataset) -> schemas.CutRow:
 
 def _training(parts: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
     settings = parts.settings
+    assert isinstance(settings, StudioServiceSettings)
     top = settings.datasets_host_path or str(settings.datasets_dir)
     folder = f"{top.rstrip('/')}/{dataset.id}/clips"
     given = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"

@@ -1,11 +1,13 @@
 """Every dialect is counted and limited as /v1/audio/speech; key, foreign pages and sizes are in
 test_every_route."""
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
 from api.app import build
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.heard import refusal
 
 LATENTS = {"speaker_embedding": [0.1], "gpt_cond_latent": [[0.1]]}
@@ -57,10 +59,8 @@ def test_what_speaks_is_counted_whatever_becomes_of_it(dialect, one):
 
 
 def test_every_dialect_draws_on_one_limit(tmp_path_factory):
-    settings = settings_in(
-        tmp_path_factory.mktemp("limited"), api_requests_per_minute=len(SPEAKING)
-    )
-    with running(settings) as service:
+    limits = replace(QUICK, requests_per_minute=len(SPEAKING))
+    with running(settings_in(tmp_path_factory.mktemp("limited")), limits=limits) as service:
         assert 429 not in [ask(service, one).status_code for one in SPEAKING]
         for one in SPEAKING:
             assert refusal(ask(service, one)) == (429, "rate_limited", None)

@@ -75,7 +75,7 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch
     for number, brown in enumerate(np.cumsum(steps, axis=1)):
         samples = 0.3 * (brown - brown.mean()) / np.abs(brown - brown.mean()).max()
         soundfile.write(data / "wavs" / f"clip-{number}.wav", samples, 24_000, subtype="PCM_16")
-    asked = workshop.arguments("run", STALL_SECONDS="off", DATASET_DIR=str(data))
+    asked = workshop.arguments("run", DATASET_DIR=str(data))
     settings, _ = load(asked, None, None)
     with open_trainer(settings):
         pass

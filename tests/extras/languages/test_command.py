@@ -106,12 +106,14 @@ def test_a_sign_of_the_new_language_is_still_unknown_in_an_old_one(extended, bas
 def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resume_it(
     extended, check, tmp_path
 ):
-    folder, _ = extended
+    folder = shutil.copytree(extended[0], tmp_path / "base")
+    config = json.loads((folder / "config.json").read_text())
+    config["sotaque"].setdefault("training", {})["freeze"] = "text_embedding,text_head"
+    (folder / "config.json").write_text(json.dumps(config))
     own = {
         "BASE_MODEL": str(folder), "DATASET_DIR": "greek", "LANGUAGE": "el", "NUM_EPOCHS": "1",
         "OUTPUT_DIR": "out", "RUNS_DIR": "runs", "TENSORBOARD": "off", "SAMPLE_DEVICE": "off",
         "SUSPECT_CLIPS": "keep", "BATCH_SECONDS": "10", "LEARNING_RATE": "1e-3",
-        "FREEZE": "text_embedding,text_head",
     }  # fmt: skip
     code, said = check(verb="run", **own)
     assert code == 0 and "0 refused" in said, said

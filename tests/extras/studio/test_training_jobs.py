@@ -17,8 +17,12 @@ from extras.studio.training_jobs import (
     check_base,
     dataset_folder,
 )
+from machine.settings.loading import whole
 from tests.extras.studio.jobs import FAKE
 from train.settings import TrainSettings, load
+
+# With those of the studio.
+SETTINGS: Any = whole(TrainSettings)
 
 IDENTITY = "20260101-000000-000-ana"
 GOOD: dict[str, Any] = {
@@ -56,7 +60,7 @@ RAW: dict[str, tuple[bytes, str]] = {
 
 @pytest.fixture
 def settings(tmp_path: Path) -> TrainSettings:
-    return TrainSettings(
+    return SETTINGS(
         queue_dir=tmp_path / "queue", output_dir=tmp_path / "output",
         datasets_dir=tmp_path / "datasets", dataset_roots=(str(tmp_path / "data"),),
     )  # fmt: skip

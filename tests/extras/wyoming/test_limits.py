@@ -4,12 +4,14 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
 from extras.wyoming import session
+from tests.api.conftest import QUICK
 from tests.api.heard import said
 from tests.extras.wyoming.conftest import BothPorts, HeardEvents, answered, both, heard, say, send
 
@@ -120,7 +122,7 @@ def test_the_queue_is_the_one_of_http(tmp_path, monkeypatch):
 
 
 def test_the_rate_limit_is_the_one_of_http(tmp_path):
-    with both(tmp_path, api_requests_per_minute=3) as ports:
+    with both(tmp_path, limits=replace(QUICK, requests_per_minute=3)) as ports:
         assert ports.http.say("hi").status_code == 200
         found = [say(ports, "hi").code for _ in range(4)]
         assert found == [None, None, "rate_limited", "rate_limited"]

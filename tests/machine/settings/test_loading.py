@@ -11,7 +11,7 @@ from api import settings as api
 from api.settings import ApiSettings
 from machine.errors import SotaqueError
 from machine.settings import dotenv
-from machine.settings.loading import SettingsError, values_of
+from machine.settings.loading import SettingsError, values_of, whole
 from machine.settings.names import COMMON, ELSEWHERE, NAMES, meant
 from machine.settings.types import fields, means
 from train.settings import TrainSettings, load
@@ -210,12 +210,12 @@ def test_all_faults_at_once(tmp_path):
     found = faults(
         tmp_path,
         "NUM_EPOCHS=ten\nEPOCHS=3\nwhat is this\nSEED=-1\nBATCH_SECONDS=${NOBODY}\n",
-        ("--learning-rate", "fast", "--sede", "4", "--dropout"),
+        ("--learning-rate", "fast", "--sede", "4", "--lora-rank"),
         PRECISION="double",
     )
     for word in ("NUM_EPOCHS is 'ten' (", "EPOCHS is not", "line 3 is not", "SEED is '-1'",
                  "BATCH_SECONDS", "LEARNING_RATE is 'fast' (command line)", "--seed?",
-                 "--dropout has no value", "PRECISION is 'double' (environment)"):  # fmt: skip
+                 "--lora-rank has no value", "PRECISION is 'double' (environment)"):  # fmt: skip
         assert sum(word in fault for fault in found) == 1, (word, found)
     assert len(found) == 9
 
@@ -242,7 +242,7 @@ def test_bad_flags(tmp_path, argv, words):
 
 
 def test_every_setting_says_what_it_is_and_what_is_allowed():
-    for kind in (TrainSettings, api.ApiSettings):
+    for kind in (whole(TrainSettings), whole(api.ApiSettings)):
         for name, info in fields(kind).items():
             assert info.description, name
             assert means(info).allowed, name
@@ -253,20 +253,20 @@ def test_help_names_every_flag(capsys):
         load(["--help"], {}, None)
     assert left.value.code == 0
     text = capsys.readouterr().out
-    for name in fields(TrainSettings):
+    for name in fields(whole(TrainSettings)):
         assert f"\n  --{name.replace('_', '-')} " in text
     assert len(text.splitlines()) < 80 and max(map(len, text.splitlines())) <= 100
     assert "docs/settings.md" in text
 
 
-def test_the_table_shows_values_as_they_are_written(tmp_path):
+def test_values_are_shown_as_they_are_written(tmp_path):
     path = env(tmp_path, "KEEP_CHECKPOINTS=all\n")
     _, report = load(["--tensorboard", "0", "--learning-rate", "0.00001"], {}, path)
-    rows = {line.split("  ")[0]: line.split() for line in report.table().splitlines()}
-    assert rows["KEEP_CHECKPOINTS"][1:3] == ["all", f"{path},"]
-    assert rows["TENSORBOARD"][1] == "off"
-    assert rows["LEARNING_RATE"][1:] == ["1e-05", "command", "line"]
-    assert rows["NUM_EPOCHS"][1:] == ["auto", "default"]
+    rows = {name: (value, source) for name, value, source in report.rows}
+    assert rows["KEEP_CHECKPOINTS"] == ("all", f"{path}, line 1")
+    assert rows["TENSORBOARD"][0] == "off"
+    assert rows["LEARNING_RATE"] == ("1e-05", "command line")
+    assert rows["NUM_EPOCHS"] == ("auto", "default")
 
 
 def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
@@ -275,14 +275,14 @@ def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
     kept, curves, others = report.given().splitlines()
     assert kept.split()[:2] == ["KEEP_CHECKPOINTS", "all"]
     assert curves.split() == ["TENSORBOARD", "off", "command", "line"]
-    count = len(fields(TrainSettings)) - 2
+    count = len(fields(whole(TrainSettings))) - 2
     assert others == f"The other {count} settings have their defaults (docs/settings.md)."
     _, report = load([], {}, None)
     assert report.given() == "All settings have their defaults (docs/settings.md)."
 
 
 def test_a_default_that_was_written_down_is_not_shown(tmp_path):
-    every = [values_of(TrainSettings()), values_of(ApiSettings())]
+    every = [values_of(whole(TrainSettings)()), values_of(whole(ApiSettings)())]
     lines = [f"{name}={value}" for values in every for name, value in values.items()]
     path = env(tmp_path, "\n".join(lines))
     for load_settings in (load, api.load):
@@ -299,7 +299,7 @@ def test_a_secret_is_nowhere_shown(tmp_path):
     settings, report = api.load((), {}, path)
     assert settings.api_key is not None
     assert settings.api_key.get_secret_value() == "hunter2hunter2"
-    assert "hunter2" not in report.table() + repr(report) + repr(settings)
+    assert "hunter2" not in report.given() + repr(report) + repr(settings)
     with pytest.raises(SettingsError) as caught:
         api.load(["--api-port", "0"], {}, env(tmp_path, "API_KEY=hunter2$\n"))
     assert "hunter2" not in str(caught.value)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.datasets import make_dataset
 from tests.train.test_run import Workshop
+from train import defaults
 from train.__main__ import main
 from train.evaluation import person_decoder
 from xtts.voices import learned_decoder
@@ -26,8 +27,9 @@ def test_a_decoder_is_learned_for_what_was_best(
     workshop: Workshop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(person_decoder, "STEPS", 3)
+    monkeypatch.setattr(defaults, "DECODER_CLIPS", 9)
     settings = {"NUM_EPOCHS": "1", "SAMPLE_DEVICE": "cpu", "BLEND": "off"}
-    asked = workshop.arguments("run", **settings, DECODER_CLIPS="9")
+    asked = workshop.arguments("run", **settings)
     run = RunFolder(workshop.folder / "run")
     assert main(["run", *asked]) == 0
     known = run.evaluation()

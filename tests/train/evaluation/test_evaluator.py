@@ -168,13 +168,9 @@ class Ground:
         """An epoch that was learned for so long is saved and judged."""
         self.evaluator.judge(self.save(epoch, loss), seconds)
 
-    def conclude(
-        self, blend: float | str = "auto", learn_decoder: str = "auto", decoder_clips: int = 64
-    ) -> None:
+    def conclude(self, blend: float | str = "auto", learn_decoder: str = "auto") -> None:
         """The end of the run."""
-        settings: Any = SimpleNamespace(
-            blend=blend, learn_decoder=learn_decoder, decoder_clips=decoder_clips
-        )
+        settings: Any = SimpleNamespace(blend=blend, learn_decoder=learn_decoder)
         conclude(self.evaluator, settings, self.base)
 
     def best(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
+from train import defaults
 from train.evaluation.person_decoder import judged, learn_best_decoder
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.evaluation_file import MeanInterval, write_evaluation
@@ -222,11 +223,12 @@ def test_a_run_learns_for_five_minutes_at_most_and_for_ten_where_it_is_wanted(
     assert [one.budget_seconds for one in ground.speaking.learned] == [seconds]
 
 
-def test_decoder_clips_bounds_what_it_learns_from(ground):
+def test_it_learns_from_so_many_clips(ground, monkeypatch):
+    monkeypatch.setattr(defaults, "DECODER_CLIPS", 5)
     clip = ground.evaluator.plan.clips[0]
     clips = [replace(clip, name=str(number)) for number in range(9)]
     ground.evaluator.plan = replace(ground.evaluator.plan, clips=clips)
-    ground.conclude(decoder_clips=5)
+    ground.conclude()
     assert len(ground.speaking.learned[-1].clips) == 5
 
 

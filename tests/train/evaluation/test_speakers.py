@@ -126,7 +126,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     from train.evaluation.speakers import judge_speakers
 
     class Off:
-        learn_decoder, decoder_clips = "off", 64
+        learn_decoder = "off"
 
     (ben, _) = judge_speakers(ground.evaluator, known, Off()).speakers
     assert ben.verdict == (

@@ -4,7 +4,6 @@ import pytest
 
 from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts, freeze, frozen_weights, patterns
 from train.trainer import train_step
 from xtts.model.config import TrainingAdvice
@@ -30,7 +29,7 @@ def test_what_a_pattern_fits_stays_without_a_state_and_the_rest_learns():
         ("text_embeding", "'text_embeding', which matches no weight.*text_embedding"),
         ("gpt.h.1.atn", r"'gpt.h.1.atn', which matches no weight.*gpt\.h\.1\.attn"),
         ("vocoder", "'vocoder', which matches no weight.*The parts are .*mel_head"),
-        ("*", "nothing would train"),
+        ("*", "freezes every weight"),
     ],
 )
 def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_near_it(glob, told):
@@ -44,24 +43,8 @@ def test_a_layer_number_is_not_the_beginning_of_another():
     assert freeze(gpt, ("gpt.h.1",)) == sum(p.numel() for p in gpt.gpt.h[1].parameters())
 
 
-def test_adapters_freeze_everything_already():
-    with pytest.raises(SotaqueError, match="do not go together"):
-        a_learner(trainable=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
-
-
-ADVICE = "conditioning_*, text_*"
-
-
-@pytest.mark.parametrize(
-    ("setting", "advice", "with_adapters", "frozen", "reason"),
-    [
-        (None, ADVICE, False, ("conditioning_*", "text_*"), "recommended by the base model"),
-        (None, ADVICE, True, (), "nothing is frozen"),
-        (None, None, False, (), "nothing is frozen"),
-        ("gpt.h.0", ADVICE, False, ("gpt.h.0",), "FREEZE"),
-        ("none", ADVICE, False, (), "FREEZE"),
-    ],
-)
-def test_a_setting_goes_before_the_advice(setting, advice, with_adapters, frozen, reason):
-    found = frozen_weights(setting, TrainingAdvice(freeze=advice), with_adapters=with_adapters)
-    assert found == (frozen, reason)
+def test_what_the_base_recommends_is_frozen_but_beside_adapters():
+    advice = TrainingAdvice(freeze="conditioning_*, text_*")
+    assert frozen_weights(advice, with_adapters=False) == ("conditioning_*", "text_*")
+    assert frozen_weights(advice, with_adapters=True) == ()
+    assert frozen_weights(TrainingAdvice(), with_adapters=False) == ()

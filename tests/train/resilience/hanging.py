@@ -46,7 +46,7 @@ def deaf() -> None:
 
 
 def slow() -> None:
-    """Longer than STALL_SECONDS, and less than ten times the usual step."""
+    """Longer than the limit of a step, and less than ten times the usual step."""
     time.sleep(1.5)
 
 

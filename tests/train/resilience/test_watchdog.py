@@ -65,7 +65,7 @@ def test_a_hang_is_told_with_its_place_and_ended_with_75(start, kind):
     assert code == 75
     assert re.search(r"No heartbeat came from the training for [\d.]+ s while learning\.", told)
     assert "most recent call first" in told and f"in {kind}" in told
-    assert "exit code 75" in told and "STALL_SECONDS" in told
+    assert "exit code 75" in told
     assert gone(run.watchdog)
 
 

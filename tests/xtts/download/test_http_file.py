@@ -177,7 +177,7 @@ def test_wrong_bytes_in_pieces_are_not_fetched_for_ever(get, server, tmp_path):
 
 @pytest.mark.parametrize(
     ("status", "why"),
-    [(404, "XTTS_V2_URL"), (403, "403"), (401, "key"), (407, "proxy"), (410, "410"), (418, "418")],
+    [(404, "HF_ENDPOINT"), (403, "403"), (401, "key"), (407, "proxy"), (410, "410"), (418, "418")],
 )
 def test_a_refusal_is_final_and_told(get, server, status, why):
     with pytest.raises(DownloadError, match=rf"from http.*/model\.pth: .*{why}") as raised:

@@ -21,7 +21,6 @@ from xtts.download.xtts_v2 import (
     REVISION,
     FilesError,
     ModelSource,
-    address,
     caches,
     missing_files,
     provide_xtts_v2,
@@ -283,14 +282,14 @@ def test_the_address_is_the_pinned_revision_at_the_hub_or_at_its_mirror():
     at = f"coqui/XTTS-v2/resolve/{REVISION}"
     assert ModelSource.of(SharedSettings()).url == f"https://huggingface.co/{at}"
     assert ModelSource.of(SharedSettings()).folder == Path("train/xtts_v2")
-    assert address(None, "https://hub.example/") == f"https://hub.example/{at}"
-    assert address("http://files.example/v2/", "https://h") == "http://files.example/v2"
+    mirror = SharedSettings(hf_endpoint="https://hub.example/")
+    assert ModelSource.of(mirror).url == f"https://hub.example/{at}"
 
 
 @pytest.mark.parametrize("value", ["files.example", "ftp://a/b", "https://user:key@host/x"])
 def test_an_address_that_is_none_is_refused(value):
-    with pytest.raises(SettingsError, match=r"XTTS_V2_URL is .*an http or https address"):
-        load(SharedSettings, (), {"XTTS_V2_URL": value}, None)
+    with pytest.raises(SettingsError, match=r"HF_ENDPOINT is .*an http or https address"):
+        load(SharedSettings, (), {"HF_ENDPOINT": value}, None)
 
 
 # A checkpoint's base

@@ -23,6 +23,7 @@ from extras.studio.training_jobs import (
     run_folder_of,
 )
 from machine.errors import SotaqueError
+from machine.settings.loading import whole
 from machine.storage import locks
 from machine.storage.atomic import WriteError
 from tests.extras.studio.jobs import FAKE
@@ -30,6 +31,9 @@ from tests.processes import gone
 from train.resilience.at_work import at_work
 from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
+
+# With those of the studio.
+SETTINGS: Any = whole(TrainSettings)
 
 KILLS = int(os.environ.get("QUEUE_KILLS", "3"))
 SEED = int(os.environ.get("KILLS_SEED", "1"))
@@ -42,7 +46,7 @@ class Ground:
         self.folder = folder
         self.data = folder / "data" / "ana"
         self.data.mkdir(parents=True)
-        self.settings = TrainSettings(
+        self.settings = SETTINGS(
             queue_dir=folder / "queue", output_dir=folder / "output",
             datasets_dir=folder / "datasets", dataset_roots=(str(folder / "data"),),
             cache_dir=folder / "cache",
@@ -340,7 +344,7 @@ def test_a_job_whose_folder_cannot_be_written_does_not_hold_up_the_others(ground
 @pytest.mark.slow
 def test_two_clips_of_the_demo_are_trained_and_the_run_goes_on_with_more(tmp_path, monkeypatch):
     """The real training, cancelled in the middle and continued."""
-    settings = TrainSettings(queue_dir=tmp_path / "queue", output_dir=tmp_path / "output")
+    settings = SETTINGS(queue_dir=tmp_path / "queue", output_dir=tmp_path / "output")
     for name in ("CACHE_DIR", "RUNS_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     queue = TrainingQueue(settings.queue_dir)
