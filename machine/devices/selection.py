@@ -155,7 +155,8 @@ def choose_place(
     elif machine.gpus:
         why = "this machine has " + ", ".join(f"{one.device} ({one.name})" for one in machine.gpus)
     else:
-        why = machine.gpu_hint or "no GPU on this machine"
+        none = "no GPU on this machine" if wish == "auto" else "this machine has no GPU"
+        why = machine.gpu_hint or none
     if wish != "auto":
         return Place("cpu", f"{setting}={wish}, but {why}", code="device_refused")
     code = "gpu_out_of_reach" if machine.gpu_hint else ""

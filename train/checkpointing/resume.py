@@ -154,7 +154,7 @@ def _interrupted(run: RunFolder) -> Resumed | None:
         return None
     if not run.interrupted_manifest.exists():
         log.warning(
-            "%s has no manifest: the run was killed while saving it (or %s was "
+            "%s lacks a manifest: the run was killed while saving it (or %s was "
             "deleted). It is not used; saving the next epoch removes it.",
             run.interrupted, run.interrupted_manifest.name,
         )  # fmt: skip

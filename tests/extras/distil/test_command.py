@@ -254,6 +254,6 @@ def test_a_run_without_an_epoch_and_a_folder_of_others_are_refused(workshop, tmp
     assert "mine.txt" in capsys.readouterr().err
     (tmp_path / "empty.txt").write_text("\n \n")
     assert distil(workshop, tmp_path / "small", "--texts", str(tmp_path / "empty.txt")) == 2
-    assert "holds no sentence" in capsys.readouterr().err
+    assert "contains no sentence" in capsys.readouterr().err
     assert main(["distil", *workshop.arguments("run")]) == 2
     assert "--to DIR" in capsys.readouterr().err

@@ -122,7 +122,7 @@ EPOCH_FILES = ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt", "checkpoint_
 def _told(damage: Damage, name: str) -> str:
     """Without its manifest a file is what a kill leaves: it is not used, and stays."""
     unfinished = damage is missing and name.endswith(".json")
-    return "has no manifest" if unfinished else "Set aside as"
+    return "lacks a manifest" if unfinished else "Set aside as"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
