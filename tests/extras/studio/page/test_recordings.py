@@ -169,7 +169,7 @@ def test_a_part_without_a_pause_says_where_and_how_long(service, open_page, monk
 )
 def test_every_failed_cut_has_advice(page, message, advice):
     found = page.evaluate(
-        "message => import('/page/account.js').then((m) => m.adviceFor(message))", message
+        "message => import('/page/studio/account.js').then((m) => m.adviceFor(message))", message
     )
     assert found.startswith(advice)
 
