@@ -53,7 +53,7 @@ def test_each_epoch_keeps_its_adapter_which_belongs_to_it(workshop, run):
         saved = run.verified(epoch)
         assert run.adapter_path(epoch).name in saved.manifest.files
         header, tensors = adapter_file.read(run.adapter_path(epoch))
-        assert (header.rank, header.alpha, header.share) == (4, 6, 1.0)
+        assert (header.rank, header.alpha, header.share) == (4, 8, 1.0)
         assert header.base == saved.manifest.base
         assert header.matrices == ("c_attn", "c_fc", "c_proj")
         assert all(tensor.dtype == torch.float32 for tensor in tensors.values())

@@ -134,7 +134,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(service):
 
 
 def test_a_slow_body_is_given_up(service, monkeypatch):
-    monkeypatch.setattr(gate, "_TEXT", replace(gate._TEXT, seconds=0.3))
+    monkeypatch.setattr(gate, "_TEXT", gate._TEXT._replace(seconds=0.3))
 
     def pieces():
         yield b'{"input": '
