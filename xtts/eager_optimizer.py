@@ -1,8 +1,7 @@
 """torch's optimizers without importing torch's compiler.
 
 Creating an optimizer imports the compiler (torch._dynamo: 1.2 s, 117 MB), only to exclude methods
-of the optimizer from compilation. We never compile optimizers: COMPILE applies to parts of the
-model.
+of the optimizer from compilation. We compile nothing.
 """
 
 import inspect
