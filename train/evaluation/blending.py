@@ -38,7 +38,8 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     if evaluator.in_run and count:
         each = evaluator.candidate_seconds
         took = f", about {each:.0f} s each" if each else ""
-        log.info("The epochs are trained. Next: judging %d more candidates%s.", count, took)
+        left = f"{count} more candidate{'s' if count > 1 else ''}"
+        log.info("The epochs are trained. Next: judging %s%s.", left, took)
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
         evaluator.progress = progress
         evaluator.judge_missing()
