@@ -41,7 +41,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class BodyLimit(NamedTuple):
-    """The most bytes of a body, and the seconds in which each piece of it has to arrive."""
+    """The largest body in bytes, and the seconds in which each piece of it must arrive."""
 
     most_bytes: int
     seconds: float
@@ -56,8 +56,8 @@ _MOST_UPLOADS = 8
 def takes_upload(
     most_bytes: int, seconds: float = 60.0, piece_bytes: int = 0
 ) -> Callable[[Endpoint], Endpoint]:
-    """Marks the function of a route that takes a body larger than a text. piece_bytes: what has to
-    arrive in `seconds`; 0 is all of it."""
+    """Marks the function of a route that takes a larger body than a text. `piece_bytes` must arrive
+    every `seconds`; 0 means the whole body."""
     limit = BodyLimit(most_bytes, seconds, piece_bytes or most_bytes)
 
     def marked(endpoint: Endpoint) -> Endpoint:

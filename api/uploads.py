@@ -1,4 +1,4 @@
-"""Uploads on disk: a body is written as it arrives, within the room that there is."""
+"""Uploads on disk: a body is written as it arrives, while the disk has room."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,13 @@ from machine.storage.atomic import STALE_SECONDS, is_full
 _ARRIVING = ".arriving-"
 # Each write waits for a thread.
 _WRITE_BYTES = 1 << 20
-# No upload and no reading takes the last of a disk: runs and voices are written there too.
+# Uploads and readings leave this much of a disk free for runs and voices.
 KEPT_FREE_BYTES = 1 << 30
 
 
 class DiskSpace(BaseModel):
-    """In bytes. used: by all datasets with what is announced, or by all books; most: by
-    DATASETS_MAX_GB or BOOKS_MAX_GB; free: what the disk has left."""
+    """In bytes. used: by all datasets, or by all books; most: DATASETS_MAX_GB or BOOKS_MAX_GB;
+    free: on the disk."""
 
     used: int
     most: int
@@ -34,14 +34,14 @@ class DiskSpace(BaseModel):
 
 
 def free_bytes(folder: Path) -> int:
-    """What the disk of a folder has left; the folder need not exist yet."""
+    """The free bytes of a folder's disk; the folder need not exist yet."""
     folder = folder.absolute()
     above = next(one for one in (folder, *folder.parents) if one.exists())
     return shutil.disk_usage(above).free
 
 
 def bytes_below(folder: Path) -> int:
-    """What all files below a folder take."""
+    """The total size of all files below a folder."""
     used = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -52,10 +52,10 @@ def bytes_below(folder: Path) -> int:
 
 @asynccontextmanager
 async def arrived(request: Request, folder: Path, what: str) -> AsyncIterator[Path]:
-    """The body as a new file in `folder`, which is deleted afterwards where nobody has renamed it.
+    """The body as a new file in `folder`; it is deleted afterwards unless it was renamed.
 
-    what: the word for it, such as `book`. Raises APIError: 507 where it cannot be written, 422 for
-    an empty body, 400 for one that ends early.
+    what: the word for it, such as `book`. Raises APIError: 507 if it cannot be written, 422 for an
+    empty body, 400 for one that ends early.
     """
     path = folder / f"{_ARRIVING}{secrets.token_hex(8)}"
     try:
@@ -89,7 +89,7 @@ async def _write(request: Request, path: Path, what: str) -> None:
 
 
 def require_free(folder: Path, more_bytes: int = 0) -> None:
-    """Raises APIError (507) where so many more bytes would take what stays free. Blocks."""
+    """Raises APIError (507) unless `KEPT_FREE_BYTES` stay free after `more_bytes`. Blocks."""
     if (free := free_bytes(folder)) < KEPT_FREE_BYTES + more_bytes:
         text = (
             f"The disk has {free:,} bytes left. This needs {more_bytes:,}, and "
@@ -99,7 +99,7 @@ def require_free(folder: Path, more_bytes: int = 0) -> None:
 
 
 def remove_arriving(folder: Path) -> None:
-    """Removes what killed uploads left. Those of another replica may still arrive."""
+    """Removes the files of killed uploads. Another replica may be writing recent ones."""
     for path in folder.glob(f"{_ARRIVING}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > STALE_SECONDS:

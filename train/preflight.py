@@ -1,9 +1,8 @@
 """`python -m train.preflight [DOTENV | --values]`: prints, as JSON, what a run would refuse.
 
-Prints a JSON list of sentences, those that the run itself would end with; always exits with 0. The
-doctor asks this in a child: it lives in `machine`, which may not know `train`. Nothing is
-downloaded and no clip is decoded. With `--values` only the settings of a JSON object on stdin are
-judged, which the service asks of a training job.
+Prints a JSON list of the sentences that the run would end with; always exits with 0. Downloads
+nothing and decodes no clip. The doctor runs it in a child process. `--values` checks only the
+settings in a JSON object on stdin; the service checks a training job with it.
 """
 
 import json

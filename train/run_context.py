@@ -1,4 +1,4 @@
-"""What a run knows before it writes anything: machine, base, dataset; what extras add to its clips.
+"""The context of a run before it writes anything: machine, base, dataset, and the checks of clips.
 
 `CLIPS` (see `machine.extras`) names a module that checks clips before a training. It has
 `look(settings, context, with_likelihood=...)`, which reports the suspect clips and returns them,

@@ -161,8 +161,8 @@ def sizes(folder: Path) -> tuple[int, int]:
 
 
 def remove(run: RunSummary) -> None:
-    """Deletes a named or archived run. It disappears at once; what a kill leaves goes with the next
-    deletion. Blocks.
+    """Deletes a named or archived run. It disappears at once; after a kill, the next deletion
+    removes the rest. Blocks.
 
     Raises APIError: 409 while it is trained, 507 where the folder cannot be written.
     """

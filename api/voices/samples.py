@@ -56,7 +56,7 @@ def resampled(samples: Array, rate: int, to: int) -> Array:
     if rate == to:
         return samples
     step = rate // math.gcd(rate, to)
-    # Silence behind it, since what the FFT sees is a circle.
+    # Pad with silence: the FFT treats its input as periodic.
     padding = int(_RING_SECONDS * rate)
     whole = -(-(len(samples) + padding) // step) * step
     count = whole * to // rate
