@@ -11,20 +11,21 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from xtts.inference.synthesis_request import SynthesisRequest
 
-# Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
+# Sentences per batch. The number is fixed, because a batch of another size has other rounding
+# errors, and a sentence must not depend on the others in its batch.
 SLOTS = 8
 
 Answer = TypeVar("Answer", covariant=True)
-# Hears which share of a request is done, from 0 to 1; what it raises ends the request.
+# Called with the share of a request that is done, 0 to 1; an exception in it ends the request.
 ReportProgress = Callable[[float], None]
 
 
 def no_progress(_: float) -> None:
-    """For who does not ask how far a request is."""
+    """A `ReportProgress` that does nothing."""
 
 
 class Request(Generic[Answer]):
-    """Something that is asked, and the type of its answer. doing: what messages call it."""
+    """A request and the type of its answer. doing: the name of its work in messages."""
 
     doing: ClassVar[str]
 
@@ -59,15 +60,15 @@ class TunedVoice:
 
 @dataclass(frozen=True)
 class SpokenFile:
-    """A sample that was spoken.
+    """A spoken sample.
 
     Attributes:
-        seconds: How long it took, loading included.
+        seconds: Time taken, loading included.
         similarity: Cosine to the reference.
-        ending: How its first piece that is not good ended, `good` where all are, None without a
-            guard; ending_reason: what was seen.
-        attempts: The most that a piece took.
-        words: (word, start, end) in seconds; None where they are not known.
+        ending: The guard's verdict on the first bad piece, `good` if there is none, None without
+            a guard. ending_reason: its reason.
+        attempts: The most attempts at one piece.
+        words: (word, start, end) in seconds; None if unknown.
     """
 
     seconds: float
@@ -92,13 +93,13 @@ class SpeakRequest(Request[SpokenFile]):
 
 @dataclass(frozen=True)
 class SpeakingRate:
-    """How many codes a text takes: `per_text + per_token * tokens`."""
+    """The expected number of codes for a text: `per_text + per_token * tokens`."""
 
     per_token: float
     per_text: float
 
     def codes(self, tokens: int) -> float:
-        """Of a text of so many tokens."""
+        """The expected number of codes for a text of `tokens` tokens."""
         return self.per_text + self.per_token * tokens
 
 
@@ -107,9 +108,9 @@ class SentenceTask:
     """A sentence of an evaluation.
 
     Attributes:
-        sounded: Whether the vocoder speaks it too, which costs more than all else together.
-        natural: Whether the naturalness of its sound is judged.
-        out: Where its sound is kept; None where it is not.
+        sounded: Whether the vocoder runs, too; it takes more time than everything else together.
+        natural: Whether to judge the naturalness of its sound.
+        out: The file for its sound; None keeps none.
     """
 
     request: SynthesisRequest
@@ -123,17 +124,16 @@ class SpokenFacts:
     """Measurements of one sentence.
 
     Attributes:
-        codes: Decoded, without STOP.
-        text_tokens: Text ids of its pieces.
-        finished: Every piece ended by itself.
+        codes: The number of decoded codes, without STOP.
+        text_tokens: The number of text ids of its pieces.
+        finished: Whether every piece ended with STOP.
         seconds: Length of the sound.
-        embedding: Of the speaker, `[512]`; empty where there is no sound, or too little.
+        embedding: The speaker embedding, `[512]`; empty if there is too little sound.
         pitch_hz: Median F0, or None.
         words: Evidence for each word in nats a token (`xtts.evaluation.word_evidence`).
-        heard: What a recogniser heard; None where none listened, or there is no sound.
-        word_errors: Errors in it, as a share of the words that were to be said.
-        naturalness: Predicted opinion score, 1 to 5 (`xtts.evaluation.naturalness`); None where it
-            was not judged.
+        heard: The recogniser's transcript; None without a recogniser or without sound.
+        word_errors: The word error rate of `heard`.
+        naturalness: Predicted opinion score, 1 to 5 (`xtts.evaluation.naturalness`), or None.
     """
 
     codes: int
@@ -150,7 +150,7 @@ class SpokenFacts:
 
 @dataclass(frozen=True)
 class SpokenSet:
-    """The measurements of every sentence asked for, in that order."""
+    """The measurements of the sentences, in the order of the request."""
 
     sentences: list[SpokenFacts]
 
@@ -161,8 +161,8 @@ class EvaluateRequest(Request[SpokenSet]):
 
     Attributes:
         sentences: In the order in which they are spoken.
-        rate: What ends a sentence that does not end.
-        recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
+        rate: Limits the length of a sentence that does not end.
+        recogniser: As in `xtts.evaluation.recogniser.opened`; "" is none.
     """
 
     doing = "evaluating"
@@ -174,7 +174,7 @@ class EvaluateRequest(Request[SpokenSet]):
 
 @dataclass(frozen=True)
 class RecordingFacts:
-    """Measurements of a recording, as of a spoken sentence."""
+    """Measurements of a recording, as in `SpokenFacts`."""
 
     seconds: float
     embedding: list[float]
@@ -184,8 +184,8 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class HeardRecordings:
-    """recordings: in the order asked for; base_voices: speaker embeddings of the voices that the
-    base was published with, empty where it has none."""
+    """recordings: in the order of the request; base_voices: the speaker embeddings of the voices
+    that came with the base, if any."""
 
     recordings: list[RecordingFacts]
     base_voices: list[list[float]]
@@ -193,8 +193,8 @@ class HeardRecordings:
 
 @dataclass(frozen=True)
 class ListenRequest(Request[HeardRecordings]):
-    """Recordings to measure, beside the voices that come with the base. natural: the naturalness of
-    so many of the first is judged."""
+    """Recordings to measure. natural: the number of recordings, from the first, whose naturalness
+    is judged."""
 
     doing = "listening"
     recordings: tuple[Path, ...]
@@ -203,7 +203,7 @@ class ListenRequest(Request[HeardRecordings]):
 
 @dataclass(frozen=True)
 class TranscribedClip:
-    """A recording of the person and what is said in it."""
+    """A recording of the person and its transcript."""
 
     recording: Path
     text: str
@@ -212,14 +212,14 @@ class TranscribedClip:
 
 @dataclass(frozen=True)
 class DecoderLearned:
-    """What came of learning a decoder.
+    """The result of training a decoder.
 
     Attributes:
         distance_before, distance_after: Mean spectral distance of the held-out clips.
-        clips: Learned from.
-        steps: Taken.
-        seconds: Loading included.
-        step_seconds: Of one step, by those after the first; 0 where there were fewer than three.
+        clips: The number of training clips.
+        steps: The number of steps.
+        seconds: Time taken, loading included.
+        step_seconds: Mean time of a step after the first; 0 for fewer than three steps.
     """
 
     distance_before: float
@@ -232,15 +232,15 @@ class DecoderLearned:
 
 @dataclass(frozen=True)
 class LearnDecoderRequest(Request[DecoderLearned]):
-    """A decoder to learn (`xtts.workers.decoder_learning`).
+    """A decoder to train (`xtts.workers.decoder_learning`).
 
     Attributes:
-        clips: Some of them judge and are not learned from.
-        voice: The weights whose latents it learns to decode, and the speaker.
-        out: Where its tensors are written (`xtts.voices.learned_decoder`).
-        steps: Of gradient descent.
-        budget_seconds: Fewer steps are taken where these end before.
-        start: The tensors of a decoder to go on from; None is the base's own.
+        clips: Some of them are held out.
+        voice: The speaker, and the weights whose latents the decoder learns to decode.
+        out: The file for its tensors (`xtts.voices.learned_decoder`).
+        steps: The number of training steps.
+        budget_seconds: Training ends after this time, even with fewer steps.
+        start: The tensors of the initial decoder; None is the base's.
     """
 
     doing = "learning a decoder"
@@ -254,5 +254,5 @@ class LearnDecoderRequest(Request[DecoderLearned]):
 
 
 def request_types() -> dict[str, type[Request[Any]]]:
-    """Every kind of request by its name, by which a child is asked."""
+    """Every kind of request by its name in messages to a child."""
     return {kind.__name__: kind for kind in Request.__subclasses__()}

@@ -1,7 +1,7 @@
 """FileSpeaker: answers `xtts.workers.requests` in this process.
 
-It speaks texts into files, and measures recordings and spoken sentences, which
-`train.evaluation.judges` judges. `xtts.workers.file_worker` uses it in a separate process,
+It speaks texts into files, and measures recordings and spoken sentences for
+`train.evaluation.judges`. `xtts.workers.file_worker` uses it in a separate process,
 `train.sampling.sampler` in the trainer's on a GPU that passed its check. Importing this module
 does not import torch.
 """
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece, Tokenizer
 
-# A sentence that is still being said after so many times its expected length does not end.
+# A sentence longer than this many times its expected length counts as one without an end.
 RUNAWAY = 2.5
 RUNAWAY_CODES = 20
 
 
 @dataclass(frozen=True)
 class DecodedSentence:
-    """A sentence with its pieces and what was decoded of each."""
+    """A sentence with its pieces and their decoded codes."""
 
     task: SentenceTask
     pieces: "list[Piece]"
@@ -63,16 +63,16 @@ class DecodedSentence:
 
 
 class BackgroundHearing:
-    """What a recogniser hears of sentences, a group while the next one is spoken.
+    """Transcribes a group of sentences while the next group is spoken.
 
-    A context: leaving it waits for what is being heard. Without a recogniser it hears nothing.
+    A context manager: leaving it waits for the last group. Without a recogniser it does nothing.
     """
 
     def __init__(self, recogniser: "Recogniser | None", tokenizer: "Tokenizer") -> None:
         self._recogniser = recogniser
         self._tokenizer = tokenizer
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hearing")
-        # Of each group: the numbers of the sentences, and what is heard of them.
+        # For each group: the numbers of its sentences, and their transcripts.
         self._groups: list[tuple[list[int], Future[list[str]]]] = []
 
     def __enter__(self) -> "BackgroundHearing":
@@ -84,8 +84,8 @@ class BackgroundHearing:
     def begin(
         self, first: int, sounds: "Sequence[Tensor | None]", facts: Sequence[SpokenFacts]
     ) -> None:
-        """Listens to a group, whose first sentence has this number. A sentence without an end is
-        the longest, and counted apart."""
+        """Starts to transcribe a group; `first` is the number of its first sentence. Sentences
+        without an end are left out: they are the longest, and counted separately."""
         if self._recogniser is None:
             return
         waveforms = {
@@ -99,7 +99,7 @@ class BackgroundHearing:
     def with_heard(
         self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]
     ) -> list[SpokenFacts]:
-        """The measurements of all sentences, with what was heard."""
+        """The measurements of all sentences, with their transcripts."""
         from xtts.evaluation.recogniser import heard_words, num_errors, words_of
 
         results = list(facts)
@@ -117,9 +117,9 @@ class FileSpeaker(TunedModel):
     """A model that answers one request after another."""
 
     def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
-        """Does what a request asks; draws from no global random state.
+        """Answers a request, without drawing from the global random state.
 
-        progress: hears it of a set of sentences and of a decoder that learns.
+        progress: called for a set of sentences and while a decoder trains.
 
         Raises the errors of audio, voice, text, decoding, runs, model and recogniser.
         """
@@ -135,7 +135,7 @@ class FileSpeaker(TunedModel):
 
 
 def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
-    """Speaks a text into its file. What is wrong with text or recording is reported before weights
+    """Speaks a text into its file. Faults of the text or the recording are reported before weights
     are read or anything is computed."""
     from xtts import audio
     from xtts.inference import speech, voice
@@ -176,11 +176,10 @@ def evaluate(
     progress: ReportProgress = no_progress,
     words_by: tuple[TunedModel, TunedVoice] | None = None,
 ) -> SpokenSet:
-    """Speaks the sentences with some weights, a group at once, and measures them; the words by the
-    base's own, and a recogniser where one is asked for.
+    """Speaks the sentences in groups with the weights of the request, and measures them: the words
+    by the base's likelihood and, if the request names one, by a recogniser.
 
-    words_by: the model with the same codes whose likelihood measures the words, in place of this
-    base's own weights.
+    words_by: a model with the same codes that replaces the base for that likelihood.
     """
     import torch
 
@@ -216,7 +215,7 @@ def evaluate(
 
 
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
-    """Measures recordings, and the voices that come with the base. Raises AudioError."""
+    """Measures recordings, and returns the voices that come with the base. Raises AudioError."""
     from xtts import audio
     from xtts.model.loading import read_speakers
 
@@ -259,7 +258,7 @@ def _measured(
 
 
 def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> list[float]:
-    """`SpokenFacts.words` by the model that is loaded now; none for what did not end."""
+    """`SpokenFacts.words` by the loaded model, for the pieces that ended."""
     import torch
 
     from xtts.evaluation.word_evidence import word_evidence
@@ -310,7 +309,7 @@ def _heard(model: "Model", waveform: "Tensor") -> tuple[list[float], float | Non
 
 
 def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:
-    """The naturalness of a sound; None without a judge, or for too little of it."""
+    """The naturalness of a sound; None without a judge, or if the sound is too short."""
     from xtts import audio
     from xtts.evaluation.naturalness import RATE
     from xtts.inference import voice
