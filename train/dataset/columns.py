@@ -207,19 +207,6 @@ def judged(
     return Columns(places, len(columns), by_rows=True, ignored=ignored)
 
 
-def third_column(rows: Sequence[tuple[str, str]]) -> str | None:
-    """What the third column of an LJSpeech transcript is, by its rows (second field, third field):
-    "text", "speaker", or None when the column is neither: durations, phonemes, translations.
-
-    LJSpeech itself writes `id|text|normalised text`; many who use its layout write
-    `id|text|speaker`. Read wrongly, a voice would learn to say its speaker's name for every clip.
-    """
-    filled = [(text, third) for text, third in rows if third]
-    if not filled or _say_the_same(filled):
-        return "text"
-    return "speaker" if _are_labels([third for _, third in filled]) else None
-
-
 @dataclass(frozen=True)
 class _Judged:
     """The columns that hold neither recordings nor languages."""

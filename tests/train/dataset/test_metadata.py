@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from train.dataset.columns import third_column
 from train.dataset.entries import DatasetError
 from train.dataset.metadata import read_entries, read_transcript
 
@@ -164,25 +163,6 @@ def test_recordings_are_found_as_people_name_them(tmp_path):
     for name in ("a.wav", "b.wav", "cafe\u0301.wav"):
         (tmp_path / "wavs" / name).touch()
     assert all(entry.path.is_file() for entry in read_entries(tmp_path, "auto", "en"))
-
-
-@pytest.mark.parametrize(
-    ("thirds", "expected"),
-    [
-        (("the birch canoe slid on the smooth planks", "glue the sheet to the blue one"), "text"),
-        (("", ""), "text"),
-        ((TEXTS[0], ""), "text"),
-        (("ann", "ann"), "speaker"),
-        (("Mary Ann", ""), "speaker"),
-        (("3.21", "4.07"), None),
-        (("dh ax b er ch", "g l uw dh ax"), None),
-        (("ann", "bob"), None),
-    ],
-)
-def test_what_the_third_column_of_two_rows_is(thirds, expected):
-    assert third_column(list(zip(TEXTS, thirds, strict=True))) == expected
-    numbers_written_out = [("In 1863.", "In eighteen sixty-three."), ("5.", "five.")]
-    assert third_column(numbers_written_out) == "text"
 
 
 # Tables with named columns, as Hugging Face, spreadsheets and other trainers write them
