@@ -1,4 +1,4 @@
-"""A command in a message works when it is copied, wherever the program was started."""
+"""A command in a message works when copied, wherever the program was started."""
 
 import ast
 import importlib.metadata
@@ -16,12 +16,12 @@ from tests.test_architecture import MODULES, tree
 
 ROOT = Path(__file__).parents[2]
 PRINT = "from machine import commands; print(commands.program('xtts speak --help'))"
-# A command of ours that is written by hand.
+# Our commands, written by hand.
 BY_HAND = re.compile(
     r"\bpython -m (?:train|xtts|api|pip|machine)\b|\.venv/bin/|\buv pip\b|sotaque\["
     r"|\bmake (?:train|serve|studio|doctor|install|tensorboard)\b"
 )
-# Modules with such a text, and who reads it.
+# Modules with such a text, and its readers.
 ALLOWED = {
     "machine/commands.py": "the one place",
     "api/runs/exports.py": "README of a downloaded voice, for a clone on another machine",

@@ -1,4 +1,4 @@
-"""Memory given back: pages of a file come again, memory without a file behind it stays."""
+"""Freeing memory: pages of a file are read again on use, anonymous memory is kept."""
 
 import gc
 import mmap
@@ -34,7 +34,7 @@ def test_garbage_is_not_looked_for_inside_and_is_afterwards():
     with memory.without_collection(), pytest.raises(ZeroDivisionError):
         with memory.without_collection():
             assert not gc.isenabled()
-        assert not gc.isenabled()  # the outer block goes on
+        assert not gc.isenabled()  # still inside the outer block
         raise ZeroDivisionError
     assert gc.isenabled()
 
@@ -47,7 +47,7 @@ def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):
     assert float(found.sum(dtype=np.float64)) == float(values.sum(dtype=np.float64))
     before, address = resident(), found.ctypes.data
     assert MappedFiles.look().forget(address, found.nbytes)
-    # What looking itself takes is a few MB of it.
+    # The look itself takes a few MB of it.
     assert before - resident() > 0.75 * found.nbytes
     assert np.array_equal(found, values)
 
@@ -67,28 +67,28 @@ def test_code_and_memory_without_a_name_are_no_files(tmp_path):
         "70000-80000 rw-p 00000000 00:00 0                          [heap]\n"
     )
     assert MappedFiles.look(maps).ranges == ((0x10000, 0x20000),)
-    assert MappedFiles.look(tmp_path / "none").ranges == ()  # a system that does not tell
+    assert MappedFiles.look(tmp_path / "none").ranges == ()  # a system without maps
 
 
 @pytest.mark.parametrize(
     ("own", "known"),
-    # The second: that the first would notice if oneDNN kept as much as it does by itself.
+    # The second case proves that the first one would notice oneDNN's default cache.
     [(True, False), pytest.param(False, True, marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
 def test_onednn_keeps_the_code_of_few_shapes(own, known):
-    """Behind 150 widths, 600 shapes with what turns them, code for the first one has to be made
-    again, or was kept with the rest."""
+    """After 150 widths (600 shapes with the reorders), oneDNN compiles the first one again if our
+    limit is set, and still has it in its default cache if not."""
     program = (
         "import sys; from machine.memory import limit_onednn_cache\n"
         f"if {own}: limit_onednn_cache()\n"
         "import torch\n"
         "conv = torch.nn.Conv2d(16, 16, (1, 7)).requires_grad_(False)\n"
-        # torch does a small one of a single row by itself.
+        # torch computes a small one with a single row without oneDNN.
         "for width in range(16, 166): conv(torch.zeros(2, 16, 1, width))\n"
         "with torch.backends.mkldnn.verbose(2): conv(torch.zeros(2, 16, 1, 16))\n"
     )
-    # A test before may have said how much is kept.
+    # An earlier test may have set the limit.
     inherited = {name: value for name, value in os.environ.items() if "ONEDNN" not in name}
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""The demo dataset is found where the program is started, or else in the package."""
+"""The demo dataset is found in the working folder, or else in the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Programs that are asked something, and what is left of them."""
+"""Child programs: their answers, their failures and their ends."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def test_an_answer_is_kept_whole():
 
 
 def test_no_command_to_the_terminal_comes_through():
-    """A program's answer is shown: it may not clear the screen, rename the window or ring."""
+    """A program's output is shown, so it must not clear the screen, rename the window or ring."""
     said = (
         "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
     )
@@ -36,10 +36,10 @@ def test_no_command_to_the_terminal_comes_through():
 
 
 def test_ctrl_c_ends_what_was_asked_too(tmp_path):
-    """It stands in a group of its own, which the terminal's signal does not reach."""
+    """The program runs in a separate process group, which the terminal's signal does not reach."""
     note = tmp_path / "pid"
     asked = f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 60"
-    # Tests that a shell starts in the background have SIGINT ignored; a person's terminal has not.
+    # A shell starts background jobs with SIGINT ignored; undo that, as on a terminal.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code = (
         f"{heard}; from machine.process import run_with_timeout;"
@@ -69,7 +69,7 @@ def test_a_process_that_ends_waits_for_no_program():
 
 
 def test_what_a_program_leaves_behind_ends_with_it():
-    """And nobody waits for it, although it holds the program's output."""
+    """It is not waited for, although it holds the program's output open."""
     found = run_with_timeout(("sh", "-c", "sleep 60 & echo $!"), 20)
     assert found.code == 0 and found.seconds < 10 and gone(int(found.out))
 
@@ -80,7 +80,7 @@ def test_a_program_that_is_not_there_is_no_hang():
 
 
 def test_programs_run_where_no_file_can_be_written(monkeypatch):
-    """The doctor asks programs on a full disk, too."""
+    """The doctor runs programs on a full disk, too."""
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -97,7 +97,7 @@ ECHO = (
 
 
 def test_a_child_is_asked_once():
-    """Whatever libraries print is no part of the answer, and is kept."""
+    """Output of libraries is kept, but not as part of the answer."""
     found = ask_once((sys.executable, "-c", ECHO), 20, request=["a", 1])
     assert (found.answer, found.last_error) == ({"got": ["a", 1]}, "a library says hello")
     assert ask_once(("sh", "-c", "cat; echo greeting; echo 3"), 20).answer == 3
@@ -114,7 +114,7 @@ def test_a_child_that_gives_no_answer_is_explained(script, reason):
     assert found.answer is None and reason in found.last_error
 
 
-# Answers to a number of lines at once, to nothing, with no JSON, or not any more.
+# Depending on the word: two answers at once, a late one, one in parts, no JSON object, or a crash.
 WORKER = """
 read line
 case "$line" in
@@ -166,7 +166,7 @@ def test_what_is_no_answer_is_the_end(word):
 def test_the_end_of_a_child_is_that_of_its_group(tmp_path):
     note = tmp_path / "pid"
     child = ChildProcess(("sh", "-c", f"sleep 60 & echo $! > {note}.part; mv {note}.part {note}"))
-    child.wait(20)  # the leader has ended; what it started has not
+    child.wait(20)  # the leader has ended, its child has not
     pid = int(written(note))
     assert not gone(pid, 0.1)
     child.end()
@@ -195,6 +195,6 @@ def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path):
 
 def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
     command = list(module_command("this"))
-    command[3] = "1"  # whoever started it has gone: init has it now
+    command[3] = "1"  # its parent has died: it now belongs to init
     found = run_with_timeout(command, 20)
     assert (found.code, found.out) == (1, "")

@@ -1,10 +1,10 @@
-"""Which build, which driver and which line mends it."""
+"""Which build, driver and command line fix a GPU that a build does not support."""
 
 import pytest
 
 from machine.remedies import branch_of, fitting_backend, get_driver, has_code_for
 
-# What torch's builds have code for.
+# The architectures that torch's builds have code for.
 CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
 CU126 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 
@@ -17,10 +17,10 @@ CU126 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
         ((8, 0), ("sm_86",), False),
         ((9, 0), ("sm_86",), False),
         ((9, 0), ("sm_90a",), True),
-        ((9, 1), ("sm_90a",), False),  # accelerated code runs on its own GPU only
+        ((9, 1), ("sm_90a",), False),  # architecture-specific code runs on no other
         ((12, 0), CU126, False),
         ((12, 0), CU130, True),
-        ((12, 0), ("sm_90", "compute_90"), True),  # PTX is compiled for what is newer
+        ((12, 0), ("sm_90", "compute_90"), True),  # PTX is compiled for newer GPUs
         ((6, 1), CU126, True),
         ((6, 1), CU130, False),
         ((6, 1), ("nonsense", "sm_", "sm_x"), False),
@@ -35,9 +35,9 @@ def test_which_gpu_a_build_has_code_for(capability, architectures, runs):
     [
         ("580.95.05", (8, 6), "cu130"),
         ("550.54.14", (8, 6), "cu126"),
-        ("580.95.05", (6, 1), "cu126"),  # document 002's card
+        ("580.95.05", (6, 1), "cu126"),  # Pascal, which cu130 does not support
         ("580.95.05", (12, 0), "cu130"),
-        ("550.54.14", (12, 0), ""),  # neither fits: the driver must be renewed
+        ("550.54.14", (12, 0), ""),  # neither fits: the driver must be updated
         ("470.82.01", (7, 5), ""),
         ("580.95.05", (3, 5), ""),
         ("", (7, 5), "cu130"),

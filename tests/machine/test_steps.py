@@ -1,4 +1,4 @@
-"""Where steps are computed."""
+"""Steps are computed in this process, or by Ray on request."""
 
 import pytest
 

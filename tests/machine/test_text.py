@@ -13,7 +13,7 @@ class Other:
 
 
 def test_torchs_advice_to_load_unsafely_is_not_passed_on(tmp_path):
-    """Its first line tells how to run whatever the file holds."""
+    """torch's first line says how to execute any code in the file."""
     for content in (pickle.dumps(Other(), protocol=2), b"no weights", b"x" * 99):
         path = tmp_path / "bad.pth"
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Waiting threads sleep soon, unless a user has said how they wait."""
+"""Waiting threads sleep soon, unless the user has set how they wait."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ TELLS = (
         ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", None]),
         ({"OMP_WAIT_POLICY": "PASSIVE"}, ["PASSIVE", None]),
         ({"GOMP_SPINCOUNT": "7"}, ["PASSIVE", "7"]),
-        # A child of ours.
+        # One of our children.
         ({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "7"}, ["PASSIVE", "7"]),
     ],
 )
@@ -99,7 +99,7 @@ def test_what_failed_is_held_by_its_future_alone():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch brings libgomp for Linux")
 def test_a_voice_that_was_opened_leaves_no_threads_that_slow_others():
-    """As many threads as before: libgomp counts those of a thread that has ended no longer."""
+    """The thread count is as before: libgomp drops the threads of one that has ended."""
     told = """
 import os
 import time

@@ -1,6 +1,9 @@
-"""The probe's child with a fault, told as its first argument: `fft:SIGSEGV`, `:hang`, `:710`,
-`:wrong`, `:nan`, `:memory` or an error's text; `start` is before anything else. `@cudnn` behind it:
-with cuDNN only."""
+"""The probe's child with a fault, given as its first argument: `OPERATION:FAULT[@cudnn]`.
+
+FAULT: a signal such as SIGSEGV, `hang`, a CUDA error number such as 710, `wrong`, `nan`, `memory`
+or an error's text. With `@cudnn` it occurs only while cuDNN is on. The operation `start` fails
+before anything else runs.
+"""
 
 import os
 import signal
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_fault(fault: str) -> "Callable[[], dict[str, dict[str, Part]]]":
-    """In the place of `probe_child.operations`."""
+    """A replacement for `probe_child.operations`."""
     from machine.devices.probe_child import operations
 
     name, _, kind = fault.partition(":")

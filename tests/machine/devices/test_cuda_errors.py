@@ -1,4 +1,4 @@
-"""What the real texts and numbers of CUDA's errors mean; each row was met by somebody."""
+"""The meaning of CUDA's error texts and numbers; each row is from a real machine."""
 
 import subprocess
 import sys
@@ -169,7 +169,7 @@ def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch):
 
 @pytest.mark.parametrize("initialized", [True, False])
 def test_a_lost_gpu_leaves_with_70_whatever_its_destructors_would_do(initialized):
-    # In the place of torch, which takes seconds to import, the one thing that is asked of it.
+    # torch takes seconds to import; this stub has the one call that the code makes.
     code = (
         "import atexit, sys, types; from machine.devices import cuda_errors as faults;"
         "atexit.register(lambda: print('destructors'));"

@@ -1,4 +1,4 @@
-"""A libcufft that refuses every plan, without a GPU: it precedes the real one."""
+"""A libcufft that refuses every plan, without a GPU, is loaded before the real one."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from tests.gpu import faults
 
 @pytest.mark.system
 def test_the_shim_precedes_the_real_library(tmp_path):
-    """torch's own libcufft, loaded behind it: the name that torch asks for is the shim's."""
+    """After torch's libcufft is loaded too, torch still resolves the function to the shim."""
     shim = faults.build_shim(tmp_path)
     assert ctypes.CDLL(str(shim)).cufftXtMakePlanMany() == 8
     code = (

@@ -1,4 +1,4 @@
-"""Each process and each thread that computes opens its own GPU and no other."""
+"""Each computing process and thread opens only its assigned GPU."""
 
 import pytest
 import torch
@@ -14,5 +14,5 @@ def test_what_names_no_gpu_means_the_own_one(monkeypatch, device, expected):
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", plans.append)
     current_gpu.make_current(device)
     assert seen == expected
-    # No attention that makes a plan for each new shape.
+    # cuDNN's attention is off: it makes a plan for each new shape.
     assert plans == [False] * len(expected)

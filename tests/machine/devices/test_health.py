@@ -1,4 +1,4 @@
-"""What is known of a GPU, as plain values: whether it is good enough to use."""
+"""A GPU's health as plain values: whether it is good enough to use."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_without_cudnn_some_operations_pass():
 
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
 def test_a_check_without_an_end_is_good_for_nothing(outcome):
-    """A check that hung has no result of any operation, so none has failed."""
+    """A check that hung has no results, so no operation failed either."""
     for operations in (SOUND.operations, ()):
         gpu = replace(SOUND, outcome=outcome, reason="No.", operations=operations)
         assert not gpu.trains and not gpu.speaks and gpu.verdict == "No."

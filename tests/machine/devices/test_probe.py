@@ -1,6 +1,6 @@
-"""The check of a GPU: whatever happens to the child is a verdict, kept for as long as it holds.
+"""The check of a GPU: every outcome of the child gives a verdict, cached while it is valid.
 
-`--device cpu` runs the real operations without a GPU; a scripted child tells what a GPU would.
+`--device cpu` runs the real operations without a GPU; a scripted child reports as a GPU would.
 """
 
 import json
@@ -38,7 +38,7 @@ DEVICE = {
 FAULTY = "tests.machine.devices.faulty_child"
 DONE = ProcessResult(0, "", "", 1.0)
 
-# A child that tells what it is bidden: argument 1 is a Python expression of its options.
+# A child that prints scripted events: argument 1 is a Python expression of its options.
 SCRIPTED = """
 import argparse, json, os, sys
 parser = argparse.ArgumentParser()
@@ -59,7 +59,7 @@ for name in ("fft", "sampling", "convolution"):
 
 
 class Machine:
-    """A machine whose GPUs fail as an expression says; counts how often a child was started."""
+    """A machine whose GPUs fail as an expression says; records each start of a child."""
 
     def __init__(self, folder: Path, bad: str, gpus: int = 1, **environment: str) -> None:
         self.cache = folder / "cache" / "gpus.json"
@@ -79,12 +79,12 @@ class Machine:
         return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
 
 
-# --- the child, really computing on the CPU
+# --- the real child, computing on the CPU
 
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Operations of the real child, in this process, with a fault."""
+    """Runs operations of the real child in this process, with a fault."""
     every = probe_child.operations
 
     def check(names: list[str], fault: str = "") -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_every_operation_runs_and_equals_itself(checked):
     for one in gpu.operations:
         assert one.distance is not None and one.tolerance is not None
         assert one.distance <= one.tolerance == probe_child.TOLERANCES[one.name]
-    # 16 bits are compared with float32: a distance of nothing would mean that nothing was compared.
+    # 16 bits differ from float32, so a distance of 0 would mean that nothing was compared.
     kinds = {one.name: one.distance for one in gpu.operations}
     assert 0 < (kinds["attention_fp16"] or 0) < (kinds["attention_bf16"] or 0)
 
@@ -126,7 +126,7 @@ def test_a_fault_in_one_operation(checked, kind, outcome, words):
     assert json.loads(json.dumps(events, allow_nan=False)) == events
     assert not found["fft"]["ok"] and found["fft"]["outcome"] == outcome
     assert words in found["fft"]["reason"]
-    # After a sticky error nothing else can be said of this process's context.
+    # After a sticky error this process's context can check nothing else.
     assert ("sampling" in found) is (outcome != "sticky")
     gpu, _ = gpu_of(0, events, DONE)
     assert gpu.outcome == (outcome if outcome in ("sticky", "transient") else "degraded")
@@ -179,7 +179,7 @@ def test_what_was_told_before_a_hang_is_known(tmp_path):
 
 
 def test_a_child_that_cannot_be_killed_is_left_behind(monkeypatch, tmp_path, caplog):
-    """In a driver's call (state D) SIGKILL does nothing: stood for by one that does nothing."""
+    """SIGKILL has no effect inside a driver's call (state D); here a no-op replaces it."""
     left = tmp_path / "pid"
     code = f"import os, time; open({str(left)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with monkeypatch.context() as patched:
@@ -341,7 +341,7 @@ WRONG = OperationVerdict("fft", False, outcome=Outcome.BUILD)
     ],
 )
 def test_how_long_a_verdict_holds(monkeypatch, tmp_path, gpu, longest):
-    """And a surprise for a day."""
+    """A surprise holds for a day."""
     path, now = tmp_path / "gpus.json", [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
     checks = [(GOOD, gpu), (GOOD, GOOD)]
@@ -410,12 +410,12 @@ def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path):
     for node in ("nvidia1", "dxg"):
         (tmp_path / "dev" / node).touch()
         keys.add(key())
-    assert len(keys) == 5 + len(files) - 1 + 2  # a device's node has no content that is read
+    assert len(keys) == 5 + len(files) - 1 + 2  # a device node is not read
 
 
 @pytest.mark.slow
 def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path):
-    """The real child, end to end."""
+    """End to end with the real child."""
     environ = {
         **os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
@@ -426,7 +426,7 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path):
 
 
 def test_of_several_processes_one_checks_and_the_others_read(tmp_path, monkeypatch):
-    """As torchrun starts them: eight at once, each with eight GPUs to check."""
+    """As under torchrun: eight at once, each with eight GPUs to check."""
     checks: list[int] = []
 
     def checked(*_: object, **__: object) -> tuple[GpuHealth, ...]:

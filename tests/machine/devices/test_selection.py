@@ -1,4 +1,4 @@
-"""The machine is looked at once; decisions are pure, so they are tested without a GPU."""
+"""The machine is inspected once; decisions are pure functions, tested without a GPU."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
     assert words in str(found.value) and found.value.exit_code == 2
 
 
-# Every state of GPUS: where it speaks, where FFTs run, precision, whether through cuDNN.
+# Each state of GPUS: the device for speech, the device for FFTs, precision, whether cuDNN is used.
 DECISIONS = {
     "sound": ("cuda:0", "cuda:0", "bf16", True),
     "fft": ("cuda:0", "cpu", "bf16", True),
@@ -81,7 +81,7 @@ def test_the_first_rung_by_verdicts(state, wish):
         return
     assert (place.value, place.mel_device, place.cudnn) == (device, mel_device, cudnn)
     assert (place.features.value, place.features.reason) == (mel_device, place.reason)
-    # Whatever the check found is told, and an unfulfilled wish.
+    # The reason names the check's finding and a requested device that is not used.
     assert gpu.name in place.reason and gpu.verdict in place.reason
     refused = device == "cpu" and wish != "auto"
     assert place.reason.startswith(f"SAMPLE_DEVICE={wish}, but ") is refused
@@ -227,7 +227,7 @@ def test_fp16_on_a_cpu_is_refused():
      (("dxg",), True)],
 )  # fmt: skip
 def test_a_gpu_is_reached_through_a_file(tmp_path, nodes, there):
-    """Under WSL2 there is /dev/dxg and nothing else."""
+    """WSL2 has only /dev/dxg."""
     (tmp_path / "dev").mkdir()
     for name in nodes:
         (tmp_path / "dev" / name).touch()

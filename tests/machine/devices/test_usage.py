@@ -1,4 +1,4 @@
-"""What is in use, from folders that look like /proc; and NVML from a library that looks like it."""
+"""CPU, memory and GPU usage, read from an imitation of /proc and of the NVML library."""
 
 import ctypes
 import os
@@ -40,7 +40,7 @@ def machine(proc: Path, idle: int, busy: int) -> None:
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that is read in the place of /proc."""
+    """The folder read instead of /proc."""
     folder = tmp_path / "proc"
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(folder))
     return folder
@@ -81,11 +81,11 @@ def test_the_trainer_is_counted_with_its_children(proc, tmp_path):
     process(proc, 10, 1, 5.0, 40 * PAGE, 10 * PAGE)
     process(proc, 11, 10, 1.0, 30 * PAGE, 20 * PAGE)
     process(proc, 12, 11, 1.0, 8 * PAGE, 8 * PAGE)
-    process(proc, 99, 1, 50.0, 900 * PAGE, 0)  # somebody else
+    process(proc, 99, 1, 50.0, 900 * PAGE, 0)  # an unrelated process
     meter = UsageMeter(trainer=lambda: running[0], cgroup=tmp_path)
     meter._read_at -= 2.0  # two seconds ago
     process(proc, 11, 10, 4.0, 30 * PAGE, 20 * PAGE)
-    process(proc, 13, 10, 7.0, 0, 0)  # new: how old its seven seconds are is not known
+    process(proc, 13, 10, 7.0, 0, 0)  # new: when it used its seven seconds is unknown
     usage = meter.read()
     assert usage.trainer_memory_bytes == (40 + 10) * PAGE
     assert usage.trainer_cpu_percent == pytest.approx(150.0, rel=0.05)
@@ -112,15 +112,15 @@ def number_of(device: Any) -> int:
 
 
 def put(**values: Any) -> int:
-    """Fills what a call was given by reference; 0 is NVML's success."""
+    """Fills a call's output arguments; 0 is NVML's success."""
     for name, (pointer, value) in values.items():
         setattr(getattr(pointer, "_obj", pointer), name, value)
     return 0
 
 
 class FakeNvml:
-    """The C library below NVIDIA's binding. Two GPUs; the second is a part of one (MIG) and does
-    not tell how busy it is."""
+    """The C library under NVIDIA's binding, with two GPUs. The second is a MIG instance and does
+    not report utilisation."""
 
     def __init__(self, broken: str = "", lacking: tuple[str, ...] = (), status: int = 15) -> None:
         self.broken, self.lacking, self.status = broken, lacking, status
@@ -163,7 +163,7 @@ Driver = Callable[[FakeNvml], FakeNvml]
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Puts a library where the binding has loaded its own."""
+    """Replaces the library that the binding has loaded."""
 
     def load(library: FakeNvml) -> FakeNvml:
         monkeypatch.setattr(pynvml, "nvmlLib", library)
@@ -189,7 +189,7 @@ def test_nvml_is_read(driver):
 @pytest.mark.parametrize(
     ("uuids", "names"),
     [
-        ([], {0: "A", 1: "B", 2: "C"}),  # this process has not begun with CUDA
+        ([], {0: "A", 1: "B", 2: "C"}),  # this process has not initialised CUDA
         (["2c", "0a"], {0: "C", 1: "A"}),  # CUDA_VISIBLE_DEVICES=2,0
         (["GPU-1b"], {0: "B"}),
         (["1b", "MIG-77"], {0: "A", 1: "B", 2: "C"}),

@@ -1,8 +1,8 @@
-"""Machines and attempts as they were seen, for the tests of sessions.
+"""Observed machines and attempts, for the tests of sessions.
 
-The logs are in the words of onnxruntime-gpu 1.31.1: without CUDA, with CUDA's libraries but no
-driver, and beside a libcuda.so.1 that answers with one code each; OpenVINO's is of 1.24.1. Codes
-101, 209 and 719, cuDNN's and AMD's were not seen and follow the same pattern.
+The logs are quoted from onnxruntime-gpu 1.31.1: without CUDA, with CUDA's libraries but no driver,
+and with a libcuda.so.1 that returns one error code; OpenVINO's are from 1.24.1. Codes 101, 209 and
+719, cuDNN's and AMD's were not observed; they follow the same pattern.
 """
 
 from machine.onnxruntime.inspection import OnnxSurroundings, Trial
@@ -34,7 +34,7 @@ AMD_BUILD = OnnxSurroundings(
 
 
 def without(library: str, provider: str = CUDA) -> Trial:
-    """The session came up on the CPU alone, and the log names a library."""
+    """The session runs on the CPU only, and the log names a missing library."""
     path = "/env/onnxruntime/capi/libonnxruntime_providers_cuda.so"
     log = (
         f"{_PLACE}/src/provider_bridge_ort.cc:2043 onnxruntime::Provider& Get() [ONNXRuntimeError] "
@@ -45,7 +45,7 @@ def without(library: str, provider: str = CUDA) -> Trial:
 
 
 def failing(number: int, words: str) -> Trial:
-    """CUDA itself answers with an error, which 1.31 raises and, by default, falls back from."""
+    """CUDA returns an error; 1.31 raises it and by default falls back to the CPU."""
     fault = (
         "RuntimeError: /src/cuda_call.cc:154 bool CudaCall(...) /src/cuda_call.cc:146 bool "
         f"CudaCall(...) CUDA failure {number}: {words} ; GPU=-1 ; hostname=vm ; "
@@ -55,12 +55,12 @@ def failing(number: int, words: str) -> Trial:
 
 
 def unknown(provider: str) -> Trial:
-    """A build that was not made for it."""
+    """The build does not include the provider."""
     return Trial(provider, False, (CPU,), {CPU: 2}, 0.0)
 
 
 def working(provider: str, distance: float = 7.6e-6) -> Trial:
-    """Both products were computed there."""
+    """The provider computed both products."""
     return Trial(provider, True, (provider, CPU), {provider: 2}, distance)
 
 

@@ -1,4 +1,4 @@
-"""A provider is tried in a child, which may not come back."""
+"""A provider is tried in a child process, which may crash or hang."""
 
 import onnxruntime
 

@@ -1,7 +1,7 @@
-"""The real builds of ONNX Runtime, each in an environment of its own, on a machine without a GPU.
+"""The real builds of ONNX Runtime, each in a separate environment, on a machine without a GPU.
 
-Nothing here is simulated but NVIDIA's driver: a libcuda.so.1 of a few lines that answers with one
-error code, under the real onnxruntime-gpu. Needs gcc and a way to the packages (300 MB).
+Only NVIDIA's driver is simulated: a libcuda.so.1 of a few lines returns one error code to the real
+onnxruntime-gpu. Needs gcc and access to the packages (300 MB).
 """
 
 import json
@@ -48,7 +48,7 @@ int cuDriverGetVersion(int *version) { *version = %d; return 0; }
 
 @dataclass(frozen=True)
 class Build:
-    """An environment with one build of ONNX Runtime, or two."""
+    """An environment with one or two builds of ONNX Runtime."""
 
     folder: Path
     libraries: tuple[Path, ...] = ()
@@ -81,7 +81,7 @@ def version_of(name: str) -> str:
 
 
 def installed(folder: Path, *steps: Sequence[str]) -> Build:
-    """steps: packages of ONNX Runtime, one after another; ours need three more."""
+    """steps: packages of ONNX Runtime, installed in this order after the three that we import."""
     names = ("filelock", "pydantic", "nvidia-ml-py")
     ours = [f"{name}=={version_of(name)}" for name in names]
     uv("venv", "-q", "--python", sys.executable, str(folder))
@@ -117,7 +117,7 @@ def openvino(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 @pytest.fixture(scope="module")
 def silero(gpu: Build) -> Path:
-    """The published model, out of its package; what that needs to run is not wanted here."""
+    """The published model, taken from its package without the package's dependencies."""
     target = gpu.folder / "silero"
     words = ("--python", str(gpu.python), "--no-deps", "--target", str(target))
     uv("pip", "install", "-q", *words, "silero-vad>=6")
@@ -126,7 +126,7 @@ def silero(gpu: Build) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A product, an operator that only the CPU has, a product: no accelerator takes all of it."""
+    """A product, an operator that only the CPU has, a product: no accelerator can run it all."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["first"]),
         helper.make_node("Inverse", ["first"], ["middle"], domain="com.microsoft"),
@@ -148,7 +148,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-# Each build and wish: where it then computes, and the code.
+# For each build and requested provider: the execution provider and the reason code.
 ELSEWHERE = {"rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
              "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")}  # fmt: skip
 PAIRS = {

@@ -1,4 +1,4 @@
-"""Which operators carry the work."""
+"""Which operators are computationally heavy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is said of where the nodes of a session are."""
+"""The report on where the nodes of a session run."""
 
 import pytest
 
@@ -12,13 +12,13 @@ SHAPES = {CUDA: {"Conv": 3}, CPU: {"Shape": 60, "Gather": 60, "Concat": 40}}
 @pytest.mark.parametrize(
     ("active", "nodes", "device", "code", "counted", "told"),
     [
-        # What carries the work is on the CPU although the provider is the right one.
+        # The heavy operators are on the CPU although the provider is the right one.
         (CUDA, HEAVY, "cuda:0", "heavy_on_cpu", (14, 34), ("34 of 48", "ConvTranspose (2)")),
-        # Arithmetic of shapes on the CPU is normal.
+        # Shape arithmetic on the CPU is normal.
         (CUDA, SHAPES, "cuda:0", "", (160, 3), ()),
-        # A provider that takes no node is the CPU.
+        # A provider that takes no node means the CPU.
         (CUDA, {CPU: {"Conv": 3}}, "cpu", "nothing_placed", (3, 0), ("none of this model's 3",)),
-        # One that is gone after the check.
+        # A provider that disappeared after the check.
         (CPU, None, "cpu", "lost", (None, None), ("Start again",)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which wishes there are."""
+"""The providers that can be requested."""
 
 import pytest
 

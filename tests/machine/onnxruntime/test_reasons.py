@@ -1,4 +1,4 @@
-"""Each way out of a provider has its reason, and each reason what to do."""
+"""Each fallback from a provider has a reason, and each reason says what to do."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ BARE = replace(GPU, gpus=frozenset(), driver="")
 TWO = replace(HERE, packages={"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"})
 OTHER_CUDA = replace(GPU, torch_cuda="12.6")
 
-# wish, the machine, what came of the attempt -> the code, and what the sentence must hold.
+# requested provider, machine, result of the attempt -> reason code, words in the sentence.
 PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
     ("cuda", GPU, seen.working(CUDA), "", ()),
     ("cuda", GPU, seen.without("libcudnn.so.9"), "missing_cudnn",

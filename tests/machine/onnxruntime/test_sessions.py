@@ -1,4 +1,4 @@
-"""Where a session computes, and what is said when that is not where it was wished."""
+"""Where a session computes, and the message when that is not the requested provider."""
 
 import ast
 import sys
@@ -68,7 +68,7 @@ def test_the_cpu_is_taken_without_a_look():
 
 @pytest.mark.parametrize("wish", WISHES)
 def test_this_machines_own_answer_is_never_silent(wish):
-    """With the real ONNX Runtime, whichever is installed, and real children."""
+    """With the installed ONNX Runtime and real child processes."""
     opened = open_session(GRAPH, wish)
     seen.assert_never_silent(opened.status)
     assert opened.status.cpu_nodes is not None
@@ -99,7 +99,7 @@ def test_without_onnx_runtime_the_line_to_install_it_is_told(monkeypatch):
 
 
 def users_of(*asked: str) -> set[str]:
-    """The modules of the programs that name one of these."""
+    """The modules outside the tests that name one of `asked`."""
     return {
         path.relative_to(ROOT).as_posix()
         for package in ("machine", "xtts", "train", "api", "extras")

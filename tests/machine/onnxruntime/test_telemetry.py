@@ -1,4 +1,4 @@
-"""ONNX Runtime sends and writes nothing of its own."""
+"""ONNX Runtime sends no telemetry and writes no files."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""The trial itself: its graph, and that it computes."""
+"""The trial's graph and its computation."""
 
 import onnx
 from onnx import TensorProto, helper

@@ -1,4 +1,4 @@
-"""What every look at a machine leaves out."""
+"""The part of an inspection that these tests skip."""
 
 import pytest
 
@@ -10,6 +10,6 @@ TORCH = TorchBuild("2.11.0+cu130", "13.0", 91900, ("sm_86",))
 
 @pytest.fixture(autouse=True)
 def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing it takes seconds; its own look is tested in test_programs.py."""
+    """Importing torch takes seconds; test_programs.py tests its inspection."""
     monkeypatch.setattr(programs, "torch_build", lambda *_: TORCH)
     monkeypatch.setattr(programs, "refused", lambda *_: ())

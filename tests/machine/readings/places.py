@@ -1,4 +1,4 @@
-"""Machines as folders, and programs as shell scripts."""
+"""Imitations of machines (folders) and of programs (shell scripts)."""
 
 import stat
 from collections.abc import Mapping

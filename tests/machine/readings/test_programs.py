@@ -1,4 +1,5 @@
-"""Programs and children that are asked: they hang, fail, or are none. The children are real."""
+"""Programs and child processes that are queried: they hang, fail or do not exist. The children
+are real."""
 
 import array
 import json
@@ -57,7 +58,7 @@ def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path):
         ("echo nothing of use", "nothing of use"),
         ("kill -SEGV $$", "Segmentation"),
         ("exit 0", "lists no GPU"),
-        ("", "cannot be started"),  # a file that is no program
+        ("", "cannot be started"),  # not a program
     ],
 )
 def test_nvidia_smi_that_fails_tells_why(tmp_path, script, words):
@@ -84,7 +85,7 @@ ANSWER = {
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) -> list[Any]:
-    """Replaces every child by one that says `answer`; the commands that were asked."""
+    """Makes every child answer `answer`; returns the commands that were run."""
     calls: list[Any] = []
 
     def ask(command: Any, *_: Any, **__: Any) -> process.ProcessResult:
@@ -124,7 +125,7 @@ def test_torch_that_cannot_be_imported_says_why_and_one_that_says_nothing_is_no_
 
 
 def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
-    """A package as pip leaves it, with a CUDA library that cannot be loaded."""
+    """A package as pip installs it, with a CUDA library that cannot be loaded."""
     return write(site, {
         f"{name}-1.31.1.dist-info/METADATA": f"Name: {name}\nVersion: 1.31.1\n",
         "onnxruntime/__init__.py": "raise SystemExit('it must not be imported')",
@@ -136,7 +137,9 @@ def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
 
 def test_onnx_runtime_is_read_and_not_imported(monkeypatch, tmp_path):
     site = an_onnx_runtime(tmp_path / "site")
-    monkeypatch.setattr(sys, "path", [str(site)])  # alone: the real one is installed for tests
+    monkeypatch.setattr(
+        sys, "path", [str(site)]
+    )  # only this: the tests' environment has the real one
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     told = json.dumps({"alone": "libcublasLt.so.13: cannot open", "with_torch": ""})
     (asked,) = [answering(monkeypatch, process.ProcessResult(0, told, "", 0.1))]
@@ -145,7 +148,7 @@ def test_onnx_runtime_is_read_and_not_imported(monkeypatch, tmp_path):
     assert found.provider_fault == "libcublasLt.so.13: cannot open"
     assert str(asked[0][-1]).endswith("libonnxruntime_providers_cuda.so")
     (site / "onnxruntime/capi/libonnxruntime_providers_cuda.so").unlink()
-    assert programs.onnx_runtime().cuda == ""  # a build for the CPU has no such file
+    assert programs.onnx_runtime().cuda == ""  # a CPU build lacks this file
     (site / "onnxruntime/capi/build_and_package_info.py").write_text("cuda_version = (")
     assert programs.onnx_runtime().cuda == ""
 

@@ -1,4 +1,4 @@
-"""What the kernel's and the system's files tell."""
+"""Readings from the kernel's and the system's files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The reader of settings: precedence, `.env`, faults, notes, secrets."""
+"""Loading settings: precedence, `.env`, faults, notes, secrets."""
 
 import random
 import re
@@ -41,13 +41,13 @@ def faults(
         ([], {"NUM_EPOCHS": "2"}, "NUM_EPOCHS=3", 2, "environment"),
         ([], {}, "NUM_EPOCHS=3", 3, ".env, line 1"),
         ([], {}, "", None, "default"),
-        # An empty value is the default and still wins over the sources below it.
+        # An empty value means the default and still wins over the sources below it.
         (["--num-epochs", ""], {"NUM_EPOCHS": "2"}, "", None, "command line"),
         (["--num-epochs="], {"NUM_EPOCHS": "2"}, "", None, "command line"),
         ([], {"NUM_EPOCHS": ""}, "NUM_EPOCHS=3", None, "environment"),
         ([], {"NUM_EPOCHS": "  "}, "NUM_EPOCHS=3", None, "environment"),
         ([], {}, "NUM_EPOCHS=", None, ".env, line 1"),
-        # What is overruled is not judged.
+        # An overruled value is not validated.
         (["--num-epochs", "1"], {"NUM_EPOCHS": "ten"}, "NUM_EPOCHS=-1", 1, "command line"),
     ],
 )
@@ -131,7 +131,8 @@ def test_a_folder_in_place_of_env_is_named(tmp_path):
 
 @pytest.mark.parametrize("texts", [400, pytest.param(4000, marks=pytest.mark.slow)])
 def test_our_reading_is_python_dotenvs(texts, tmp_path, caplog):
-    """On any text: no exception, and the same values of our names wherever no fault is told."""
+    """Any text is read without an exception; if no fault is reported, the values of our names
+    match python-dotenv's."""
     caplog.set_level("ERROR", "dotenv.main")
     chance = random.Random(4)
     parts = [*"A= #'\"\n\\é", "B=1", "\r\n", "export ", "x y"]
@@ -175,7 +176,7 @@ def test_a_slip_or_another_trainers_word_is_a_fault_with_our_name(tmp_path, ours
 
 
 def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(tmp_path):
-    """Another program of a shared .env may own it: that is no fault."""
+    """Another program that shares the .env may use the name, so it is not a fault."""
     for name, ours in [("data_dir", "DATASET_DIR"), *COMMON.items()]:
         _, report = load((), {}, env(tmp_path, f"\n{name}=x\n" + "=y\n".join([*OTHERS, ""])))
         first, rest = report.notes

@@ -1,4 +1,4 @@
-"""Writes that are killed, refused or run out of space leave the old file or the new one."""
+"""A write that is killed, refused or out of space leaves the old file or the new one."""
 
 import errno
 import hashlib
@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 
 def full_after(monkeypatch: pytest.MonkeyPatch, num_bytes: int, number: int = errno.ENOSPC) -> None:
-    """The disk takes `num_bytes` and then refuses."""
+    """The disk accepts `num_bytes` bytes and then refuses."""
     real, left = os.write, [num_bytes]
 
     def write(descriptor: int, data: memoryview) -> int:
@@ -52,7 +52,7 @@ def test_hash_and_size_come_with_the_writing(tmp_path):
 
 
 def test_a_write_that_the_system_takes_in_pieces_is_whole(tmp_path, monkeypatch):
-    """Linux takes at most 2 GB in one call."""
+    """Linux writes at most 2 GB in one call."""
     real, state = os.write, {"a": torch.arange(1_000.0), "b": [1, "x"]}
     monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:97]))
     replace_file(tmp_path / "a.pt", lambda file: torch.save(state, file))
@@ -106,7 +106,7 @@ def test_a_full_disk_keeps_the_old_file_and_says_bytes(tmp_path, monkeypatch, ta
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path):
-    """For real, in a child: Python ignores SIGXFSZ, so the write fails with EFBIG."""
+    """A real limit in a child: Python ignores SIGXFSZ, so the write fails with EFBIG."""
     program = (
         "import sys; from pathlib import Path\n"
         "from machine.storage.atomic import DiskFull, replace_file\n"
@@ -146,7 +146,7 @@ def test_a_writer_that_raises_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at(point, tmp_path):
-    """The old content or the new one, and what is left behind is cleared as ours."""
+    """The file has its old or its new content, and only our leftover file is removed."""
     path = tmp_path / "a"
     replace_file(path, lambda file: file.write(b"old"))
     (tmp_path / ".a.12.tmp").write_bytes(b"not ours")

@@ -1,4 +1,4 @@
-"""Tables that a spreadsheet opens: nothing in them is a formula, and nothing is lost."""
+"""Tables for spreadsheets: no cell is a formula, and nothing is lost."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Facts between starts, in a table that may be damaged, locked or unwritable without harm."""
+"""Facts kept between starts; a damaged, locked or unwritable table does no harm."""
 
 import contextlib
 import sqlite3

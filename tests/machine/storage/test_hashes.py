@@ -1,4 +1,4 @@
-"""What is believed of a file's hash: in this process, in its child, and at the next start."""
+"""When a file's known hash is trusted: in this process, in its child, at the next start."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files that were really hashed."""
+    """The files that were hashed, not looked up."""
     found: list[Path] = []
     real = hashes._digest
     monkeypatch.setattr(hashes, "_hashed", {})
@@ -38,7 +38,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Another content of the same size, a second later."""
+    """Writes other content of the same size, dated a second later."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
@@ -57,7 +57,7 @@ def test_what_was_written_is_not_read_back_and_a_child_is_told(path, read, monke
     assert hashed_file(path) is None
     remember_hash(path, ONE)
     told = json.loads(json.dumps(asdict(hashed_file(path))))
-    monkeypatch.setattr(hashes, "_hashed", {})  # the child has its own
+    monkeypatch.setattr(hashes, "_hashed", {})  # a child starts with none
     trust_cached_hash(path, HashedFile(**told))
     assert sha256_of(path) == ONE
     assert read == []

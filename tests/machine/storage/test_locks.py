@@ -1,4 +1,4 @@
-"""Locks where the file system has none, where the file is taken away, and what a refusal says."""
+"""Locks: file systems without them, a deleted lock file, and the refusal's message."""
 
 import errno
 import fcntl
@@ -38,7 +38,7 @@ def test_a_file_system_without_locks_is_told_and_refuses_nobody(path, no_locks, 
         assert locks.held(path) is None
     with locks.wait_for(path, pytest.fail):
         pass
-    # Nothing stays that would keep the next one out once this process was killed.
+    # Nothing remains that would block the next process after this one is killed.
     with locks.exclusive(path):
         pass
 
@@ -72,7 +72,7 @@ def test_whoever_waits_gets_the_lock_of_a_process_that_was_killed(path):
 
 
 def test_a_deleted_lock_file_locks_no_more(path):
-    """Whoever opens the name afterwards opens another file: the two would not see each other."""
+    """A process that opens the name later gets another file, so neither would see the other."""
     with locks.exclusive(path):
         path.unlink()
         with locks.exclusive(path):
