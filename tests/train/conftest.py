@@ -1,4 +1,4 @@
-"""What the tests of whole runs share: a workshop for each module, one nursery for all of them."""
+"""Fixtures for whole runs: a workshop for each module, one nursery for all of them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +16,13 @@ Check = Callable[..., tuple[int, str]]
 
 @pytest.fixture(autouse=True)
 def _everything_is_heard(caplog: pytest.LogCaptureFixture) -> None:
-    """What a run says at its usual level is in `caplog`."""
+    """`caplog` records the levels that a run prints."""
     caplog.set_level("INFO")
 
 
 @pytest.fixture
 def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys) -> Check:
-    """Runs `train check`, or another verb, in an empty folder: exit code, and everything said."""
+    """Runs `train check`, or another verb, in an empty folder: exit code and all output."""
     monkeypatch.chdir(tmp_path)
     own = {"BASE_MODEL": str(base_folder), "DEVICE": "cpu"}
     own |= {"CACHE_DIR": "cache", "DATASET_DIR": "data"}
@@ -38,7 +38,7 @@ def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys) -> Che
 
 @pytest.fixture
 def gpu_says(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What an absent GPU says when it is asked whether it still computes: nothing wrong."""
+    """The answer of an absent GPU when asked whether it still computes; "" means it does."""
     says = [""]
     monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
     monkeypatch.setattr(cuda_errors, "free_after_fault", lambda _device: None)
@@ -47,13 +47,13 @@ def gpu_says(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(scope="module")
 def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """Runs that are trained in this process."""
+    """Trains runs in this process."""
     return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
 
 
 @pytest.fixture(scope="session")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """Trainers that start at once, and what they train."""
+    """Trainers that start without delay, with a base and a dataset."""
     found = Ground(tmp_path_factory.mktemp("ground"))
     yield found
     found.nursery.close()
@@ -61,7 +61,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 @pytest.fixture(scope="session")
 def whole(ground: Ground) -> RunFolder:
-    """The run to which nothing happens."""
+    """The run without any fault."""
     assert ground.run("whole") == 0, ground.told()
     run = RunFolder(ground.folder / "whole")
     assert run.metrics.read_text().count('"train"') == EPOCHS * STEPS_PER_EPOCH

@@ -1,4 +1,4 @@
-"""A run folder and its checkpoints."""
+"""Fixtures: a run folder and its checkpoints."""
 
 from pathlib import Path
 

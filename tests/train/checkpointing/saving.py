@@ -1,4 +1,4 @@
-"""A run of tiny checkpoints: for the tests, and in a process that they kill."""
+"""Runs with tiny checkpoints, in this process or in a child that the tests kill."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def provenance(fingerprint: Fingerprint = FINGERPRINT, rate: float = 1e-3) -> di
 
 
 def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> SavedCheckpoint:
-    """An epoch of ten steps; its weights are its number."""
+    """Saves an epoch of ten steps; its weights equal its number."""
     checkpoints.provenance = provenance()
     loss = LOSSES.get(epoch, 9.0) if loss is None else loss
     return checkpoints.save_epoch(
@@ -50,7 +50,7 @@ def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> SavedCheckpoi
 
 
 def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
-    """Goes on to `last_epoch` as a trainer does."""
+    """Resumes and saves epochs up to `last_epoch`, as a trainer does."""
     run = RunFolder(output_dir)
     with run.lock():
         checkpoints = Checkpoints(run, keep)
@@ -62,12 +62,12 @@ def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
 def train_in_child(
     output_dir: Path, last_epoch: int, keep: int | None = 1, crash_at: str = ""
 ) -> int:
-    """`train` in a process of its own; returns its exit code, -9 when it was killed."""
+    """`train` in a separate process; returns its exit code, -9 if it was killed."""
     return in_child(lambda: train(output_dir, last_epoch, keep), crash_at)
 
 
 def stop_in_child(output_dir: Path, epoch: int, crash_at: str) -> int:
-    """A stop inside `epoch`, in a process of its own; returns its exit code."""
+    """Saves a stop inside `epoch` in a separate process; returns its exit code."""
     return in_child(
         lambda: interrupt(Checkpoints(RunFolder(output_dir), 1), epoch, batch=4), crash_at
     )

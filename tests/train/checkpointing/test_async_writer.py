@@ -1,4 +1,4 @@
-"""The writer beside a GPU: steps go on, files are the same, faults are not lost."""
+"""The background writer: steps continue, files are the same, faults are not lost."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
     with CheckpointWriter(background=True) as writer:
         state = a_state(1.0)
         writer.write(state, slow)
-        assert not writer.idle  # and yet we are here
+        assert not writer.idle  # yet `write` has returned
         state["model"]["gpt.a"].add_(7.0)  # the next step
         let_go.set()
         writer.finish()
@@ -99,11 +99,11 @@ def test_a_fault_is_told_at_once_and_raised_where_the_run_looks_next(caplog):
         assert "No space left for checkpoint_epoch_1.pt" in caplog.text
         with pytest.raises(DiskFull):
             writer.write(a_state(2.0), full)
-        assert writer.idle  # what came behind it was not begun
+        assert writer.idle  # the second write was not started
 
 
 class FakeGpu:
-    """Copies that arrive when somebody waits for their end."""
+    """Its copies arrive only when they are waited for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int = 1_000) -> None:
         self.pinned, self.most, self.waits = 0, most, 0

@@ -1,4 +1,4 @@
-"""Saving: nothing that was saved is ever lost, whatever happens between."""
+"""Saving checkpoints: no fault or kill loses a saved one."""
 
 import errno
 import os
@@ -63,7 +63,7 @@ def test_new_folders_outlive_a_power_cut_too(run, checkpoints, monkeypatch):
     assert synced[:2] == [run.folder, run.folder.parent]
 
 
-# What must not be saved, and where there is no room
+# Weights that must not be saved, and a full disk
 
 
 def test_weights_that_are_no_numbers_are_not_saved(run, checkpoints):
@@ -136,7 +136,7 @@ POINTS = [
 
 @pytest.fixture(scope="module")
 def two_epochs(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """Two epochs with keep=1, of which the first is the best until the third comes."""
+    """Two epochs with keep=1; the first is the best until a third is saved."""
     run = RunFolder(tmp_path_factory.mktemp("killed") / "output")
     for epoch, loss in ((1, 2.5), (2, 5.0)):
         save(Checkpoints(run, keep=1), epoch, loss)
@@ -145,7 +145,7 @@ def two_epochs(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.mark.parametrize(("point", "expected"), POINTS)
 def test_killed_at(point, expected, two_epochs, tmp_path):
-    """The third epoch is the new best: best.json changes, the first two go or lose their state."""
+    """The third epoch becomes the best: best.json changes, the first two are pruned."""
     run = RunFolder(tmp_path / "output")
     shutil.copytree(two_epochs.folder, run.folder)
     assert train_in_child(run.folder, 3, crash_at=point) == -9, "the point was never reached"
@@ -170,7 +170,10 @@ def test_killed_while_an_old_trainer_state_goes(point, two_epochs, tmp_path):
 
 INSIDE_A_STOP = [
     *((f"{point}:interrupted.pt", 2) for point in ("part opened", "half written", "after fsync")),
-    ("mid-prune:interrupted.json", 2),  # the older stop's, so that it is not held against the new
+    (
+        "mid-prune:interrupted.json",
+        2,
+    ),  # the older stop's, so that the new weights are not checked against it
     ("after replace:interrupted.pt", 2),
     *((f"{point}:interrupted.json", 2) for point in ("part opened", "half written", "after fsync")),
     ("after replace:interrupted.json", 2.5),
@@ -179,7 +182,7 @@ INSIDE_A_STOP = [
 
 @pytest.mark.parametrize(("point", "expected"), INSIDE_A_STOP)
 def test_killed_inside_a_stop(point, expected, two_epochs, tmp_path):
-    """The stop inside the third epoch is whole, or the second epoch is the furthest."""
+    """The stop inside the third epoch is intact, or the second epoch is the newest state."""
     run = RunFolder(tmp_path / "output")
     shutil.copytree(two_epochs.folder, run.folder)
     if "mid-prune" in point:

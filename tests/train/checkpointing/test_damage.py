@@ -1,7 +1,7 @@
-"""Every kind of damage to every kind of file that a run goes on from: found, told with file and
-reason, and the newest state that is whole is the one that is taken.
+"""Each kind of damage to each file that a run resumes from is found and reported with file and
+reason, and the run resumes from the newest intact state.
 
-`torch.load` accepts a flipped bit and a zeroed block without a word: so both are here.
+`torch.load` accepts a flipped bit or a zeroed block without an error, so both are tested.
 """
 
 import json
@@ -20,12 +20,12 @@ from train.metrics.logs import cut_back
 from xtts.voices.run_folder import RunFolder
 
 REGION = 64 * 1024
-# Some 400 kB: seven regions a file.
+# About 400 kB: seven regions per file.
 NUMBERS = 100_000
 
 
 def fill(run: RunFolder) -> None:
-    """Epochs 1 and 2, and a stop inside the third."""
+    """Saves epochs 1 and 2, and a stop inside the third."""
     checkpoints = Checkpoints(run, keep=None, provenance=provenance())
     for epoch in (1, 2):
         losses = {"validation_audio_loss": 3.0 - epoch}
@@ -55,12 +55,12 @@ def run(whole: RunFolder, tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "output")
 
 
-# A damage is done to a path, some to several places one after the other.
+# Each of these damages a file, some in several places in turn, and yields what it did.
 
 
 def cut_off(path: Path) -> Iterator[str]:
     content = path.read_bytes()
-    # Not the last byte alone: behind JSON it is a line feed that says nothing.
+    # The last byte alone is not cut: in JSON it is an insignificant line feed.
     for length in (1, 20, len(content) // 2, len(content) - 2):
         path.write_bytes(content[:length])
         yield f"cut off at {length}"
@@ -101,7 +101,7 @@ def missing(path: Path) -> Iterator[str]:
 
 
 def swapped(path: Path) -> Iterator[str]:
-    """With the other epoch's; for the stop inside an epoch, with an epoch's."""
+    """Swaps the file with the other epoch's; a stop's file with an epoch's."""
     other = path.with_name(path.name.replace("_2", "_1"))
     if other == path:
         other = path.with_name(f"checkpoint_epoch_1{path.suffix}")
@@ -120,7 +120,7 @@ EPOCH_FILES = ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt", "checkpoint_
 
 
 def _told(damage: Damage, name: str) -> str:
-    """Without its manifest a file is what a kill leaves: it is not used, and stays."""
+    """A file without a manifest may be left by a kill: it is not used, and not set aside."""
     unfinished = damage is missing and name.endswith(".json")
     return "lacks a manifest" if unfinished else "Set aside as"
 
@@ -139,7 +139,7 @@ def test_a_damaged_epoch_is_found_told_and_not_taken(run, caplog, name, damage):
         found = run.newest_verified(fresh=True)
         assert (found.epoch if found else None) == (None if "swapped" in what else 1), what
     assert done >= (7 if damage in (one_bit_per_region, a_zeroed_block) and ".pt" in name else 1)
-    if damage is not swapped:  # undone there
+    if damage is not swapped:  # `swapped` undoes its damage
         resumed = Checkpoints(run, keep=None).resume("auto", FINGERPRINT)
         assert resumed is not None and resumed.epoch == 1
         assert torch.equal(resumed.model_state["gpt.a"], weights(1)["gpt.a"])
@@ -165,7 +165,7 @@ def test_a_damaged_stop_inside_an_epoch_is_found_told_and_not_taken(
 
 
 def test_an_epoch_that_was_renamed_is_not_another_one(run):
-    """Both epochs whole, each under the other's names."""
+    """Both epochs are intact, each under the other's names."""
     for name in ("checkpoint_epoch_{}.pt", "checkpoint_epoch_{}.json", "trainer_state_epoch_{}.pt"):
         one, two = (run.checkpoints / name.format(epoch) for epoch in (1, 2))
         one.rename(run.checkpoints / "aside")
@@ -178,7 +178,7 @@ def test_an_epoch_that_was_renamed_is_not_another_one(run):
 
 @pytest.mark.parametrize("damage", [*DAMAGES[:-1], "another epoch"])
 def test_a_damaged_best_is_written_anew(run, caplog, damage):
-    """The manifests decide about the best; best.json only says so to others."""
+    """The manifests determine the best epoch; best.json only publishes it."""
     path, right = run.best_file, run.best_file.read_bytes()
     if isinstance(damage, str):
         path.write_text(json.dumps({"epoch": 1, "validation_audio_loss": 0.5}))

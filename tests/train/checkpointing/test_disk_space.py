@@ -1,4 +1,4 @@
-"""The disk space of a whole run: how many checkpoints it has at its fullest."""
+"""The disk space of a whole run: the most checkpoints that it has at once."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from train.settings import TrainSettings
 @pytest.mark.parametrize(
     ("keep", "saved", "saves", "checkpoints"),
     [
-        (3, 0, 20, 6),  # three kept, the best, its blend, and the one that is being written
+        (3, 0, 20, 6),  # three kept, the best, its blend and the one being written
         (1, 0, 20, 4),
         (None, 0, 20, 21),
         (3, 0, 1, 2),

@@ -1,4 +1,4 @@
-"""What is pruned, and what never is."""
+"""Which epochs are pruned, and which never are."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from train.checkpointing.checkpoints import Checkpoints, prune, to_prune
     [
         ([1, 2, 3, 4], [4], 1, 2, [2]),
         ([1, 2, 3, 4], [4], 4, 1, [1, 2, 3]),
-        ([1, 2, 3, 4], [2], 1, 1, [3]),  # 3 and 4 are damaged: 2 is what a run goes on from
+        ([1, 2, 3, 4], [2], 1, 1, [3]),  # 3 and 4 are damaged: a run resumes from 2
         ([1, 2, 3, 4], [], None, 2, [1, 2]),
         ([1, 2], [2], 1, 5, []),
         ([1, 2, 3, 4], [4], 1, None, []),

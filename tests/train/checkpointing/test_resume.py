@@ -1,4 +1,4 @@
-"""Going on: from where a run stopped, from a file, or from the beginning."""
+"""Resuming: from the end of the last run, from a file, or from the beginning."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ from xtts.voices.run_folder import RunError, RunFolder
 
 @pytest.fixture
 def fresh(tmp_path) -> Checkpoints:
-    """Those of another folder, which holds no run."""
+    """The checkpoints of another folder, which holds no run."""
     return Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
 
 
@@ -172,7 +172,7 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     assert run.epochs() == [] and not list(own.rglob("events*"))
     assert old.evaluation_file.read_text() == "{}\n"
     assert (old.speakers / "1.wav").read_bytes() == b"ben"
-    # What is left in the new run: its archive, its lock, the name of its curves.
+    # The new run keeps only its archive, its lock and the name of its curves.
     assert not {one.name for one in run.folder.iterdir()} & {one.name for one in archived.iterdir()}
     assert not run.samples.exists() and not run.metrics.exists() and not run.speakers.exists()
     assert all(path.read_text() == "not ours" for path in kept)

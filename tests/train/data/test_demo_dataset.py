@@ -1,4 +1,5 @@
-"""The dataset in the package is small, whole, usable, and apart from what judges the model."""
+"""The dataset in the package is small, complete and usable, and shares no sentence with the
+benchmarks."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Which clips go together, in which order, and what each is conditioned on."""
+"""Which clips form a batch, in which order, and the conditioning of each."""
 
 import itertools
 import random
@@ -34,7 +34,7 @@ SHAPE = GPTShape(
 
 
 class Made:
-    """Features whose every mel value is the number of its clip, and whose codes count upwards."""
+    """Features with the clip's number as each mel value, and with codes that count upwards."""
 
     def __init__(self, clips: list[Clip]) -> None:
         self.clips = clips
@@ -67,7 +67,7 @@ def made(clips: list[Clip], **changes) -> Batches:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether batches, or what is in them, are equal to the bit."""
+    """Whether batches, or their parts, are equal bit for bit."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return torch.equal(one, other)
     if not is_dataclass(one):
@@ -203,7 +203,7 @@ def test_an_epoch_goes_on_from_any_batch():
 
 
 class Failing(Made):
-    """Clip 0 cannot be read so many times."""
+    """The first `times` reads of clip 0 fail."""
 
     def __init__(self, clips: list[Clip], times: int) -> None:
         super().__init__(clips)
@@ -217,7 +217,7 @@ class Failing(Made):
 
 
 def one_by_one(source: Made) -> Batches:
-    """Four clips, each of them a batch."""
+    """Four clips, one per batch."""
     return Batches(
         source.clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
         conditioning="same_clip", sources=(0, 1, 2, 3),
@@ -244,7 +244,7 @@ def test_what_cannot_be_read_in_three_tries_is_named_behind_the_batches_before_i
 
 
 def test_batches_leave_the_cache_as_it_is():
-    """The cache is memory-mapped and read-only; a batch that wrote into it would crash."""
+    """The cache is memory-mapped and read-only: a write to it would crash."""
     clips = some_clips(4, speakers=1)
     source = Made(clips)
     mels = {n: source.mel(n) for n in range(4)}
@@ -282,7 +282,7 @@ def test_a_rank_without_a_clip_takes_part_and_learns_nothing():
 
 
 def long_tailed(count: int) -> list[Clip]:
-    """Lengths as of conversations: most clips are short, a few fill what is allowed."""
+    """Lengths as in conversations: most clips are short, a few have the greatest length."""
     draw = np.random.default_rng(1)
     seconds = np.clip(draw.lognormal(np.log(2.5), 0.8, count), 0.5, 11.6)
     return [
@@ -297,7 +297,7 @@ def test_a_batch_has_no_padding_however_long_the_tail_is():
         assert batch.rows.used == batch.rows.rows * batch.rows.length
 
 
-# Which clips go together, which rank learns them, and what a halved budget makes of them
+# How clips are grouped, which rank learns them, and the effect of a halved budget
 
 
 SECONDS = [4.0, 3.0, 2.0, 4.0, 1.0, 2.0, 3.0, 2.0]
@@ -307,9 +307,9 @@ GROUPS = [(0, 3), (1, 6), (2, 5, 7), (4,)]
 @pytest.mark.parametrize(
     ("seconds", "groups"),
     [
-        ([1.0, 1.0, 1.0, 1.0, 1.0], [(0, 1, 2, 3), (4,)]),  # just the budget
-        ([1.0, 1.0, 9.0, 1.0, 1.0], [(0, 1), (2,), (3, 4)]),  # one that is longer than it
-        ([1.0, 2.0, 2.0, 1.0], [(0, 1), (2, 3)]),  # the longest one counts, wherever it is
+        ([1.0, 1.0, 1.0, 1.0, 1.0], [(0, 1, 2, 3), (4,)]),  # exactly the budget
+        ([1.0, 1.0, 9.0, 1.0, 1.0], [(0, 1), (2,), (3, 4)]),  # one clip is longer than the budget
+        ([1.0, 2.0, 2.0, 1.0], [(0, 1), (2, 3)]),  # the longest clip counts, wherever it is
         ([1.0, 2.0, 1.0], [(0, 1), (2,)]),
         ([2.0, 1.0, 1.0, 1.0, 1.0], [(0, 1), (2, 3, 4)]),
         ([], []),
@@ -351,11 +351,11 @@ def test_half_is_always_less_than_what_did_not_fit(group, budget, expected):
     assert halve_budget(group, SECONDS, budget) == expected
 
 
-# The next batch is on its way while one is learned; on a CPU nothing is copied
+# The next batch is copied while one is learned; on a CPU nothing is copied
 
 
 class Recorded:
-    """A device that tells in which order it was asked; its copies are marked."""
+    """A device that records the order of calls; its copies are new tensors."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -418,6 +418,6 @@ def test_an_epoch_draws_its_share_of_rehearsed_clips_and_each_epoch_draws_others
         assert set(own) <= set(epoch) and len(epoch) == len(set(epoch))
         seconds = sum(clips[clip].seconds for clip in epoch)
         drawn = sum(clips[clip].seconds for clip in set(epoch) & set(rehearsed))
-        assert 0.25 <= drawn / seconds < 0.29  # the last one is whole
+        assert 0.25 <= drawn / seconds < 0.29  # the last clip may exceed the share
     assert set(epochs[0]) != set(epochs[1])
     assert batches.plan(1) == batches.plan(1)

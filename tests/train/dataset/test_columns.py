@@ -1,4 +1,4 @@
-"""Columns are judged over all rows: read as what they are, or refused with both readings."""
+"""Columns are judged over all rows: each gets its role, or both readings are shown."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PEOPLE = ("ann", "ben", "ann", "ann", "ben", "ben")
 
 
 def columns(row: str, rows: int = 6) -> dict[str, int]:
-    """The places for rows of a form such as `{n}.wav|{who}|{text}`."""
+    """The column of each role, for rows of a form such as `{n}.wav|{who}|{text}`."""
     made = [
         row.format(n=n, who=PEOPLE[n], text=SENTENCES[n], id=n % 2).split("|") for n in range(rows)
     ]
@@ -57,9 +57,9 @@ def test_each_column_is_read_as_what_it_holds(row, expected):
         ("{n}|{text}|{n}.25", "the third of its 3 columns"),
         ("{n}|{n}.25|{text}", "the second of its 3 columns"),
         ("{n}|{text}|dh ax b er {n}", "'dh ax b er 0' beside 'The birch"),
-        # Numbers of words, of which few occur twice.
+        # Like speaker numbers, but few occur twice.
         ("{n}|{text}|1{n}", "neither"),
-        # A translation has as many characters, but other words.
+        # A translation: similar in length, different in words.
         ("{n}|{text}|Das Kanu aus Birke glitt {n} Mal auf glatten Planken.", "neither"),
         ("{n}|{text}|word{n}", "neither"),
         ("{n}|{who}|{text}|{n}.5|x{n}", "5 columns whose meaning is not clear"),
@@ -74,7 +74,7 @@ def test_a_column_that_is_none_of_them_is_refused_with_the_way_to_name_it(tmp_pa
 
 
 def test_two_readings_are_both_given(tmp_path):
-    """Single words beside single words."""
+    """Two columns of single words."""
     words = [f"{n}|{('yes', 'no')[n % 2]}|{('ann', 'ben')[n // 3]}" for n in range(6)]
     told = refusal(written(tmp_path, "\n".join(words)))
     assert "file|text|speaker, where the text of the first row is 'yes'" in told
@@ -90,7 +90,7 @@ def test_no_speaker_is_a_sentence_and_no_text_is_that_of_all_clips(tmp_path):
     text = [f"{person}|{SENTENCES[n % 6]}" for n, person in enumerate(people)]
     told = refusal(written(tmp_path, "\n".join(text)))
     assert "line 5 has a sentence as its speaker: 'He said it again to me.'" in told
-    # A header that says otherwise is not believed.
+    # A header that contradicts the rows is refused.
     told = refusal(written(tmp_path, "\n".join(
         ["audio_file|text|speaker_name", *(f"{n}.wav|ann|{SENTENCES[n]}" for n in range(6))]
     )))  # fmt: skip
@@ -191,7 +191,7 @@ def table(form: str, kinds: tuple[str, ...], count: int = 12) -> str:
         ("{n}|{text}|{kind}", ("twenties", "thirties"), {"speaker"}, "column 3 holds ages"),
         ("{n}|{text}|{kind}", ("true", "false"), {"speaker"}, "column 3 holds marks"),
         ("{n}|{kind}|{text}", ("ok", "noisy", "bad"), {"speaker"}, "column 2 holds marks"),
-        # People may be called so, and without other names two voices are not to be mixed.
+        # People may have such names, and without other names two voices must not be mixed.
         ("{n}|{text}|{kind}", ("Joy", "Felice", "Ann", "Bob"), {"Joy", "Felice", "Ann", "Bob"}, ""),
         ("{n}|{text}|{kind}", ("F", "M"), {"F", "M"}, ""),
     ],
@@ -218,7 +218,7 @@ def test_a_column_of_splits_is_honoured(tmp_path, head, form):
     assert names == ["0", "1", "2", "4", "5", "6", "8", "9", "10"]
     assert [entry.validation for entry in entries] == [False, False, True] * 3
     assert "3 clips of validation and 3 clips of tests, which are not read" in notes(tmp_path)[0]
-    # The file of one split, as `datasets` saves it, is as any other.
+    # A file with one split, as `datasets` saves it, is read like any other.
     if head:
         written(tmp_path, head + table(form, ("validation",)))
         assert {one.validation for one in read_entries(tmp_path, "auto", "en")} == {None}

@@ -1,4 +1,4 @@
-"""Every clip is judged before step 1: refused with a reason, split by content, decoded once."""
+"""Each clip is checked before step 1: refused with a reason, split by content, decoded once."""
 
 import os
 import shutil
@@ -139,7 +139,7 @@ def test_nothing_left_is_an_error_that_shows_why(read, tmp_path):
 
 
 def test_a_copy_of_a_recording_is_refused_and_a_symlink_is_followed(read, tmp_path):
-    """People keep recordings on another disk; only names in the transcript may not leave."""
+    """People keep recordings on another disk; only names in the transcript must stay inside."""
     folder = make_dataset(tmp_path / "data", clips=3)
     shutil.copy(folder / "wavs" / "clip-1.wav", folder / "wavs" / "copy.wav")
     add_rows(folder, "copy|Another text.")
@@ -151,7 +151,7 @@ def test_a_copy_of_a_recording_is_refused_and_a_symlink_is_followed(read, tmp_pa
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files count as settled as soon as they are written."""
+    """Files count as settled immediately after a write."""
     monkeypatch.setattr(dataset, "RACY_SECONDS", -1.0)
 
 
@@ -175,7 +175,7 @@ def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
 
 
 def test_what_was_written_just_before_it_was_read_is_read_again(read, tmp_path, monkeypatch):
-    """It may have been written once more within the same tick of the clock (racy git)."""
+    """It may have been written again within the same clock tick (racy git)."""
     read(make_dataset(tmp_path / "data", clips=3))
     decoded = []
     original = dataset._decoded
@@ -227,7 +227,7 @@ def test_a_known_dataset_that_has_changed_is_noticed(read, tmp_path, settled):
 
 
 def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
-    """Ctrl-C after an hour of decoding must not cost the hour."""
+    """Ctrl-C after an hour of decoding must not lose the hour's work."""
     folder = make_dataset(tmp_path / "data", clips=3)
 
     def stopped(entry: TranscriptEntry, *others):
@@ -245,7 +245,7 @@ def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
 
 
 def test_what_could_not_be_read_is_tried_again(read, tmp_path, settled, monkeypatch):
-    """A disk that failed once must not refuse a clip for ever."""
+    """One failure of the disk must not refuse a clip permanently."""
     folder, opened = make_dataset(tmp_path / "data", clips=2), sound_file.opened
 
     def failing(path: Path, **more: Any) -> Any:
@@ -346,7 +346,7 @@ def test_german_texts_under_english_are_noticed(code, warned):
 
 
 def read_with(folder: Path, encode: Callable[..., list[int]], fingerprint: str = "a") -> Dataset:
-    """By a tokenizer that answers so."""
+    """Reads a dataset with a tokenizer that encodes by `encode`."""
     tokenizer: Any = SimpleNamespace(
         fingerprint=fingerprint, encode=encode, unknown=lambda *_: [], max_tokens=400,
         languages=("en", "ja"),
@@ -356,7 +356,7 @@ def read_with(folder: Path, encode: Callable[..., list[int]], fingerprint: str =
 
 
 def test_a_language_without_its_extra_stops_at_once(tmp_path):
-    """Every row would be refused for the same reason; the sentence names the packages."""
+    """Otherwise each row would be refused for the same reason; the error names the packages."""
 
     def lacking(*_: str) -> list[int]:
         raise TextError("LANGUAGE=ja needs cutlet") from ImportError("cutlet")

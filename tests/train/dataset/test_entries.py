@@ -1,4 +1,4 @@
-"""Where a row's recording lies: its name in any case, with any ending that a decoder reads."""
+"""Finding a row's recording: its name in any case, with any extension that a decoder reads."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ RATE = 22_050
 
 
 class Forgetful:
-    """A cache of sounds that knows none."""
+    """A cache of sounds that is always empty."""
 
     def get(self, _key: str) -> None:
         return None
@@ -59,7 +59,7 @@ def test_the_exact_name_comes_first_and_two_that_fit_are_none(folder):
     for name in ("A.WAV", "A.wav"):
         (folder / "wavs" / name).touch()
     assert found(folder, "A.wav") == "wavs/A.wav" and found(folder, "A.WAV") == "wavs/A.WAV"
-    assert found(folder, "a.wav") == "wavs/a.wav"  # is not there
+    assert found(folder, "a.wav") == "wavs/a.wav"  # does not exist
     (folder / "wavs" / "a.txt").touch()
     assert found(folder, "b") == "wavs/b.wav"
 

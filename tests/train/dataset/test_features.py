@@ -1,4 +1,4 @@
-"""Features are computed once, equal what the model would compute, and survive damage and kills."""
+"""Features are computed once, equal the model's, and survive damage and kills."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def place(tmp_path: Path, base_folder: Path) -> Place:
 
 
 def contents(found: features.FeatureCache) -> list[bytes]:
-    """Of the five clips; copies, as a map shows what becomes of its file."""
+    """The features of the five clips, copied because the file under a map may change."""
     return [found.codes(i).tobytes() + found.mel(i).tobytes() for i in range(5)]
 
 
@@ -118,7 +118,7 @@ def test_another_dvae_or_other_statistics_have_another_cache(place, tmp_path, fi
     assert (features.folder_of(other, place.cache) != place.folder) is bool(tensor)
 
 
-# What a GPU does, by the same numbers on a device of another name.
+# The CPU under another name takes the GPU's code path and computes the same numbers.
 AS_A_GPU = Choice("cpu:0", "stands for a GPU")
 
 
@@ -129,7 +129,7 @@ def by(place: Place, folder: str, where: Choice) -> list[bytes]:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The devices that features were computed on, in turn; "cpu:0" has its own branch."""
+    """The device of each computation, in order; "cpu:0" takes the GPU's code path."""
     seen: list[str] = []
     original = features.DeviceFeatures.of
 
@@ -162,7 +162,7 @@ def out_of_memory(*_: np.ndarray) -> None:
 def test_a_gpu_that_fails_leaves_the_rest_to_the_cpu(
     place, gpu, monkeypatch, caplog, good, wrong, words
 ):
-    """After so many good clips."""
+    """The GPU fails after `good` clips."""
     expected = by(place, "cpu", features.ON_CPU)
     gpu.clear()
     right = features.DeviceFeatures.of
@@ -231,7 +231,7 @@ def test_a_wrong_index_is_computed_again(place, damage):
 
 @pytest.mark.slow
 def test_a_build_killed_half_way_goes_on(place, monkeypatch):
-    """Killed when the first shard's data stands without its index."""
+    """Killed after the first shard's data was written, before its index."""
     monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
     assert in_child(place.build, crash_at="after replace") == -signal.SIGKILL
     assert len(place.shards()) == 1 and list(place.folder.glob("*.json")) == []
@@ -248,7 +248,7 @@ def test_two_builds_at_once_fill_as_many_shards_as_one_needs_or_two(place, monke
         thread.start()
     for thread in threads:
         thread.join()
-    # Three each, unless one of them starts late and finds some made.
+    # Three each, unless one starts late and finds some already written.
     assert 3 <= len(place.shards()) <= 6
     found = place.build()
     assert (found.damaged(), len(found.records)) == ([], 5) and contents(found) == whole
@@ -265,7 +265,7 @@ def test_every_damage_is_found_and_mended(place, tmp_path, caplog, suffix, damag
         shutil.copytree(folder, place.folder)
         caplog.clear()
         assert contents(place.build()) == kept, what
-        # A byte behind the last record harms none; without its index a shard is as if it never was.
+        # A byte after the last record does no harm; a shard without its index is ignored.
         assert damage in (grown, missing) or "damaged" in caplog.text, what
 
 
@@ -280,7 +280,7 @@ def test_shards_that_were_swapped_are_found_and_mended(place, monkeypatch, caplo
     assert "damaged" in caplog.text
 
 
-# A clip that was whole when it was judged and is not any more
+# A clip that became damaged or was deleted after it was checked
 
 
 @pytest.mark.parametrize("where", [features.ON_CPU, AS_A_GPU], ids=["one by one", "read ahead"])

@@ -1,4 +1,4 @@
-"""Texts beside the recordings, or the line that cuts; Coqui's readers by their names."""
+"""One text file per recording, the command that cuts a long recording, and Coqui's formatters."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_each_recording_with_its_text(tmp_path):
         text = recording(tmp_path / name).with_suffix(".txt")
         text.write_text(f"Of {name},\r\nin two lines.\n", encoding=encoding)
     recording(tmp_path / ".trash" / "c.wav")
-    recording(tmp_path / "silent.wav")  # without its text it is refused later, by name
+    recording(tmp_path / "silent.wav")  # without a text: refused later, by name
     assert [row[:2] for row in rows(tmp_path)] == [
         ("b.wav", "Of b.wav, in two lines."), ("silent.wav", ""),
         ("sub/a.flac", "Of sub/a.flac, in two lines."),
@@ -57,7 +57,7 @@ def test_one_long_recording_with_its_text_is_to_be_cut(tmp_path):
     message = refusal(tmp_path)
     assert "longer than the 11.6 s of a clip" in message
     assert message.endswith(f"cut {path} --to {tmp_path}-clips --text {tmp_path}/tape.txt")
-    # In the place of a folder.
+    # A file given as the dataset folder.
     message = refusal(path)
     assert "is a recording" in message
     assert message.endswith(f".venv/bin/python -m train cut {path} --to {tmp_path}/tape-clips")
@@ -74,7 +74,7 @@ def test_films_and_phones_recordings_get_the_line_that_converts(tmp_path):
     assert f"Convert it: ffmpeg -i '{path}' -vn -ac 1 -ar 22050 '{wav}'" in str(caught.value)
 
 
-# What formatters find is checked as our own rows are
+# Rows from formatters are checked like our own
 
 
 def test_a_formatter_of_tts_is_found_by_name(tmp_path):
@@ -99,13 +99,13 @@ def test_formatters_that_are_none_or_do_not_fit(tmp_path):
     assert "reads a transcript" in refusal(tmp_path, "css10")
     assert "cannot read" in refusal(written(tmp_path, "one field only\n"), "css10")
     assert "holds no row" in refusal(tmp_path, "vctk_old")
-    # Their names are checked as in a table of ours.
+    # File names are checked as in our tables.
     away = written(tmp_path / "data", "../a.wav|Text.|x\n", "transcript.txt")
     assert "'../a.wav'" in (told := refusal(away, "css10")) and "without `..`" in told
 
 
 def test_a_corpus_published_with_another_extension_is_found(tmp_path):
-    """Multilingual LibriSpeech comes as FLAC; its reader writes .wav behind every name."""
+    """Multilingual LibriSpeech is FLAC; its formatter appends .wav to each name."""
     written(tmp_path, "77_5_01\tOi.\n", "transcripts.txt")
     recording = tmp_path / "audio" / "77" / "5" / "77_5_01.flac"
     recording.parent.mkdir(parents=True)
@@ -126,7 +126,7 @@ def test_texts_in_a_folder_of_their_own(tmp_path, texts, sounds):
     assert sorted(row[1] for row in rows(tmp_path)) == ["Text 0.", "Text 1.", "Text 2."]
     if "who" in sounds:
         assert {row[2] for row in rows(tmp_path, "folders")} == {"ann", "ben"}
-    # Two texts of the same name: neither is taken.
+    # Two texts with the same name: neither is used.
     again = tmp_path / "other" / text.name
     again.parent.mkdir()
     again.write_text("Another text.")

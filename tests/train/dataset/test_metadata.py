@@ -1,4 +1,4 @@
-"""Transcripts of every form -> rows; a file of the wrong form is refused whole, with its line."""
+"""Transcripts of every form -> rows; a malformed file is refused as a whole, with its line."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_ljspeech(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # A line separator inside a text starts no row, a quotation mark inside it is its own.
+        # Inside a text, a line separator does not start a row and a quotation mark is literal.
         (
             'a|One\u2028line\x85here.\nb|"Stop," he said.\n',
             [("a", "One\u2028line\x85here.", "speaker"), ("b", '"Stop," he said.', "speaker")],
@@ -56,7 +56,7 @@ def test_ljspeech(tmp_path):
             '{folder}/wavs/a.wav|"One | ""two""."\n"wavs/b.wav"|Two.\n',
             [("wavs/a.wav", 'One | "two".', "speaker"), ("wavs/b.wav", "Two.", "speaker")],
         ),
-        # A voice does not learn its speaker's name, nor what a header names otherwise.
+        # Neither the speaker's name nor a column with another header is part of the text.
         (
             f"a|{TEXTS[0]}|ann\nb|{TEXTS[1]}|ann\n",
             [("a", TEXTS[0], "ann"), ("b", TEXTS[1], "ann")],
@@ -158,14 +158,14 @@ def test_missing_datasets_are_refused(tmp_path):
 
 
 def test_recordings_are_found_as_people_name_them(tmp_path):
-    """Windows' backslashes, accents kept apart by a Mac, files beside or in wavs/."""
+    """Windows' backslashes, a Mac's decomposed accents, files in the folder or in wavs/."""
     written(tmp_path, "wavs\\a.wav|One.\nb.wav|Two.\nwavs/caf\u00e9.wav|Three.\n")
     for name in ("a.wav", "b.wav", "cafe\u0301.wav"):
         (tmp_path / "wavs" / name).touch()
     assert all(entry.path.is_file() for entry in read_entries(tmp_path, "auto", "en"))
 
 
-# Tables with named columns, as Hugging Face, spreadsheets and other trainers write them
+# Tables with named columns, as written by Hugging Face, spreadsheets and other trainers
 
 EXPECTED = [("wavs/a.wav", "Yes, of course."), ("wavs/b.wav", 'A "b" c.')]
 
@@ -201,7 +201,7 @@ def test_the_same_table_however_it_is_written(tmp_path, text, name):
 
 
 def test_other_columns_are_named_and_ignored(tmp_path):
-    """Read by position, Coqui's emotion would become a speaker."""
+    """By position, Coqui's emotion column would be read as the speaker."""
     for table, others in (
         ("file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n", "duration, mood"),
         ("audio_file|text|speaker|emotion_name\na.wav|Hello.|ann|happy\n", "emotion_name"),

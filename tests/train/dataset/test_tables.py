@@ -1,4 +1,4 @@
-"""Rows of a transcript: the delimiter of most lines, line breaks in quotation marks, JSON lines."""
+"""Rows of a transcript: the commonest delimiter, line breaks in quotation marks, JSON lines."""
 
 import json
 
@@ -11,7 +11,7 @@ from train.dataset.transcripts import delimiter_of, read_table
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # As Python's csv and a spreadsheet write it.
+        # As written by Python's csv and by a spreadsheet.
         (
             'file_name,text\na.wav,"First line,\nsecond, line."\nb.wav,Two.\n',
             [("a.wav", "First line, second, line."), ("b.wav", "Two.")],
@@ -24,7 +24,7 @@ from train.dataset.transcripts import delimiter_of, read_table
             'a.wav|"He said ""yes,\r\nindeed""."\r\n"b.wav"|"Two\nof\nthem."\r\n',
             [("a.wav", 'He said "yes, indeed".'), ("b.wav", "Two of them.")],
         ),
-        # A mark that does not close stays in its row.
+        # An unclosed quotation mark does not extend beyond its row.
         (
             'a.wav|"Hello, he said.\nb.wav|"Go," she said.\nc.wav|Really "so?"\n',
             [

@@ -1,4 +1,4 @@
-"""Which files of a folder are read, which hold validation clips, and which are named as left."""
+"""Which files of a folder are read, which hold validation clips, and which are listed as unread."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_a_second_file_with_all_clips_is_not_a_split(tmp_path):
 
 
 def test_a_second_file_without_clips_leaves_the_choice(tmp_path):
-    """Of six clips xtts-finetune-webui holds out none, and writes the header all the same."""
+    """xtts-finetune-webui holds out none of six clips, and still writes the header."""
     header = "audio_file|text|speaker_name"
     train = [header, *(f"{row}|coqui" for row in ROWS)]
     files(tmp_path, **{"metadata_train.csv": train, "metadata_eval.csv": [header]})

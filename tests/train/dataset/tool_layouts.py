@@ -1,4 +1,4 @@
-"""Datasets in the layouts of other tools, as their writers write them, with what each row says.
+"""Datasets in other tools' layouts, as those tools write them, with the expected rows.
 
 Sources, read 2026-11: rhasspy/piper TRAINING.md and piper_train/preprocess.py; OHF-Voice/piper1-gpl
 docs/TRAINING.md; jaywalnut310/vits filelists/; myshell-ai/MeloTTS docs/training.md and
@@ -30,7 +30,7 @@ Expected = list[tuple[str, str, str, str, bool | None]]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tool writes a dataset. wrote: makes it in a folder, and returns its rows."""
+    """A tool's layout. write: creates such a dataset in a folder and returns its rows."""
 
     name: str
     write: Callable[[Path], Expected]
@@ -49,7 +49,7 @@ def lines(folder: Path, name: str, rows: Iterable[str]) -> None:
 
 
 def by_pandas(folder: Path, name: str, rows: Sequence[Sequence[str]]) -> None:
-    """As `DataFrame.to_csv(sep="|", index=False)` writes it."""
+    """Writes as `DataFrame.to_csv(sep="|", index=False)` does."""
     with (folder / name).open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter="|", lineterminator="\n").writerows(rows)
 
@@ -68,7 +68,7 @@ def piper1(folder: Path) -> Expected:
 
 
 def vits(folder: Path) -> Expected:
-    """`DUMMY2` is the link that VITS's README has one make; people move the files instead."""
+    """`DUMMY2` is the link from VITS's README; people move the files instead."""
     names = [f"p36{n % 2}/p36{n % 2}_{n:03}.wav" for n in range(6)]
     sounds(folder, (f"wavs/{name}" for name in names))
     for part, some in (("train", range(4)), ("val", range(4, 6))):
@@ -89,7 +89,7 @@ def melotts(folder: Path) -> Expected:
 
 
 def melotts_cleaned(folder: Path) -> Expected:
-    """What `preprocess_text.py` leaves if metadata.list is not kept."""
+    """The output of `preprocess_text.py` without metadata.list."""
     sounds(folder, (f"wavs/{number:03}.wav" for number in range(6)))
     for part, some in (("train", range(4)), ("val", range(4, 6))):
         lines(folder, f"{part}.list", (
@@ -100,7 +100,7 @@ def melotts_cleaned(folder: Path) -> Expected:
 
 
 def gpt_sovits(folder: Path) -> Expected:
-    """`output/` of GPT-SoVITS: the clips, and the list that its recogniser writes."""
+    """`output/` of GPT-SoVITS: the clips and the list written by its recogniser."""
     names = [f"vocal.wav_{n:010}_{n + 1:010}.wav" for n in range(6)]
     sounds(folder, (f"slicer_opt/{name}" for name in names))
     rows = (f"D:\\GPT-SoVITS\\output\\slicer_opt\\{names[n]}|slicer_opt|EN|{TEXTS[n]}"
@@ -112,7 +112,7 @@ def gpt_sovits(folder: Path) -> Expected:
 
 
 def xtts_webui(folder: Path) -> Expected:
-    """Older versions leave some of the validation clips among the training clips."""
+    """Older versions keep some validation clips among the training clips."""
     names = [f"wavs/ann_{n:08}.wav" for n in range(6)]
     sounds(folder, names)
     head = ("audio_file", "text", "speaker_name")

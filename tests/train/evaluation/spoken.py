@@ -1,4 +1,4 @@
-"""Measurements as the worker would give them, made up: a candidate is what its numbers say."""
+"""Invented measurements in the worker's form, and candidates made from them."""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PERSON = Person(SpeakingRate(1.5, 5.0), VoiceScale(CENTRE, 0.9, 0.3), None, 120.
 
 
 def embedding(likeness: float) -> list[float]:
-    """A unit vector whose likeness on the person's scale is this."""
+    """A unit vector with this similarity on the person's scale."""
     cosine = 0.3 + 0.6 * likeness
     return [cosine, (1 - cosine**2) ** 0.5, 0.0, 0.0]
 
@@ -38,9 +38,12 @@ def facts(
     errors: float | None = None,
     natural: float | None = None,
 ) -> list[SpokenFacts]:
-    """Sentences of a candidate. rate: 1.15 is 15 % faster; lost: share of words left out; errors:
-    share of seven words each that a recogniser mishears, None where none listened; natural: the
-    naturalness, None where it was not judged."""
+    """Measurements of a candidate's sentences.
+
+    rate: 1.15 is 15 % faster; lost: share of words left out; errors: share of each sentence's seven
+    words that a recogniser gets wrong, None without a recogniser; natural: the naturalness, None if
+    it was not judged.
+    """
     draw, listening = random.Random(seed), random.Random(1000 + seed)
     sounding = random.Random(2000 + seed)
     found = []
@@ -79,7 +82,7 @@ def candidate(
     loss: float | None = None,
     usual: float = 18.0,
 ) -> Candidate:
-    """What the evaluator makes of measurements."""
+    """The evaluator's candidate for these measurements."""
     asked = EvaluationSentence(SynthesisRequest("text", "en"), "built_in")
     sha256 = f"sha-{epoch}" if epoch else ""
     return candidate_of(
@@ -89,7 +92,7 @@ def candidate(
 
 
 def base(seed: int = 0, **changes: Any) -> Candidate:
-    """A base that says every word, at the person's rate, half as like them as they are."""
+    """A base that says every word at the person's rate, with a voice of 0.4 on their scale."""
     return candidate(facts(seed, **{"voice": 0.4, **changes}), "base", 0, 0.0)
 
 

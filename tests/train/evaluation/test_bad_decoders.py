@@ -1,14 +1,14 @@
-"""Decoders learned from clips that are no good: left out with the reason, or no worse than none.
+"""A decoder learned from bad clips is rejected with the reason, or is no worse than the base's.
 
-Five draws of each case on the embedded base, which speaks from a recording of awb. Each decoder is
-decided about as a run does (`train.evaluation.person_decoder`): by clips that it did not learn
-from, and by words and voice of sentences. What is kept is then held against the decoder of the base
-on other recordings of awb, which none of them has learned from.
+Each case has five draws on the embedded base, which speaks from a recording of awb. Each decoder is
+accepted or rejected as in a run (`train.evaluation.person_decoder`): by clips that it did not learn
+from, and by the words and voice of sentences. An accepted decoder is then compared with the base's
+on further recordings of awb, which no decoder has learned from.
 
-Measured when the judge of voices was chosen, five draws each, cosine to the reference with the
-decoder less without: clips of awb +0.21 to +0.26, half of them slt's -0.12 to -0.19, all of them
-slt's -0.51 to -0.59, and no interval has a 0 in it. On the scale of the voice in an evaluation,
-whose centre is the clips' own, the same mixtures are closer to the person (+0.5 to +1.3).
+Measured when the judge of voices was chosen: five draws each, cosine to the reference with the
+decoder minus without. Clips of awb: +0.21 to +0.26; half of them slt's: -0.12 to -0.19; all of them
+slt's: -0.51 to -0.59; no interval contains 0. On an evaluation's voice scale, which is centred on
+the clips themselves, the same mixtures are closer to the person (+0.5 to +1.3).
 """
 
 import random
@@ -56,7 +56,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
 def noisy(waves: list[Samples], draw: np.random.Generator) -> list[Samples]:
-    """White noise 10 dB under each clip."""
+    """White noise 10 dB below each clip."""
     return [
         wave + draw.normal(size=len(wave)) * wave.std() * 10 ** (NOISE_DB / 20) for wave in waves
     ]
@@ -75,8 +75,8 @@ def as_it_is(waves: list[Samples], _: np.random.Generator) -> list[Samples]:
 
 
 class Case(NamedTuple):
-    """others: how many of the clips another person says; spoil: what is done to the sound;
-    less_alike: what the judge of voices must say of it, None for either."""
+    """others: number of clips spoken by another person; spoil: changes the sound; less_alike: the
+    required verdict of the judge of voices, None if either will do."""
 
     others: int
     spoil: Spoil
@@ -88,15 +88,15 @@ CASES = {
     "noise": Case(0, noisy),
     "clipped": Case(0, clipped),
     "another person": Case(CLIPS, as_it_is, True),
-    # As it may be in a run, whose reference is one of the clips.
+    # Possible in a run, because its reference is one of the clips.
     "mixture": Case(CLIPS // 2, as_it_is, True),
     "good": Case(0, as_it_is, False),
 }
 
 
 class Ground(NamedTuple):
-    """The base that speaks, awb's recording with its speaker embedding, and awb's own sound of the
-    sentences."""
+    """A speaker of the base, awb's reference with its speaker embedding, and awb's recordings of
+    the sentences."""
 
     speaker: FileSpeaker
     reference: Path
@@ -151,7 +151,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
         0, 0.0, "", found.distance_before, found.distance_after, found.clips, found.steps
     )
     before, after = _spoken(ground, None), _spoken(ground, out)
-    # Only what is far from the usual length failed.
+    # A sentence fails only if its length is far from the usual one.
     rate = statistics.median(one.codes / one.text_tokens for one in before.facts)
     person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
     asked = [EvaluationSentence(SynthesisRequest(text, "en"), "own") for text in _sentences()]
@@ -175,7 +175,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
 
 
 class Spoken(NamedTuple):
-    """distances: of each sentence from the person's own sound."""
+    """distances: from each sentence to the person's recording of it."""
 
     facts: list[SpokenFacts]
     distances: list[float]

@@ -1,8 +1,8 @@
-"""Real bad weights beside real epochs of the demo: never the best, each named for what is wrong.
+"""Bad weights among real epochs of the demo are never the best, and the remarks name the fault.
 
-Two runs of the demo dataset are made, one of it with all clips 20 % faster; beside the first one's
-epochs, and a mean of the last one and the base as a good one, the bad ones are saved, and
-`python -m train evaluate` judges everything. Three seeds of seven cases.
+Two runs train on the demo dataset, one of them with all clips 20 % faster. To the first run's
+epochs are added a mean of its last epoch and the base, as a good one, and seven bad ones; then
+`python -m train evaluate` judges all of them. Three seeds.
 """
 
 import os
@@ -28,7 +28,7 @@ from xtts.voices.run_folder import RunFolder, read_checkpoint
 DATASET = Path("train/data/demo")
 EPOCHS, SEEDS = 2, (1, 2, 3)
 FASTER = 1.2
-# Saved under this number, with this share of the last epoch.
+# The epoch number of the mean, and the last epoch's share in it.
 GOOD, GOOD_SHARE = 3, 0.3
 State = dict[str, Tensor]
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
 class BadEpoch(NamedTuple):
-    """epoch: the number that it is saved under; named: any of these stands in its remarks."""
+    """epoch: the number that it is saved under; named: its remarks contain one of these."""
 
     epoch: int
     make: Callable[["Ground", int], State]
@@ -45,7 +45,7 @@ class BadEpoch(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """The demo's run, that of the faster clips, and the base's own weights."""
+    """The demo's run, the run with faster clips, and the base's weights."""
 
     folder: Path
     run: RunFolder
@@ -54,7 +54,7 @@ class Ground(NamedTuple):
 
 
 def noisy(size: float) -> Callable[[Ground, int], State]:
-    """The first epoch's weights, all of them disturbed by so much of their own spread."""
+    """The first epoch's weights with noise of `size` standard deviations of each tensor."""
 
     def made(ground: Ground, seed: int) -> State:
         draw = torch.Generator().manual_seed(seed)
@@ -68,7 +68,7 @@ def noisy(size: float) -> Callable[[Ground, int], State]:
 
 
 def endless(ground: Ground, _: int) -> State:
-    """The last epoch's weights, which never say STOP."""
+    """The last epoch's weights, changed so that they never produce STOP."""
     state = dict(_state(ground.run, EPOCHS))
     bias = state[f"{PREFIX}mel_head.bias"].clone()
     bias[-1] = -1e4
@@ -115,7 +115,7 @@ def _train(folder: Path, output: Path, *words: str, **settings: str) -> None:
 
 
 def _faster_clips(folder: Path) -> Path:
-    """The demo dataset with as high a voice, and less time."""
+    """The demo dataset, faster at the same pitch."""
     from librosa.effects import time_stretch
 
     (folder / "wavs").mkdir(parents=True)
@@ -140,7 +140,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 @pytest.fixture(scope="module", params=SEEDS)
 def judged(ground: Ground, request: pytest.FixtureRequest) -> Evaluation:
-    """The demo's epochs, and all bad ones beside them."""
+    """The evaluation of the demo's epochs together with all bad ones."""
     seed: int = request.param
     run = RunFolder(ground.folder / f"seed-{seed}")
     checkpoints = Checkpoints(run, None)

@@ -1,4 +1,4 @@
-"""Judging and learning a decoder for a run that is there already."""
+"""`train evaluate` and `train learn-decoder` on an existing run."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from xtts.voices.run_folder import RunFolder
 
 @pytest.fixture
 def workshop(tmp_path: Path, base_folder: Path) -> Workshop:
-    """With clips that are long enough for a decoder."""
+    """A workshop with clips long enough for a decoder."""
     found = Workshop(base_folder, tmp_path)
     found.dataset = make_dataset(tmp_path / "long", clips=12, seconds=1.5)
     return found
@@ -38,7 +38,7 @@ def test_a_decoder_is_learned_for_what_was_best(
     assert main(["learn-decoder", "--minutes", "20", *asked]) == 0
     found = learned_decoder.read(run.best_decoder)
     assert found is not None and found.weights == known.verdict.weights
-    assert found.clips == 7 and found.steps == 3  # two of the nine judge
+    assert found.clips == 7 and found.steps == 3  # the other two of nine are held out to judge it
     sidecar = json.loads((run.samples / "best_output.json").read_text())
     assert sidecar["learned_decoder"] == found.digest
 

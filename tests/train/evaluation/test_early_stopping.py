@@ -1,4 +1,4 @@
-"""When a run has learned enough."""
+"""When a run stops early."""
 
 import math
 
@@ -20,8 +20,8 @@ def after_losses(epochs: int | None, *losses: float, every: int = 1) -> EarlySto
         (2, (3.0, 2.0, 2.1, 2.2), True),
         (2, (3.0, 2.0, 2.1), False),
         (2, (3.0, 2.0, 2.1, 1.9, 2.5), False),
-        (1, (3.0, 3.0), True),  # as good is not better
-        (1, (math.nan, 2.0), True),  # a non-finite loss is never beaten: the loss must be mended
+        (1, (3.0, 3.0), True),  # equal is not better
+        (1, (math.nan, 2.0), True),  # no later loss is below NaN
         (None, (1.0,) + (2.0,) * 50, False),
         (3, (), False),
     ],
@@ -47,7 +47,7 @@ def test_a_resumed_run_waits_on_and_epochs_without_a_validation_count():
         (1, (1, 5), 0, None),  # only one newer epoch was judged
         (1, (1, 5, 9, 10), 1, 10),  # one is still being judged
         (4, (1, 4), 1, None),
-        (4, (1, 4), 2, 4),  # judging ended: by the loss
+        (4, (1, 4), 2, 4),  # judging has ended: the loss decides
     ],
 )
 def test_the_verdict_counts_epochs_that_were_judged(best, judged, unjudged, ends_after):

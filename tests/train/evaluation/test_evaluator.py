@@ -1,4 +1,4 @@
-"""From saved epochs to evaluation.json, best.json and best.pt; what a kill or a fault leaves."""
+"""From saved epochs to evaluation.json, best.json and best.pt, also after a kill or a fault."""
 
 import json
 import os
@@ -39,15 +39,15 @@ from xtts.workers.requests import (
     no_progress,
 )
 
-# What each epoch, and each share of it, sounds like; made up.
+# Invented measurements of each epoch and each share of it.
 GOOD = {"voice": 0.7}
 BAD = {"voice": 0.9, "lost": 0.2}
 HALF = {"voice": 0.8, "lost": 0.0}
-BEST = 99  # in the place of an epoch: best.pt speaks, all of it
+BEST = 99  # stands for an epoch number when best.pt speaks
 
 
 class Speaking:
-    """A sampler whose worker's measurements are made up."""
+    """A sampler whose worker returns invented measurements."""
 
     def __init__(self, sounds: dict[tuple[int, float], dict[str, float]]) -> None:
         self.plan = SamplingPlan("cpu_subprocess", ComputeConfig(), "a test")
@@ -62,7 +62,7 @@ class Speaking:
         self.voice_with_learned: float | None = None
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.decoder_step_seconds = 0.1
-        # Of an epoch, in a language of the base that is not the run's.
+        # Each epoch's measurements in a language of the base other than the run's.
         self.old_sounds: dict[int, dict[str, float]] = {}
 
     def ask(self, request: Any, progress: ReportProgress = no_progress) -> Any:
@@ -95,7 +95,7 @@ class Speaking:
         if request.sentences[0].request.language == "pt":
             sound = self.old_sounds.get(asked[0], {})
             return SpokenSet(facts(50 + asked[0], count=len(request.sentences), **sound))
-        if request.sentences[0].request.seed % 100 == 0:  # a candidate, not with a decoder's seeds
+        if request.sentences[0].request.seed % 100 == 0:  # a candidate's seeds, not a decoder's
             self.asked.append(asked)
         epoch = asked[0]
         sound: dict[str, Any] = self.sounds.get(asked, {"voice": 0.4})
@@ -115,7 +115,7 @@ class Speaking:
 
 
 def _asked(request: EvaluateRequest) -> tuple[int, float]:
-    """Epoch and share of what is to speak; best.pt is its own, so that its name is all there is."""
+    """Epoch and share of the requested weights; for best.pt, BEST and its share."""
     if request.voice.of_base:
         return 0, 0.0
     name = request.voice.weights.stem.split("_")[-1]
@@ -141,7 +141,7 @@ class Ground:
         self.restart()
 
     def restart(self, count: int = 24, *, in_run: bool = False, source: str = "built_in") -> None:
-        """The evaluator of the next start."""
+        """Makes the evaluator of the next start."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
         sentences = [
             EvaluationSentence(
@@ -158,14 +158,14 @@ class Ground:
         self.evaluator.person = PERSON
 
     def save(self, epoch: int, loss: float = 2.0) -> Verified:
-        """An epoch's checkpoint."""
+        """Saves an epoch's checkpoint."""
         shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
         self.checkpoints.provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
         self.checkpoints.save_epoch(epoch, epoch, shifted, None, {"validation_audio_loss": loss})
         return self.run.verified(epoch)
 
     def judge(self, epoch: int, loss: float = 2.0, seconds: float = 0.0) -> None:
-        """An epoch that was learned for so long is saved and judged."""
+        """Saves and judges an epoch that took `seconds` to learn."""
         self.evaluator.judge(self.save(epoch, loss), seconds)
 
     def conclude(self, blend: float | str = "auto", learn_decoder: str = "auto") -> None:
@@ -194,7 +194,7 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
     assert [one.name for one in found.candidates] == [
         "base", "epoch 1", "epoch 2",
     ]  # fmt: skip
-    # KEEP_CHECKPOINTS=1, and the lowest loss is the second's: the verdict names the first.
+    # KEEP_CHECKPOINTS=1 and the second epoch has the lowest loss, but the verdict names the first.
     assert ground.best()["epoch"] == 1 and ground.run.epochs() == [1, 2]
     best = ground.run.best_weights()
     assert best.weights == ground.run.checkpoint_path(1)
@@ -203,7 +203,7 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
 
 
 def takes(monkeypatch: pytest.MonkeyPatch, speaking: Speaking, seconds: float) -> None:
-    """A candidate of a run takes so many seconds."""
+    """Judging a candidate of a run takes `seconds`."""
     speaking.seconds_a_sentence = seconds / RUN_SENTENCES
     clock = SimpleNamespace(perf_counter=lambda: speaking.now)
     monkeypatch.setattr("train.evaluation.evaluator.time", clock)
@@ -235,7 +235,7 @@ def test_where_a_recogniser_listens_all_is_heard_and_some_is_kept(ground):
 def test_epochs_are_skipped_once_judging_takes_more_than_a_share_of_them(
     ground, caplog, monkeypatch, judging, epoch, judged
 ):
-    """What takes a minute is never too long: a short run judges all of its epochs."""
+    """Up to a minute is never too long, so a short run judges all of its epochs."""
     ground.checkpoints.keep = 3
     ground.restart(in_run=True)
     takes(monkeypatch, ground.speaking, judging)
@@ -268,7 +268,7 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
     found = ground.run.evaluation()
     assert found.verdict.kind == "blend"
     assert found.left_out == ["epoch 1", "epoch 2 at 70%", "epoch 2 at 30%"]
-    # `train evaluate` judges them, and as many sentences as before.
+    # `train evaluate` judges them, with the same number of sentences.
     ground.restart()
     ground.conclude()
     assert set(ground.speaking.asked[3:]) == {(1, 1.0), (2, 0.7), (2, 0.3)}
@@ -306,7 +306,7 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
 def test_what_is_left_counts_epochs_blends_and_the_decoder(ground, monkeypatch):
     settings: Any = SimpleNamespace(blend="auto", learn_decoder="auto")
     ground.restart(in_run=True)
-    assert seconds_left(ground.evaluator, settings, 4) == 250 * 0.1  # nothing was judged yet
+    assert seconds_left(ground.evaluator, settings, 4) == 250 * 0.1  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()
     assert seconds_left(ground.evaluator, settings, 4) == (4 + 3 + 2) * 10.0 + 250 * 0.1
@@ -319,7 +319,7 @@ def test_what_is_left_counts_epochs_blends_and_the_decoder(ground, monkeypatch):
 
 
 def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):
-    """As `train evaluate` does: the base, two epochs and three blends."""
+    """As in `train evaluate`: the base, two epochs and three blends."""
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     ground.checkpoints.keep = 2
     ground.save(1)
@@ -374,11 +374,11 @@ def test_blend_says_which_shares_are_tried(ground, blend, shares):
 def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     ground.judge(2)
     ground.evaluator.blends((0.5,))
-    # Killed between the verdict and the file that it names.
+    # Killed after the verdict, before the file that it names was written.
     assert ground.run.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
     assert "train evaluate" in best.fallback and best.weights == ground.run.checkpoint_path(2)
-    with ground.run.lock():  # the same while a run is at work: nothing is to be mended
+    with ground.run.lock():  # while a run is at work, there is nothing to repair
         waiting = ground.run.best_weights()
     assert "epoch 2 at 50%, is written at the end of the run" in waiting.fallback
     assert "checkpoint_epoch_2.pt is used until then" in waiting.fallback
@@ -437,7 +437,7 @@ def test_best_pt_speaks_where_its_epoch_was_deleted(ground):
     ground.conclude(0.5)
     assert ground.speaking.asked == []
     assert ground.run.evaluation().verdict.weights == before.weights
-    # A later epoch does not rule it out: its weights are there.
+    # A later epoch does not rule it out, because best.pt has its weights.
     ground.judge(3)
     assert ground.run.evaluation().verdict.weights == before.weights
     assert ground.run.best_blend.is_file()
@@ -445,7 +445,7 @@ def test_best_pt_speaks_where_its_epoch_was_deleted(ground):
 
 @pytest.mark.parametrize("could", [True, False], ids=["could", "could not"])
 def test_a_best_pt_that_could_not_be_made_again_stays(ground, could):
-    """Where its epoch is there, a blend that is no longer the best goes."""
+    """A blend that is no longer the best is deleted only if its epoch still exists."""
     ground.judge(2)
     ground.conclude(0.5)
     if not could:
@@ -512,7 +512,7 @@ def test_a_damaged_evaluation_is_made_again(ground, damage):
     before, best = ground.run.verdict(), ground.run.best_weights()
     assert before.epoch == 1
     ground.run.evaluation_file.write_bytes(damage)
-    # Until then best.json says what is best: for who speaks, and for who prunes.
+    # Until it is made again, speech and pruning follow best.json.
     assert (ground.run.verdict(), ground.run.best_weights()) == (before, best)
     ground.checkpoints.publish_best()
     ground.save(3)
@@ -551,12 +551,12 @@ def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(gr
     assert all(len(one.old_sentences) == SLOTS for one in found.candidates)
     assert first.ruled_out is None and second.ruled_out.startswith("It forgets the old language")
     assert (found.verdict.kind, found.verdict.epoch) == ("epoch", 1)
-    # Another start measures with what the base said, as the file has it.
+    # The next start takes the base's measurements from the file.
     assert found.person["old_codes_per_token"] > 0
 
 
 def natural_of(request: EvaluateRequest) -> list[int]:
-    """The sentences whose naturalness is asked for."""
+    """The numbers of the sentences whose naturalness is to be judged."""
     return [number for number, one in enumerate(request.sentences) if one.natural]
 
 
@@ -605,7 +605,7 @@ def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(gr
     for one in (said for each in old["candidates"] for said in each["sentences"]):
         del one["judges"]["naturalness"]
     path.write_text(json.dumps(old))
-    ground.no_naturalness = None  # distillmos was installed since
+    ground.no_naturalness = None  # distillmos has been installed
     ground.restart()
     ground.judge(2)
     assert natural_of(ground.speaking.requests[-1]) == []

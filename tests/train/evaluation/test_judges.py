@@ -1,4 +1,4 @@
-"""What is measured of a sentence: its end, its words, its rate; and whose voice it is."""
+"""The measurements of a sentence: its end, its words, its rate and its voice."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ def spoken(length: float, *, tokens: int = 30, finished: bool = True) -> SpokenF
         (0.65, 30, True, "cut"),
         (1.5, 30, True, "babbling"),
         (2.5, 30, False, "unfinished"),
-        (0.5, 6, True, "finished"),  # of a word or two the pauses count for more
+        (0.5, 6, True, "finished"),  # in a word or two, pauses weigh more
     ],
 )
 def test_a_sentence_ends_where_it_should(length, tokens, finished, outcome):
@@ -53,9 +53,9 @@ def test_a_slow_speaker_is_slow_and_not_babbling_unless_twice_as_slow(length, ou
     [
         ([18.0, 17.0, 20.0, 19.0], 1.0),
         ([18.0, 17.0, 0.5, 19.0], 0.75),
-        # A person's own way of speaking lowers all words alike: none is lost.
+        # A speaking style that lowers all words equally loses none.
         ([12.0, 11.0, 13.0, 12.0], 1.0),
-        # Most are lost: the sentence's own usual word is no measure.
+        # If most are lost, the sentence's median word is not a usable standard.
         ([0.5, 0.4, 0.6, 17.0], 0.25),
         ([0.5, 0.4, 0.6, 0.3], 0.0),
     ],
@@ -79,7 +79,7 @@ def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
     assert absent is None and scale.similarity([]) is None
     assert scale.similarity([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
     assert scale.similarity([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
-    # Candidates are measured on it.
+    # Candidates are measured on this scale.
     assert candidate(facts(voice=0.7)).mean(judges.VOICE) == pytest.approx(0.7, abs=0.05)
     assert PERSON.voice.similarity(embedding(0.0)) == pytest.approx(0.0)
 
@@ -110,7 +110,7 @@ def test_a_difference_is_taken_sentence_by_sentence():
 
 
 def rows(measured: Sequence[SpokenFacts], reference: Sequence[float]) -> list[SpokenSentence]:
-    """Of the person beside the embedding of one recording."""
+    """The sentences, judged against the embedding of one recording of the person."""
     asked = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * len(measured)
     return judges.sentences_of(asked, measured, PERSON.beside(reference), 0.0)
 
@@ -155,7 +155,7 @@ def test_what_no_judge_of_a_decoder_can_compare_is_left_out():
     own = facts(3)  # no recogniser listened
     heard = rows(own, REFERENCE)
     assert judges.differences(heard, heard).keys() == {"voice"}
-    deaf = rows(own, [])  # too little of a recording
+    deaf = rows(own, [])  # the recording was too short for an embedding
     assert judges.differences(deaf, deaf) == {}
     failed = rows([replace(one, finished=False) for one in own], REFERENCE)
     assert judges.differences(failed, heard) == {}

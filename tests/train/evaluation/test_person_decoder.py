@@ -1,4 +1,4 @@
-"""When a decoder is learned for the best weights, when it is kept and who takes it."""
+"""When a decoder is learned for the best weights, when it is kept and when it is used."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from xtts.workers.failures import WorkerFailed
 
 @pytest.fixture
 def ground(tmp_path: Path, base_folder: Path) -> Ground:
-    """A run whose best is epoch 2 at 50 %."""
+    """A run whose best weights are epoch 2 at 50 %."""
     found = Ground(tmp_path, base_folder, dict(SOUNDS))
     for epoch in (1, 2):
         found.judge(epoch)
@@ -99,7 +99,7 @@ def test_one_that_sounds_measurably_less_like_the_person_speaks_nowhere(
     assert ground.best()["kind"] == "epoch"
     found = kept(ground)
     assert found.less_alike == less_alike and not found.harder
-    # The base and the epoch; then the epoch again without the decoder, and with it.
+    # The base, the epoch, then the epoch again without and with the decoder.
     assert [one.voice.decoder is None for one in ground.speaking.requests] == [
         True,
         True,
@@ -141,7 +141,7 @@ def test_it_goes_with_the_weights_that_it_was_learned_for(ground):
 
 
 def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folder, monkeypatch):
-    """Who has too few clips for a fine-tune is nearer by it all the same."""
+    """With too few clips for a fine-tune, a decoder still brings the voice closer."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
     for epoch in (1, 2):
         ground.judge(epoch)
@@ -156,7 +156,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folde
     run, other = str(ground.run.folder), tmp_path / "other.wav"
     assert find_voice(VoiceSpec(run)).decoder == ground.run.best_decoder
     assert find_voice(VoiceSpec(run, reference=other)).decoder is None
-    # As the API opens it: by an epoch of the run.
+    # As the API opens it, by an epoch of the run.
     epoch = str(ground.run.checkpoint_path(2))
     of_run = ground.run.samples / "epoch_2_reference.wav"
     for recording, expected in ((of_run, ground.run.best_decoder), (other, None)):
@@ -251,13 +251,13 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
         patch.setattr(ground.speaking, "learn_decoder", refuse)
         learn()
     assert kept(ground) == again
-    ground.speaking.distance_after = 2.0  # one that is no nearer is an answer too
+    ground.speaking.distance_after = 2.0  # a decoder that is not closer is a result too
     learn()
     assert decoder_beside(ground.run.best_blend) is None
 
 
 def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, base_folder):
-    """A busy machine judged a run by ten, the fewest for a verdict."""
+    """A busy machine judged a run by ten sentences, the minimum for a verdict."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): {"voice": 0.7, "errors": 0.1}})
     ground.recogniser = ("pocketsphinx", None)
     ground.restart()
@@ -282,8 +282,8 @@ def test_no_time_for_a_step_is_no_answer(ground):
 
 
 def test_it_is_judged_on_speech_that_the_weights_were_not_chosen_by(ground):
-    """The best of several by a few sentences said these better than it usually does, and a decoder
-    would be compared with that."""
+    """The best of several weights spoke the sentences that chose it better than usual, which would
+    be an unfair standard for a decoder."""
     ground.conclude()
     requests = ground.speaking.requests
     without, with_it = requests[-2:]

@@ -1,4 +1,5 @@
-"""Which recogniser listens: the setting's, else pocketsphinx for English, else none and why."""
+"""Which recogniser is used: the setting's, else pocketsphinx for English, else none, with the
+reason."""
 
 import re
 import sys
@@ -68,7 +69,7 @@ def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
     assert f"Whisper ({tmp_path.name})" in told
 
 
-# What is spoken: in every language of XTTS-v2, and never what anything is reported by
+# The sentences: in every language of XTTS-v2, and none from the other sets or the demo
 
 
 def clip(number: int, text: str) -> Clip:
@@ -149,6 +150,6 @@ def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_o
     )  # fmt: skip
     assert {one.request.language for one in old_sentences(added, seed=0)} == {"pt"}
     assert old_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []
-    # The base is the export of a run that learned Russian.
+    # The base was exported from a run that learned Russian.
     learned = replace(added, extensions=(Extension("ru", "uk", 50, 2, learned=True),))
     assert {one.request.language for one in old_sentences(learned, seed=0)} == {"ru"}

@@ -1,4 +1,4 @@
-"""Each further speaker of a dataset is judged by the best weights, with a decoder of their own."""
+"""Each further speaker of a dataset is judged with the best weights and gets a separate decoder."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ class Several(Ground):
 
 @pytest.fixture
 def ground(tmp_path: Path, base_folder: Path) -> Several:
-    """Its best is epoch 1."""
+    """A run whose best weights are epoch 1."""
     sounds = {(0, 0.0): {"voice": 0.4, "errors": 0.1}, (1, 1.0): {**GOOD, "errors": 0.1}}
     found = Several(tmp_path, base_folder, sounds)
     found.recogniser = ("pocketsphinx", None)
@@ -75,7 +75,7 @@ def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     told = "The best weights with a decoder of its own are measurably closer to the speaker"
     assert ben.verdict == f"{told} than the base."
     assert f"As ben: word error rate {ben.learned.word_errors.mean:.2f} (base " in caplog.text
-    # Each learned from their own clips, with their own recording, for the best weights.
+    # Each learned from that speaker's clips and recording, for the best weights.
     own, *others = ground.speaking.learned
     assert [one.voice.reference for one in others] == [ground.recording(2), ground.recording(3)]
     assert [one.clips[0].recording for one in others] == [ground.run.folder.parent / "clip.wav"] * 2
@@ -137,7 +137,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
 
 
 def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) -> None:
-    """A clock on which each sentence takes so many seconds, and learning all that it may."""
+    """A clock on which a sentence takes `sentence` seconds, and learning its whole budget."""
     ground.speaking.seconds_a_sentence = sentence
     clock = SimpleNamespace(perf_counter=lambda: ground.speaking.now)
     monkeypatch.setattr("train.evaluation.speakers.time", clock)
@@ -151,7 +151,7 @@ def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) 
 
 
 def test_without_time_they_are_named_and_train_evaluate_judges_them(ground, monkeypatch, caplog):
-    """Ben's turn takes all of the time of both."""
+    """Ben takes the time of both."""
     ground.restart(in_run=True)
     clock_of(ground, monkeypatch, SPEAKER_SECONDS / 24)
     ground.conclude("off")
@@ -218,7 +218,7 @@ def test_few_clips_learn_no_decoder(ground):
 
 @pytest.mark.parametrize("fault", ["cut", "babbling", "unfinished"])
 def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
-    """As in the table of the candidates: what it would measure is chance."""
+    """As in the candidates' table: its measurements would be noise."""
     said = facts(3, voice=0.6, errors=0.1)
     first = said[0]
     codes = {"cut": first.codes // 3, "babbling": 4 * first.codes}.get(fault, first.codes)

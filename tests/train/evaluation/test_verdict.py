@@ -1,4 +1,4 @@
-"""The rule: bad epochs are never chosen and are named for what is wrong with them."""
+"""The verdict's rule: a bad epoch is never chosen, and its remarks name the fault."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ SEEDS = range(20)
 
 
 def good(seed: int, epoch: int = 1, loss_of: float = 3.0, **changes: Any) -> Candidate:
-    """An epoch that came nearer to the person and lost nothing."""
+    """An epoch that is closer to the person and lost nothing."""
     return candidate(facts(seed + 100, **{"voice": 0.7, **changes}), epoch=epoch, loss=loss_of)
 
 
@@ -34,7 +34,7 @@ def good(seed: int, epoch: int = 1, loss_of: float = 3.0, **changes: Any) -> Can
     ids=["small noise", "noise", "large noise", "faster", "never stops"],
 )
 def test_a_bad_epoch_is_never_the_best_and_is_named(seed, wrong, named):
-    # It sounds most like the person, and its loss is the lowest: neither may save it.
+    # The best voice and the lowest loss must not save it.
     changes: dict[str, float] = {"voice": 0.95, **wrong}
     bad = candidate(facts(seed + 500, **changes), epoch=3, loss=0.1)
     told, verdict = verdict_of(base(seed), good(seed), bad)
@@ -52,7 +52,7 @@ def test_a_bad_epoch_is_never_the_best_and_is_named(seed, wrong, named):
         (104.6, 112.7, "pitch (-1"),  # -12.8 % against -6.1 %
         (135.0, 127.0, "pitch (+1"),
         (112.7, 104.6, ""),
-        (125.0, 115.0, ""),  # the other side of 0, as far off
+        (125.0, 115.0, ""),  # equally far off, on the other side of 0
         (119.0, 121.0, ""),
     ],
 )
@@ -64,7 +64,7 @@ def test_what_got_measurably_worse_stands_in_the_verdict(own, usual, told):
 
 
 def test_of_every_judge_the_worse_direction_is_known():
-    """A voice that came nearer, and everything else that got a little worse."""
+    """The voice is closer, and everything else is a little worse."""
     usual = base(0, pitch=118.0, errors=0.1)
     _, verdict = verdict_of(usual, good(0, rate=1.06, pitch=110.0, errors=0.1, lost=0.02))
     worse = verdict.reason.partition("Measurably worse than the base: ")[2]
@@ -96,7 +96,7 @@ def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is():
     assert "fewer epochs" not in one_epoch and "Add clips" in one_epoch
     several = told(*worse, seconds=1800.0)
     assert "fewer epochs" in several and "Add clips" not in several and "BLEND=auto" in several
-    # Nothing was learned: less of the same would not mend that.
+    # Nothing was learned, so training less would not help.
     assert "more epochs" in told(same, seconds=1800.0)
     assert "lower LEARNING_RATE" not in told(same, seconds=1800.0)
     blended = candidate(facts(8, voice=0.9, lost=0.2), "blend", 2, 0.5)
@@ -122,7 +122,7 @@ def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(count, failed, o
         (1.0, 0.86, " % slower than the person"),
         (0.88, 0.86, ""),
         (0.88, 0.8, " % slower than the person"),
-        (0.905, 1.13, "13 % faster than the person"),  # fast where the base is slow
+        (0.905, 1.13, "13 % faster than the person"),  # fast, while the base is slow
     ],
 )
 def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(of_base, rate, lost):
@@ -142,8 +142,8 @@ def test_without_a_base_or_anything_beside_it_there_is_no_verdict():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed):
-    """The base says every word by its own ear, and so does the one that a recogniser does not
-    understand, which sounds most like the person."""
+    """By the base's likelihood, both say every word; the bad one sounds most like the person, but a
+    recogniser does not understand it."""
     bad = candidate(facts(seed + 500, voice=0.95, errors=0.45), epoch=3, loss=0.1)
     told, verdict = verdict_of(base(seed, errors=0.15), good(seed, errors=0.15), bad)
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
@@ -151,7 +151,7 @@ def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed):
 
 
 def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base():
-    """Whatever other epochs learned, and nothing of theirs counts against another's blend."""
+    """This holds whatever other epochs learned; they do not affect another epoch's blend either."""
     known = base(3, errors=0.15)
     same = candidate(facts(3, voice=0.4, errors=0.15), epoch=1)
     other = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
@@ -165,7 +165,7 @@ def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base():
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("errors", [None, 0.15], ids=["by its own ear", "to a recogniser"])
 def test_a_relabelled_base_cannot_be_told_from_it(seed, errors):
-    """Nor its blends with itself; beside a good epoch it is not chosen."""
+    """Its blends with the base cannot either, and a good epoch is preferred to it."""
     same, known = facts(seed, voice=0.4, errors=errors), base(seed, errors=errors)
     relabelled = candidate(same, epoch=3, loss=0.1)
     blends = [candidate(same, "blend", 3, share) for share in (0.7, 0.3)]
@@ -178,12 +178,12 @@ def test_a_relabelled_base_cannot_be_told_from_it(seed, errors):
 
 
 def spoken(seed: int, share: float = 1.0, *, epoch: int = 2, **sound: Any) -> Candidate:
-    """An epoch, or a blend of less than all of it."""
+    """An epoch, or a blend if `share` is below 1."""
     kind: CandidateKind = "epoch" if share == 1 else "blend"
     return candidate(facts(seed, **sound), kind, epoch, share)
 
 
-# Of a voice that is further from the person than the base's, and hard to understand.
+# Less like the person than the base, and hard to understand.
 POOR = spoken(24, voice=0.1, errors=0.5)
 UNDERSTOOD = base(3, errors=0.15)
 
@@ -275,7 +275,7 @@ OLD = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * 8
 
 
 def learning(one: Candidate, seed: int, **sound: Any) -> Candidate:
-    """A candidate of a run that learns an added language; sound: of what it says in an old one."""
+    """A candidate of a run that adds a language; sound: its measurements in an old language."""
     said = sentences_of(OLD, facts(seed, count=len(OLD), **sound), PERSON, 18.0)
     return replace(one, old_sentences=said, knows_language=one.kind != "base")
 
@@ -301,7 +301,7 @@ def test_who_forgets_the_old_language_is_ruled_out_and_told(seed, sound, told):
 
 
 def test_an_old_language_without_figures_is_not_one_that_is_kept():
-    """The base finished five sentences in it, the epoch four, three of them other ones."""
+    """The base finished five of its sentences, the epoch four, of which three are different."""
     said = facts(300, count=len(OLD))
     usual = [replace(one, finished=n < 5) for n, one in enumerate(said)]
     own = [replace(one, finished=n > 3) for n, one in enumerate(said)]
@@ -347,7 +347,7 @@ def test_a_distilled_model_replaces_what_it_is_no_worse_than(wrong, told):
 @pytest.mark.parametrize("errors", [None, 0.05], ids=["by its own ear", "to a recogniser"])
 @pytest.mark.parametrize(("count", "cut"), [(4, 1), (4, 0), (8, 1)])
 def test_a_run_too_short_to_be_judged_says_so_and_keeps_the_base(count, cut, errors):
-    """The studio's run: 4 of 16 sentences, one of the candidate's cut; it was declared the best."""
+    """A run from the studio was declared the best with 4 of 16 sentences, one of them cut."""
     known = base(0, count=count, errors=errors)
     said = facts(100, voice=0.95, count=count, errors=errors)
     for number in range(cut):
@@ -358,7 +358,7 @@ def test_a_run_too_short_to_be_judged_says_so_and_keeps_the_base(count, cut, err
     assert f"finished {count - cut} of {count}" in str(told["epoch 1"].ruled_out)
     assert f"Of {count} sentences no candidate finished more than {count - cut}" in verdict.reason
     assert "train evaluate" in verdict.advice
-    # What few sentences say is neither for nor against it.
+    # So few sentences count neither for nor against it.
     assert told["epoch 1"].remarks[:1] == [told["epoch 1"].ruled_out]
     assert not told["epoch 1"].indistinguishable_from_base
 
@@ -389,7 +389,7 @@ def test_a_figure_that_one_candidate_lacks_is_not_a_judge_that_is_missing(judge,
     )
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
     assert f"have a figure for {named} to compare" in str(told[bad.name].ruled_out)
-    # And alone beside the base, the base stays.
+    # If it is the only candidate, the base stays.
     assert verdict_of(base(0, errors=0.15), without(bad, judge, keep))[1].kind == "base"
 
 
@@ -398,7 +398,7 @@ def test_a_figure_that_one_candidate_lacks_is_not_a_judge_that_is_missing(judge,
     [({}, 0), ({"lost": 0.02}, 0), ({"pitch": 130.0}, 0), ({"errors": 0.0}, 1), ({"rate": 1.0}, 1)],
 )
 def test_where_no_voice_can_be_judged_the_base_stays_unless_something_is_better(sound, best):
-    """With a dataset of two clips; the lowest loss alone proves nothing."""
+    """As with a dataset of two clips; the lowest loss alone proves nothing."""
     known = base(3, errors=0.3, rate=0.9)
     other = candidate(facts(9, **{"errors": 0.28, "rate": 0.9, **sound}), loss=0.1)
     known, other = (without(one, "voice") for one in (known, other))
@@ -459,7 +459,7 @@ def test_the_advice_counts_all_clips_and_says_so():
     assert "1.8 minutes of this person, with the validation clips" in verdict.advice
 
 
-# Naturalness: a loss of it rules out, a gain of it chooses nothing, and nobody needs it
+# Naturalness is optional: a loss rules a candidate out, a gain does not choose one
 
 
 @pytest.mark.parametrize("kind", ["epoch", "blend"])
@@ -467,7 +467,7 @@ def test_the_advice_counts_all_clips_and_says_so():
     ("natural", "out"), [(3.0, True), (3.28, False), (3.5, False), (4.5, False), (None, False)]
 )
 def test_who_is_measurably_less_natural_than_the_base_is_ruled_out(kind, natural, out):
-    """From 3.4. The second loss is measurable and too small to hear, and stands in the reason."""
+    """The base has 3.4. The second loss is measurable but inaudible; the reason mentions it."""
     share = 1.0 if kind == "epoch" else 0.5
     said = facts(105, voice=0.9, errors=0.1, natural=natural)
     told, verdict = verdict_of(base(0, errors=0.1, natural=3.4), candidate(said, kind, 1, share))
