@@ -1,10 +1,10 @@
-"""Trainers that start at once: a process with torch imported, which forks a true one for each.
+"""Trainers that start without delay, forked from a process that has already imported torch.
 
-`python -m tests.train.nursery` reads a line of JSON a trainer, `{"words": [...], "environ": {...},
-"poison": name, "told": path}`; answers with its process id, then, when it has ended, with its exit
-code. Whoever asked may kill it meanwhile. A new interpreter would import for seconds before it
-could be killed. poison: functions of `tests.train.poisons` that spoil something first,
-with `; ` between them.
+A new interpreter would import for seconds before a test could kill it.
+`python -m tests.train.nursery` reads a line of JSON per trainer, `{"words": [...],
+"environ": {...}, "poison": name, "told": path}`. It answers with the trainer's process id and, at
+its end, with its exit code; the caller may kill the trainer. poison: calls to functions of
+`tests.train.poisons` that run first, separated by `; `.
 """
 
 import importlib
@@ -20,11 +20,11 @@ from tests.datasets import make_dataset
 from tests.models import tiny_base
 
 EPOCHS, STEPS_PER_EPOCH = 2, 3
-# What a run imports when it comes to it.
+# Modules that a run imports late.
 _LATER = (
     "train.setup", "torch.utils.tensorboard", "soundfile", "torchaudio.functional", "tqdm",
     "TTS.tts.layers.xtts.dvae", "TTS.tts.layers.xtts.tokenizer", "torch._weights_only_unpickler",
-    "torch._dynamo",  # by AdamW; with what it imports in turn, seconds
+    "torch._dynamo",  # by AdamW; its imports take seconds
 )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def _train(words: list[str], environ: dict[str, str], poison: str, told: str) ->
 
 
 class Nursery:
-    """The asking side; one trainer at a time."""
+    """The client; runs one trainer at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.told = folder / "told.log"
@@ -79,7 +79,7 @@ class Nursery:
         self._answer()
 
     def start(self, words: Sequence[str], environ: Mapping[str, str], poison: str = "") -> int:
-        """Starts a trainer; its process id, which is also its process group's."""
+        """Starts a trainer; returns its process id, which is also its process group's."""
         assert self._server.stdin is not None and not self.running
         asked = {"words": list(words), "environ": dict(environ), "poison": poison,
                  "told": str(self.told)}  # fmt: skip
@@ -89,7 +89,7 @@ class Nursery:
         return int(self._answer())
 
     def end(self) -> int:
-        """Waits for the trainer; its exit code, -9 when it was killed."""
+        """Waits for the trainer; returns its exit code, -9 if it was killed."""
         code = int(self._answer())
         self.running = False
         return code
@@ -105,7 +105,7 @@ class Nursery:
 
 
 class Ground:
-    """A base, a dataset and a nursery; runs of two epochs of three steps, 0.6 s each."""
+    """A base, a dataset and a nursery; each run has two epochs of three steps and takes 0.6 s."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -115,7 +115,7 @@ class Ground:
         self._told_before = 0
 
     def words(self, name: str, **settings: object) -> list[str]:
-        """The command line of the run in the folder `name`."""
+        """The command line for the run in the folder `name`."""
         own = {
             "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
             "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
@@ -129,19 +129,19 @@ class Ground:
         ]
 
     def start(self, name: str, crash_at: str = "", poison: str = "", **settings: object) -> int:
-        """Starts a trainer; its process id. `nursery.end` waits for it."""
+        """Starts a trainer and returns its process id; `nursery.end` waits for it."""
         if self.nursery.told.exists():
             self._told_before = self.nursery.told.stat().st_size
         environ = {"SOTAQUE_CRASH_AT": crash_at}
         return self.nursery.start(self.words(name, **settings), environ, poison)
 
     def run(self, name: str, crash_at: str = "", poison: str = "", **settings: object) -> int:
-        """A trainer to its end; its exit code."""
+        """Runs a trainer to its end; returns its exit code."""
         self.start(name, crash_at, poison, **settings)
         return self.nursery.end()
 
     def told(self) -> str:
-        """What the latest trainer has written on its console."""
+        """The latest trainer's console output."""
         return self.nursery.told.read_bytes()[self._told_before :].decode(errors="replace")
 
 

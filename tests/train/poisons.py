@@ -1,4 +1,4 @@
-"""What may happen to a trainer, done to one from inside: the nursery calls one of these first."""
+"""Faults inside a trainer: the nursery calls one of these functions before the trainer starts."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-# A hang for a test; nobody waits for its end.
+# Longer than any test runs.
 LONG_SECONDS = 600.0
 
 
@@ -20,14 +20,14 @@ def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
 
 
 def stall_seconds(seconds: str) -> None:
-    """How long a step may take."""
+    """Sets how long a step may take."""
     from train import defaults
 
     defaults.STALL_SECONDS = float(seconds)
 
 
 def hanging_loader(epoch: str) -> None:
-    """The thread that makes batches gets no answer from the disk."""
+    """The thread that makes batches waits for the disk without an answer."""
     from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
@@ -39,7 +39,7 @@ def hanging_loader(epoch: str) -> None:
 
 
 def dying_loader(epoch: str) -> None:
-    """The disk of the cache is gone."""
+    """The cache's disk fails."""
     from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
@@ -51,7 +51,7 @@ def dying_loader(epoch: str) -> None:
 
 
 def no_numbers(clip: str, first_epoch: str, value: str) -> None:
-    """Batches with this clip (`all`: every batch) have a loss of `value`, from an epoch on."""
+    """From `first_epoch`, batches with this clip (`all`: every batch) have a loss of `value`."""
     from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
@@ -79,12 +79,12 @@ def validation_without_numbers() -> None:
 
 
 def slow_disk(seconds: str) -> None:
-    """Each fsync takes so long."""
+    """Each fsync takes `seconds`."""
     around(os, "fsync", lambda old, descriptor: (time.sleep(float(seconds)), old(descriptor))[1])
 
 
 def signals_while_saving(number: str, count: str) -> None:
-    """As many signals, one after the other, in the middle of the second epoch's weights."""
+    """Sends `count` signals, one after another, while the second epoch's weights are written."""
     from machine.storage import atomic
 
     def point(old: Any, name: str, path: Any = None) -> None:
@@ -92,7 +92,7 @@ def signals_while_saving(number: str, count: str) -> None:
             for _ in range(int(count)):
                 sent.append(number)
                 os.kill(os.getpid(), int(number))
-                time.sleep(0.2)  # the watching thread takes them one by one
+                time.sleep(0.2)  # the watching thread handles them one by one
         old(name, path)
 
     sent: list[str] = []
@@ -100,8 +100,8 @@ def signals_while_saving(number: str, count: str) -> None:
 
 
 def signal_while_sampling(number: str) -> None:
-    """While the first sample is spoken; the worker is warm by then and needs tenths of a second.
-    When that was stands beside the run."""
+    """Sends a signal while the first sample is spoken, by a warm worker in tenths of a second. The
+    file `signalled` next to the run has the time."""
     from train.sampling.sampler import Sampler
 
     def speak(old: Any, self: Any, *arguments: Any) -> Any:
@@ -113,7 +113,7 @@ def signal_while_sampling(number: str) -> None:
 
 
 def signal_before_the_first_step(number: str) -> None:
-    """While features are computed."""
+    """Sends a signal while features are computed."""
     from train.dataset import features
 
     def build(old: Any, *arguments: Any) -> Any:
@@ -125,7 +125,7 @@ def signal_before_the_first_step(number: str) -> None:
 
 
 def full_after(num_bytes: str) -> None:
-    """The disk takes so many bytes of everything, then none."""
+    """The disk accepts `num_bytes` bytes in total, then none."""
     left = [int(num_bytes)]
 
     def write(old: Any, descriptor: int, data: Any) -> int:
@@ -141,19 +141,19 @@ def full_after(num_bytes: str) -> None:
 
 
 def small_files(num_bytes: str) -> None:
-    """`ulimit -f`, for real."""
+    """Sets a real `ulimit -f`."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(num_bytes), int(num_bytes)))
 
 
 def space_unasked() -> None:
-    """Nobody looks ahead: the disk itself says that it is full."""
+    """Skips the check for free space, so that the write itself fails."""
     from train.checkpointing import checkpoints
 
     around(checkpoints, "require_space", lambda old, *arguments: None)
 
 
 def undeletable() -> None:
-    """Whatever is to be removed stays (a folder of another owner)."""
+    """Deletions fail, as in a folder of another owner."""
     from pathlib import Path
 
     def unlink(old: Any, self: Path, missing_ok: bool = False) -> None:
@@ -165,7 +165,7 @@ def undeletable() -> None:
 
 
 def held_gil(step: str) -> None:
-    """C code that waits for ever with the GIL, inside a step."""
+    """C code waits for ever inside a step while it holds the GIL."""
     from tests.train.resilience.hanging import deadlock_with_the_gil
     from train import trainer
 

@@ -1,4 +1,4 @@
-"""`python -m tests.train.slowly …`: `python -m train …` with steps that leave time to be killed."""
+"""`python -m tests.train.slowly …`: `python -m train …` with steps slow enough to be killed."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What LoRA learned, alone: saved with each epoch, and exported as a voice of its base."""
+"""LoRA's adapter as a separate file: saved with each epoch, exported as a voice of its base."""
 
 import shutil
 from dataclasses import replace
@@ -30,7 +30,7 @@ def run(workshop: Workshop) -> RunFolder:
 
 
 def merged(workshop: Workshop, path) -> dict[str, torch.Tensor]:
-    """The base with the adapter of a file, as a checkpoint has it."""
+    """The base merged with a file's adapter, in a checkpoint's layout."""
     header, tensors = adapter_file.read(path)
     state = {
         name: tensor.float()

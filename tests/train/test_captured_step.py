@@ -1,5 +1,5 @@
-"""A step as a graph: rehearsed on the CPU with a recorder that computes again at each replay, by
-the code that a GPU runs, and on a GPU."""
+"""A step as a CUDA graph: on a GPU, and on the CPU with the same code and a recorder that computes
+again at each replay."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ QUICK = Measured(1.0, 1.0, 1000)
 
 
 class Recomputing:
-    """A recorder whose replay computes: it keeps no shape, so the bookkeeping is what is seen."""
+    """A recorder whose replay computes again. It fixes no shapes, so it tests the bookkeeping."""
 
     def __init__(self, measured: Measured = QUICK, free: int = 1 << 30) -> None:
         self.found, self.free = measured, free
@@ -63,7 +63,7 @@ class Recomputing:
 
 
 def packed(seed: int, clips: int = 3) -> Batch:
-    """So many clips of other lengths with each seed."""
+    """`clips` clips, with different lengths for each seed."""
     draw = torch.Generator().manual_seed(seed)
     sizes = torch.randint(3, 14, (clips, 3), generator=draw).tolist()
     return synthetic.noise_batch(SHAPE, [(a, b, 20 + c) for a, b, c in sizes], 2.0)
@@ -96,7 +96,7 @@ def gradients(learner: Learner) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("clips", [1, 3, 7])
 def test_padding_changes_neither_losses_nor_gradients(clips):
-    """Also where an earlier, larger batch was in the buffers."""
+    """Even after a larger batch was in the buffers."""
     learner = a_learner(dropout=0.0)
     batch = packed(1, clips)
     sizes = Sizes.of(batch.rows)
@@ -127,7 +127,7 @@ def test_captured_steps_are_the_steps_without_graphs():
     assert captured.step == 10 and steps.reason == ""
     for name, one in weights(captured).items():
         assert torch.allclose(one, weights(plain)[name], atol=1e-4), name
-    # A checkpoint and a step without a graph find plain numbers, not the graph's.
+    # A checkpoint and a step without a graph need plain numbers, not the graph's tensors.
     assert all(isinstance(one["lr"], float) for one in captured.optimizer.param_groups)
     assert not any(one["capturable"] for one in captured.optimizer.param_groups)
 
@@ -142,7 +142,7 @@ def test_a_batch_that_is_not_finite_moves_nothing_as_a_graph_either():
     result = train_step(learner, bad, deferred=True, graphs=steps)
     assert not learner.read_deferred([result])[0].finite
     assert same(before, weights(learner)) and len(steps) == recorded >= 1
-    # What was not a number is gone from the buffers.
+    # No NaN remains in the buffers.
     assert all(map(torch.isfinite, map(torch.tensor, run(learner, 4, steps))))
 
 
@@ -205,7 +205,7 @@ def test_a_capture_that_fails_gives_its_reason_and_the_step_runs_without(caplog)
 
 def test_a_replay_that_differs_is_found_before_it_moves_a_weight(caplog):
     learner, recorder = a_learner(), Recomputing()
-    recorder.captured = lambda compute: lambda: None  # as captured on another GPU
+    recorder.captured = lambda compute: lambda: None  # as if captured on another GPU
     steps = graphs(learner, recorder)
     assert run(learner, 6, steps) == run(a_learner(), 6)
     assert "off by" in caplog.text and steps.reason
@@ -285,7 +285,7 @@ def test_fifty_captured_steps_on_a_gpu(device, precision):
 
 @GPU
 def test_a_graphs_dropout_on_a_gpu_is_that_of_the_step(device):
-    """The same padded batch with a graph and without; and another mask at each step."""
+    """The same padded batch with and without a graph; each step draws another mask."""
     plain, captured, steps = pair_on(device, 0.1)
     without = CapturedSteps(plain, Recomputing())
     without.capture_after = 0
@@ -312,7 +312,8 @@ def test_adapters_are_captured_too(device):
 
 @GPU
 def test_a_failed_capture_on_a_gpu_leaves_training_well(device):
-    """Dropout's generator, the stream and the allocator, which would keep what was prefetched."""
+    """Dropout's generator, the stream and the allocator recover; otherwise the allocator would keep
+    prefetched batches."""
     plain, captured, steps = pair_on(device, 0.1)
     whole = steps._whole
 
@@ -338,7 +339,7 @@ def test_a_failed_capture_on_a_gpu_leaves_training_well(device):
 
 @GPU
 def test_a_capture_while_another_thread_pins_memory(device):
-    """As batches that are prefetched."""
+    """As when batches are prefetched."""
     from concurrent.futures import ThreadPoolExecutor
 
     _, captured, steps = pair_on(device, 0.1)

@@ -1,4 +1,4 @@
-"""`python -m train check`, as a person calls it."""
+"""`python -m train check` from the command line."""
 
 import contextlib
 import io
@@ -54,7 +54,7 @@ def test_rows_are_shown_as_they_were_understood_before_anything_else(check, tmp_
 
 
 def test_check_and_run_answer_one_language_with_one_refusal(check, tmp_path):
-    """Nobody who has German clips is sent to teach the base German."""
+    """A user with German clips must not be advised to teach the base German."""
     make_dataset(tmp_path / "data", clips=9)
     answers = [
         check(verb=verb, LANGUAGE="de", OUTPUT_DIR="out", RUNS_DIR="runs", TENSORBOARD="off")

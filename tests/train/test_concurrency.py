@@ -1,4 +1,4 @@
-"""Results come in their order, and so many are begun ahead."""
+"""Results keep the order of the items, with a fixed lookahead."""
 
 from collections.abc import Iterator
 

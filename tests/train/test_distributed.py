@@ -1,4 +1,4 @@
-"""Several processes are one run: the same gradients, the same steps, the same stop."""
+"""Several processes act as one run: the same gradients, the same steps, the same stop."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def a_small_learner(world: World = ALONE, **changes) -> Learner:
 
 
 def clips(numbers) -> Batch:
-    """Clips whose lengths differ, so that the ranks' numbers of tokens do."""
+    """Clips of different lengths, so that the ranks have different numbers of tokens."""
     tokens, codes, mels = [], [], []
     for number in numbers:
         draw = torch.Generator().manual_seed(number)
@@ -60,7 +60,7 @@ def assert_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
 
 
 def on_two_ranks(tmp_path: Path, work: Callable[[World], Any]) -> list[Any]:
-    """What `work` gives on each rank."""
+    """The results of `work`, by rank."""
 
     def told(world: World) -> None:
         torch.save(work(world), tmp_path / f"{world.rank}.pt")
@@ -76,7 +76,7 @@ def test_gradients_are_those_of_one_process_with_all_tokens(tmp_path):
 
 
 def test_a_rank_without_clips_takes_part(tmp_path):
-    """The end of an epoch: one clip is left for two ranks."""
+    """As at the end of an epoch, when one clip is left for two ranks."""
 
     def work(world: World) -> tuple[dict[str, torch.Tensor], StepResult]:
         learner, batch = a_small_learner(world), clips([2])
@@ -120,8 +120,8 @@ def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path):
 
 
 def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp_path):
-    """No rank reads a number of its device: what a step needs of the others was asked for a step
-    before, and what it says is read at the end. One step is no number, on one rank."""
+    """No rank waits for its device: a step's data from other ranks is requested one step ahead, and
+    results are read at the end. One step is NaN on one rank."""
 
     def work(world: World) -> tuple[list[StepResult], list[StepResult], bool, list[int]]:
         waiting, ahead = a_small_learner(world), a_small_learner(world)
@@ -129,7 +129,7 @@ def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp
         expected = [train_step(waiting, one) for one in made]
         read: list[int] = []
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(World, "all_reduce", lambda *_: read.append(1))  # nobody asks and waits
+            patched.setattr(World, "all_reduce", lambda *_: read.append(1))  # no blocking reduction
             batches = agreed(iter(made), world, lambda: False)
             deferred = [train_step(ahead, batch, deferred=True) for batch in batches]
         return expected, ahead.read_deferred(deferred), same(weights(ahead), weights(waiting)), read
@@ -148,7 +148,7 @@ def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp
 
 
 def test_every_rank_stops_behind_the_same_step(tmp_path):
-    """Whichever of them was asked, and when."""
+    """Whichever rank gets the signal, and whenever."""
 
     def work(world: World) -> int:
         seen: list[Batch] = []
@@ -204,7 +204,7 @@ def test_every_rank_has_a_gpu_of_its_own(monkeypatch):
     assert device_of(World(3, 4, 1, 2), "cuda:0") == "cuda:1"
     assert device_of(World(3, 4, 1, 2), "cpu") == "cpu"
     assert device_of(ALONE, "cuda:2") == "cuda:2"
-    # All of them shown, and one to each rank.
+    # All GPUs visible, and one GPU visible to each rank.
     assert device_of(World(3, 4, 1, 2), "cuda:0", "4,5") == "cuda:1"
     assert device_of(World(3, 4, 1, 2), "cuda:0", "GPU-5ac1") == "cuda:0"
 
@@ -214,7 +214,7 @@ def test_every_rank_has_a_gpu_of_its_own(monkeypatch):
     [(None, 1), (ValueError("another"), 1), (GpuLost("cuda:0 failed and cannot be used"), 0)],
 )
 def test_a_lost_gpu_leaves_the_others_without_a_word(monkeypatch, error, told):
-    """nccl would wait for a context that is dead, and exit 70 with it."""
+    """NCCL would wait for the dead context, and exit 70 would never happen."""
     goodbyes: list[int] = []
     monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **__: None)
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: goodbyes.append(1))
@@ -227,7 +227,7 @@ def test_a_lost_gpu_leaves_the_others_without_a_word(monkeypatch, error, told):
 
 @pytest.mark.slow
 def test_two_nodes_on_loopback(tmp_path):
-    """Two agents of torchrun that find each other, one process each."""
+    """Two torchrun agents that find each other, with one process each."""
     out, children = tmp_path / "gradients.pt", []
     for _node in range(2):
         words = (

@@ -1,4 +1,5 @@
-"""A checkpoint becomes a voice: what learned is the checkpoint's, all else is the base's."""
+"""A voice exported from a checkpoint: trained weights from the checkpoint, the rest from the
+base."""
 
 import errno
 import json
@@ -37,7 +38,7 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the folder where the commands are given, in which is no `.env`."""
+    """A tiny base in the working folder of the commands, which has no `.env`."""
     monkeypatch.chdir(tmp_path)
     return tiny_base(tmp_path / "base")
 
@@ -55,7 +56,7 @@ def checkpoint(base: Path, tmp_path: Path) -> Path:
 def perturbed(
     base: Path, output_dir: Path, name: str | None = None, data_sha256: str = "d" * 64
 ) -> Path:
-    """A checkpoint of every learned value of `base` plus 0.01, with its epoch's reference."""
+    """A checkpoint with each trained value of `base` plus 0.01, and its epoch's reference."""
     config = ModelConfig.read(base)
     fingerprint = Fingerprint.of(base, data_sha256, config.gpt, output_dir / "cache")
     provenance = {
@@ -72,7 +73,7 @@ def perturbed(
 
 
 def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> VoiceFiles:
-    """A checkpoint's, without the recording of its epoch."""
+    """A checkpoint's files, with `reference` instead of its epoch's recording."""
     spec = VoiceSpec(str(checkpoint), base=str(base))
     return replace(find_voice(spec), reference=reference)
 
@@ -110,7 +111,7 @@ def test_the_verb_writes_a_voice_that_speaks_and_says_how_much_is_written(
 
 
 def learned(run: RunFolder, base: Path, *weights: object) -> dict[str, torch.Tensor]:
-    """A decoder that a run has learned for some weights: the base's, a little louder."""
+    """A run's decoder for some weights: the base's, slightly changed."""
     tensors = {
         name: tensor.float() + 0.01
         for name, tensor in read_tensors(base / "model.pth").items()
@@ -133,7 +134,7 @@ def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, run, tmp_path
     vocoders = (voice.model.vocoder, opened.decoder, plain.model.vocoder)
     same, own, of_base = (list(vocoder.parameters()) for vocoder in vocoders)
     assert all(map(torch.equal, same, own)) and not all(map(torch.equal, own, of_base))
-    # Whose recording is uploaded speaks with the base's, which all voices of the base share.
+    # An uploaded recording speaks with the base's decoder, which all voices of the base share.
     assert all(map(torch.equal, opened.model.vocoder.parameters(), of_base))
     learned(run, base, 7, 0.5, sha256)
     assert load_voice(VoiceSpec(str(checkpoint)), others={"run": opened}).decoder is None
@@ -158,7 +159,7 @@ def test_the_config_says_every_size_and_keeps_the_rest(base, checkpoint, tmp_pat
     to = exported(checkpoint, base, tmp_path / "voice")
     found = json.loads((to / "config.json").read_text())
     assert found["audio"] == {"sample_rate": 22050}
-    # The checkpoint names no normaliser: it is of a time when there was Coqui's only.
+    # An old checkpoint that names no normaliser uses Coqui's, then the only one.
     assert found["sotaque"] == config["sotaque"] | {"normalizer": "coqui"}
     assert found["model_args"]["decoder_input_dim"] == 64
     assert found["model_args"]["gpt_max_audio_tokens"] == 605
@@ -210,17 +211,17 @@ def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path)
     assert rate == 22_050 and abs(found - tone).max() < 1e-3 and bundle.verify(to)
 
 
-# What is best
+# The best weights
 
 
 def judged(run: RunFolder, best: Verdict) -> None:
-    """evaluation.json with nothing but a verdict."""
+    """Writes an evaluation.json with only a verdict."""
     found = Evaluation("", "en", {}, "", {}, {}, {}, [], verdict=best)
     write_evaluation(run.evaluation_file, found)
 
 
 def export_best(run: RunFolder, to: Path, **settings: object) -> int:
-    """`train export` of what is best in the run."""
+    """`train export` of the run's best weights."""
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     return main(["export", "--output-dir", str(run.folder), "--to", str(to), *flags])
 
@@ -231,7 +232,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(base, checkpoint, r
     judged(run, Verdict("base", 0, 0.0, "The base is the best.", "", False, ""))
     tensors = learned(run, base, 0, 0.0, "")
     (run.folder / PRONUNCIATIONS).write_text("word = said\n")
-    # The checkpoint is not needed: what it was made from is.
+    # The export needs the run's provenance, not the checkpoint.
     checkpoint.unlink()
     assert export_best(run, to, **{"onnx": "int8"} if onnx else {}) == 0
     if onnx:
@@ -277,7 +278,7 @@ def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_h
         assert not (to / "reference.wav").exists() and bundle.verify(to)
 
 
-# Where it goes
+# The target folder
 
 
 @pytest.mark.parametrize("onnx", [[], ["--onnx", "int8"]])
@@ -285,7 +286,7 @@ def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
     checkpoint, tmp_path, capsys, onnx
 ):
     to = tmp_path / "voice"
-    to.mkdir()  # an empty folder is none
+    to.mkdir()  # an empty folder is not an obstacle
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(to), *onnx]
     assert main(command) == 0
     before = {path.name: path.stat().st_mtime_ns for path in to.iterdir()}
@@ -337,7 +338,7 @@ def test_a_full_disk_leaves_the_earlier_export(base, checkpoint, tmp_path, monke
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "output", "voice"]
 
 
-# What does not belong together
+# Files that do not match
 
 
 def test_another_base_is_refused(checkpoint, tmp_path, capsys):

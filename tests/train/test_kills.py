@@ -1,8 +1,8 @@
-"""kill -9 at marked points and at random moments: every file whole, an epoch lost at most, and at
-the end the very weights of a run that nobody killed.
+"""kill -9 at marked points and at random moments: all files stay intact, at most one epoch is lost,
+and the final weights equal those of a run that was never killed.
 
-The method is RocksDB's (tools/db_crashtest.py): white box, at points that the code marks; black
-box, whenever the seed says. `make test-slow` kills 200 times; KILLS_SEED tries other moments.
+The method is RocksDB's (tools/db_crashtest.py): white box, at points marked in the code; black box,
+at random moments. `make test-slow` kills 200 times; KILLS_SEED sets the seed of the moments.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ PART = re.compile(r"^\..+\.\d+\.sotaque-part$")
 
 
 def assert_readable(folder: Path) -> None:
-    """Whatever has a name of its own can be read to its end, with or without a manifest."""
+    """Reads every file to its end, with or without a manifest; only parts of writes are skipped."""
     for path in folder.rglob("*"):
         if path.is_dir() or PART.match(path.name) or path.name == ".lock":
             continue
@@ -47,20 +47,20 @@ def assert_readable(folder: Path) -> None:
 
 
 def newest(run: RunFolder) -> int:
-    """The epoch that the next start goes on from; 0 is the base."""
+    """The epoch that the next start resumes from; 0 is the base."""
     found = run.newest_verified(fresh=True)
     return found.epoch if found else 0
 
 
 def learned(run: RunFolder) -> list[int]:
-    """The epoch of each step in the log, but for a line that was cut off."""
+    """The epoch of each step in the log, without a truncated last line."""
     text = run.metrics.read_text() if run.metrics.exists() else ""
     told = map(json.loads, text.split("\n")[:-1])
     return [record["epoch"] for record in told if record["kind"] == "train"]
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and what they have."""
+    """The ids of a process's children and their descendants."""
     try:
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     except psutil.NoSuchProcess:
@@ -68,7 +68,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill(ground: Ground, pid: int) -> tuple[int, list[int]]:
-    """(exit code, the processes that were there)."""
+    """Kills a trainer: (exit code, the ids of its child processes)."""
     there = descendants(pid)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -89,7 +89,7 @@ MARKED = (
 
 
 def test_every_marked_point_is_killed_at():
-    """Here, or where its own code is tested."""
+    """In this file, or in the tests of the code that it marks."""
     marked = {
         name
         for package in ("machine", "xtts", "train", "extras")
@@ -105,7 +105,7 @@ def test_every_marked_point_is_killed_at():
 def test_killed_at_a_marked_point(ground, whole, point):
     name = re.sub(r"\W", "-", point)
     run = RunFolder(ground.folder / name)
-    # For pruning: the second epoch pushes the first aside.
+    # With one kept checkpoint, the second epoch prunes the first.
     keep = {"KEEP_CHECKPOINTS": "1"} if point == "mid-prune" else {}
     assert ground.run(name, point, **keep) == -9, f"never reached\n{ground.told()}"
     assert_readable(run.folder)
@@ -118,10 +118,10 @@ def test_killed_at_a_marked_point(ground, whole, point):
 
 @pytest.mark.slow
 def test_killed_while_a_sample_is_spoken(ground, whole):
-    """With everything that a run may start; none of it stays, and the sample is spoken later."""
+    """With each kind of child that a run starts: none survives, and the sample is spoken later."""
     port = free_port(26_100, "127.0.0.1")
     run = RunFolder(ground.folder / "mid-sample")
-    # A worker gets ready for longer than a step may take: that is no hang.
+    # A worker may take longer to start than the limit of a step; this is not a hang.
     every = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One.", "TENSORBOARD": "on",
              "TENSORBOARD_PORT": str(port)}  # fmt: skip
     pid = ground.start("mid-sample", "mid-sample", poison="stall_seconds 1", **every)
@@ -146,7 +146,7 @@ def test_killed_while_a_sample_is_spoken(ground, whole):
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["before evaluation", "after evaluation"])
 def test_killed_while_an_epoch_is_judged(ground, whole, point):
-    """Nothing is lost, and what was not judged is judged at the next start."""
+    """Nothing is lost, and unjudged epochs are judged at the next start."""
     name = re.sub(r"\W", "-", f"judging {point}")
     run = RunFolder(ground.folder / name)
     heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
@@ -165,7 +165,7 @@ def test_killed_while_an_epoch_is_judged(ground, whole, point):
 
 
 def kill_at_random(ground: Ground, whole: RunFolder, kills: int, seed: int) -> Counter[str]:
-    """Starts runs and kills them, each until it is done; the next one starts over."""
+    """Starts and kills each run until it is done, run after run, until `kills` is reached."""
     draw = random.Random(seed)
     seconds = _seconds(ground)
     counted: Counter[str] = Counter()
@@ -174,9 +174,9 @@ def kill_at_random(ground: Ground, whole: RunFolder, kills: int, seed: int) -> C
         number += 1
         name = f"random-{seed}-{number}"
         run = RunFolder(ground.folder / name)
-        # Every third run makes its own features, so that they are killed half made as well.
+        # Every third run computes its features, so that kills also hit their computation.
         cache = run.folder / "cache" if number % 3 == 0 else ground.folder / "cache"
-        # No room for luck: one that is never done would be killed for ever.
+        # The bound ends a run that would be killed for ever.
         for _ in range(1000):
             kills_left = counted["kills"] < kills
             pid = ground.start(name, CACHE_DIR=str(cache))
@@ -203,7 +203,7 @@ def kill_at_random(ground: Ground, whole: RunFolder, kills: int, seed: int) -> C
 
 
 def _wait(draw: random.Random, run: RunFolder, seconds: float) -> None:
-    """Half of the kills at any moment; half soon after a file has come, where the windows are."""
+    """Half of the kills come at any moment, half just after a new file, where faults are likely."""
     if draw.random() < 0.5:
         time.sleep(draw.uniform(0, 1.2 * seconds))
         return
@@ -219,7 +219,7 @@ def _names(run: RunFolder) -> set[str]:
 
 
 def _seconds(ground: Ground) -> float:
-    """How long a run takes here, features apart."""
+    """The duration of a run on this machine, without features."""
     began = time.monotonic()
     assert ground.run(f"timed-{began}") == 0, ground.told()
     return time.monotonic() - began
@@ -239,5 +239,5 @@ def test_two_hundred_kills_at_random(ground, whole, capsys):
     with capsys.disabled():
         print(f"\nseed {seed}, {time.monotonic() - began:.0f} s: {dict(counted)}")
     assert counted["kills"] == 200 and counted["runs"] >= 5
-    # Neither all before the first step nor all behind the last: how many depends on the machine.
+    # Not all kills come before the first or after the last step; the number varies by machine.
     assert counted["inside a write"] >= 1 and counted["epochs redone"] >= 20

@@ -1,4 +1,4 @@
-"""One training step: what moves, what does not, and what stops a run."""
+"""One training step: which weights move, and which faults stop a run."""
 
 import dataclasses
 from typing import Any
@@ -66,7 +66,7 @@ def test_steps_learn_the_batch_and_text_and_audio_weigh_as_told():
 
 
 def test_every_parameter_moves():
-    """The reference project's loss was the norm of the weights; here all parts learn from data."""
+    """All parts learn from data; in the reference project the loss was the norm of the weights."""
     learner = a_learner(dropout=0.0, weight_decay=0.0)
     before = weights(learner)
     for seed in range(3):
@@ -91,11 +91,11 @@ def test_a_step_that_is_no_number_moves_nothing():
     assert learner.tally.num_non_finite == 1
 
 
-# fp16: on the CPU here, where the settings refuse it, so that its scaler is tested without a GPU.
+# fp16 on the CPU, which the settings refuse: this tests its scaler without a GPU.
 
 
 def overflowing(learner: Learner) -> None:
-    """Gradients that are too large at every scale, as of a model that has left fp16's range."""
+    """Makes gradients overflow at every scale, like a model beyond fp16's range."""
     for parameter in learner.gpt.parameters():
         parameter.register_hook(lambda gradient: gradient * torch.inf)
 
@@ -123,7 +123,7 @@ def test_at_scale_1_overflow_is_a_fault_of_data_or_rate():
 
 
 def test_a_scale_that_stays_below_1_stops_with_65():
-    """Each step finite, and none with room left: as after an overflow now and then."""
+    """Each step is finite but leaves no headroom, as after occasional overflows."""
     learner = a_learner(precision="fp16")
     learner.scaler.load_state_dict({**learner.scaler.state_dict(), "scale": 0.5})
     for _ in range(9):
@@ -152,7 +152,7 @@ def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value):
     handle = learner.gpt.text_head.weight.register_hook(
         lambda gradient: torch.full_like(gradient, value)
     )
-    assert not train_step(learner, a_batch()).finite  # the loss is fine, its gradient is not
+    assert not train_step(learner, a_batch()).finite  # the loss is finite, its gradient is not
     handle.remove()
     assert same(before, weights(learner))
     assert train_step(learner, a_batch()).finite
@@ -175,7 +175,7 @@ def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path, way):
     for seed in range(2):
         train_step(first, a_batch(seed))
     torch.save(first.trainer_state(), tmp_path / "state.pt")
-    # Plain tensors: read by the strict reader.
+    # Plain tensors can be loaded with weights_only.
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     second.resume(first.model_state(), state, first.step)
     torch.rand(17)  # whatever happens between two runs
@@ -236,7 +236,7 @@ def test_bf16_follows_fp32():
 
 
 def test_deferred_steps_are_the_same_steps():
-    """As on a GPU, where nobody reads a step's numbers before the log interval."""
+    """As on a GPU, where a step's numbers are first read at the log interval."""
     looked, ahead = a_learner(), a_learner()
     batches = [a_batch(0), a_batch(1, poison=True), a_batch(2), a_batch(3)]
     results = [train_step(looked, batch) for batch in batches]
@@ -284,7 +284,8 @@ def test_gradients_are_clipped_as_torch_clips_them():
             reference.optimizer.step()
             reference.optimizer.zero_grad()
         for name, weight in weights(reference).items():
-            if name.endswith("c_attn.bias"):  # what a key's bias does is noise, and Adam scales it
+            # A key's bias has only noise as gradient, which Adam scales up.
+            if name.endswith("c_attn.bias"):
                 continue
             assert torch.allclose(weights(kernel)[name], weight, atol=1e-5), name
             assert torch.allclose(weights(plain)[name], weight, atol=1e-5), name

@@ -1,4 +1,4 @@
-"""`python -m train`: its verbs, and what becomes of a fault."""
+"""`python -m train`: its verbs and its errors."""
 
 import logging
 import subprocess
@@ -11,7 +11,7 @@ from train import __main__ as program
 
 @pytest.fixture(autouse=True)
 def _own_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The root logger stays pytest's."""
+    """Keeps pytest's configuration of the root logger."""
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setattr(logging, "captureWarnings", lambda _: None)
 

@@ -1,7 +1,7 @@
-"""Bounds for what a GPU is asked for: nobody adds a launch or a wait unseen.
+"""Upper bounds for GPU launches and waits, so that no change adds one unnoticed.
 
-Dispatched operations approximate kernels (`tests.operations`). A bound is what was counted and a
-little; who lowers a count lowers its bound.
+Dispatched operations approximate kernels (`tests.operations`). A bound is slightly above the
+measured count; a change that lowers a count lowers its bound.
 """
 
 import pytest
@@ -19,9 +19,9 @@ def counted() -> dict[str, Counts]:
 @pytest.mark.parametrize(
     ("what", "most", "waits"),
     [
-        # 3,003 before queries, keys and values went into their grid together, 2,702 before the
-        # casts of a block's weights did, 2,024 before the conditioning's norm had a gradient of its
-        # own and its masks were made once.
+        # 3,003 before queries, keys and values were copied into their grid together, 2,702 before
+        # a block's weights were cast together, 2,024 before the conditioning's norm had a custom
+        # gradient and its masks were made once.
         ("training step, full", 1940, 0),
         # 458 before the mask was made once for all layers.
         ("a code, one row, in the graph", 345, 0),

@@ -1,4 +1,4 @@
-"""Whole runs with each option: in two goes they end as in one, and what is saved can be spoken."""
+"""Whole runs with each option: interrupted ones end like others, and saved weights can speak."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ OPTIONS = {
     "recomputed": {"GRADIENT_CHECKPOINTING": "on"},
     "patience": {"EARLY_STOPPING": "9"},
 }
-# What the base recommends.
+# The base's recommendations.
 ADVICE = {
     "averages": {"ema_decay": 0.9}, "both": {"ema_decay": 0.9},
     "frozen": {"freeze": "conditioning_*,text_head"},
@@ -38,7 +38,7 @@ EPOCHS = 2
 
 
 def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
-    """Ended behind the first epoch as by a signal."""
+    """A run that ends after the first epoch as by a signal, and is resumed."""
     with monkeypatch.context() as patched:
 
         def stop_requested(trainer: Trainer, *_: Batch) -> bool:
@@ -70,7 +70,7 @@ def test_in_two_goes_as_in_one(workshop, monkeypatch, tmp_path, option):
 
 
 def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, tmp_path):
-    """Names and shapes are the base model's: whoever reads them sees no adapter."""
+    """Names and shapes are the base model's, without a trace of adapters."""
     workshop = with_advice(workshop, tmp_path, **ADVICE["both"])
     run = workshop.run("plain", 1, **OPTIONS["both"], LEARNING_RATE="1e-2")
     saved = content(run.checkpoint_path(1))["model"]
@@ -85,7 +85,7 @@ def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, 
 
 
 def with_advice(workshop: Workshop, folder: Path, **advice: object) -> Workshop:
-    """The same base, which recommends something."""
+    """A workshop with the same base plus recommendations."""
     base = shutil.copytree(workshop.base, folder / "base")
     config = json.loads((base / "config.json").read_text())
     config["sotaque"].setdefault("training", {}).update(advice)
@@ -116,7 +116,7 @@ def test_the_average_that_the_base_recommends_is_made(workshop, tmp_path, caplog
 
 
 def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeypatch, caplog):
-    """Each epoch is worse than the one before."""
+    """Each epoch is worse than the previous one."""
     epochs = itertools.count(1.0)
     monkeypatch.setattr(
         Learner, "evaluate", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)}
@@ -142,7 +142,7 @@ def test_advice_that_fits_no_weight_is_refused_before_the_first_step(workshop, c
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["lora", "averages", "both"])
 def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, tmp_path, option):
-    """Adapters folded in, averages taken: what is blended is what is spoken."""
+    """The blend uses the spoken weights: with merged adapters, and averaged."""
     workshop = with_advice(workshop, tmp_path, **ADVICE.get(option, {}))
     run = workshop.run(
         f"{option} blended", 1, **OPTIONS[option], LEARNING_RATE="1e-2", SAMPLE_DEVICE="cpu",
@@ -151,7 +151,7 @@ def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, tmp_p
     judged = run.evaluation().find("blend", 1, 0.5)
     epoch = run.verified(1)
     assert judged.checkpoint_sha256 == epoch.sha256
-    # Whatever the verdict on a model that says nothing: this is what it would write.
+    # The model says nothing and the base wins, so the verdict for the blend is set by hand.
     verdict = Verdict("blend", 1, 0.5, "", "", False, epoch.sha256)
     write_evaluation(run.evaluation_file, replace(run.evaluation(), verdict=verdict))
     keep_best_blend(Checkpoints(run, None), verdict, workshop.base)

@@ -1,5 +1,5 @@
-"""What is long says how far it is and how long it will take: a bar on a terminal, lines elsewhere,
-nothing when it is quick."""
+"""Progress and remaining time of long work: a bar on a terminal, lines elsewhere, nothing for quick
+work."""
 
 import itertools
 import sys
@@ -11,7 +11,7 @@ def test_elsewhere_a_line_now_and_then_with_what_is_left(monkeypatch, capsys, ca
     now = itertools.count(0, 4)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     assert list(progress.with_progress(range(5), 5, "Features")) == list(range(5))
-    # Four seconds each, and a line after ten of them.
+    # Four seconds per clip, and a line after ten seconds.
     assert caplog.messages == ["Features: 3 of 5 clips, left 0:00:08"]
     assert capsys.readouterr().err == ""
 
@@ -37,7 +37,7 @@ def test_a_bar_on_a_terminal_after_some_patience(monkeypatch, capsys):
 
 
 def test_what_only_prepares_makes_the_work_seem_no_slower(monkeypatch, caplog):
-    """As clips are prepared before the first step of a decoder."""
+    """As when clips are prepared before a decoder's first step."""
     now = itertools.count(0, 20)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with progress.Progress("Training a decoder", 100.0, "steps") as learning:

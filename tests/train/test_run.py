@@ -1,4 +1,4 @@
-"""Whole runs of a tiny model: what is written, and that any way to the end is the same way."""
+"""Whole runs of a tiny model: the files written, and the same end after any interruption."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from xtts.voices.run_folder import RunFolder
 
 
 class Workshop:
-    """A base, a dataset and a cache; each run gets folders of its own."""
+    """A base, a dataset and a cache; each run gets separate folders."""
 
     def __init__(self, base: Path, folder: Path) -> None:
         self.base = base
@@ -30,8 +30,9 @@ class Workshop:
         self.dataset = make_dataset(folder / "data", clips=12, seconds=0.6)
 
     def arguments(self, name: str, **settings: object) -> list[str]:
-        """The command line of a run. Batches are small: an epoch of 12 clips has 11 steps. A
-        recogniser and a learned decoder have tests of their own, and take seconds a run."""
+        """The command line of a run. Batches are small: an epoch of 12 clips has 11 steps. The
+        recogniser and the learned decoder are off: they take seconds per run and are tested
+        elsewhere."""
         own = {
             "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
             "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
@@ -50,7 +51,7 @@ class Workshop:
         return RunFolder(self.folder / name)
 
     def start(self, name: str, epochs: int, **settings: str) -> "subprocess.Popen[bytes]":
-        """Trains in a process of its own."""
+        """Trains in a separate process."""
         arguments = self.arguments(name, NUM_EPOCHS=str(epochs), **settings)
         return subprocess.Popen(
             (sys.executable, "-m", "train", *arguments),
@@ -60,7 +61,7 @@ class Workshop:
 
 @pytest.fixture(scope="module")
 def straight(workshop):
-    """Four epochs in one go."""
+    """Four epochs without an interruption."""
     return workshop.run("straight", 4)
 
 
@@ -98,7 +99,7 @@ def losses(run: RunFolder) -> list[tuple]:
 
 
 def assert_same_end(one: RunFolder, other: RunFolder, epoch: int = 4) -> None:
-    """Weights, optimizer and every loss on the way, bit for bit."""
+    """The weights, the optimizer and every loss are equal bit for bit."""
     for path, part in (("checkpoint_path", "model"), ("state_path", "trainer")):
         first, second = (content(getattr(run, path)(epoch))[part] for run in (one, other))
         assert_equal(first, second)
@@ -106,26 +107,26 @@ def assert_same_end(one: RunFolder, other: RunFolder, epoch: int = 4) -> None:
 
 
 def stamps(run: RunFolder) -> dict[Path, int]:
-    """When each file was written last; not of the lock, which is taken and let go."""
+    """When each file was last written, except the lock, which each command takes."""
     files = (path for path in run.folder.rglob("*") if path.is_file() and path.name != ".lock")
     return {path: path.stat().st_mtime_ns for path in files}
 
 
 def wait_for(run: RunFolder, count: int, pid: int) -> None:
-    """Until the run of a process has told of so many steps."""
+    """Waits until a process's run has logged `count` steps."""
     while not run.metrics.exists() or run.metrics.read_text().count('"train"') < count:
         assert alive(pid), "the run ended before it was to be stopped"
         time.sleep(0.005)
 
 
 def test_a_run_writes_what_the_contract_names(straight):
-    # Eleven clips learn in eleven steps or less, each exactly once; one validates.
+    # Eleven clips are learned once each, in at most eleven steps; one validates.
     records = losses(straight)
     steps = [record for record in records if record[0] == "train"]
     assert [step for _, _, step, *_ in steps] == list(range(1, len(steps) + 1))
     assert {epoch for _, epoch, *_ in steps} == {1, 2, 3, 4}
     assert [record[0] for record in records].count("validation") == 4
-    # KEEP_CHECKPOINTS=3, the two newest with the state to go on from.
+    # KEEP_CHECKPOINTS=3, the two newest with a trainer state to resume from.
     assert set(straight.epochs()) >= {2, 3, 4}
     assert straight.state_path(4).is_file() and straight.state_path(3).is_file()
     assert not straight.state_path(2).exists()
@@ -144,7 +145,7 @@ def test_two_and_two_epochs_are_four(workshop, straight):
 
 
 def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
-    """Of one core's time, since others may use the same cores."""
+    """CPU time is measured, because other processes may use the same cores."""
     ready: list[float] = []
     monkeypatch.setattr(Trainer, "train", lambda _: ready.append(time.process_time()) or 0)
     workshop.run("two starts", 1)
@@ -164,13 +165,13 @@ def test_another_seed_is_another_run(workshop, straight):
 def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
     workshop, straight, monkeypatch, save_every
 ):
-    """Nothing is lost that SAVE_EVERY leaves unsaved, and nothing is told twice."""
+    """Epochs that SAVE_EVERY leaves unsaved are not lost, and no record is logged twice."""
     validate = Trainer._validate
 
     def interrupted(trainer: Trainer, epoch: int):
         if epoch == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-            while not trainer.stop.requested:  # the watching thread takes it
+            while not trainer.stop.requested:  # the watching thread handles it
                 time.sleep(0.01)
         return validate(trainer, epoch)
 
@@ -222,7 +223,7 @@ def test_other_data_is_refused_and_nothing_is_written_over(workshop, straight, t
 
 @pytest.fixture(scope="module")
 def heard(workshop):
-    """Two epochs with their samples, spoken by the real worker."""
+    """Two epochs with samples from the real worker."""
     return workshop.run("heard", 2, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One two.")
 
 
@@ -237,7 +238,7 @@ def test_every_epoch_is_heard_by_its_own_weights(heard):
         assert told["reason"] and told["text"] == "One two."
         for what in ("output", "reference"):
             path = heard.samples / f"epoch_{epoch}_{what}.wav"
-            # The reference project wrote XTTS's 24,000 Hz under a header of 22,050.
+            # The reference project wrote XTTS's 24,000 Hz with a header of 22,050 Hz.
             assert soundfile.info(path).samplerate == told["sample_rate"] == 24_000
             assert soundfile.info(path).subtype == "PCM_16"
         wave, _ = soundfile.read(heard.samples / f"epoch_{epoch}_output.wav")
@@ -252,7 +253,7 @@ def test_sampling_changes_no_bit_of_training(workshop, heard):
 
 
 def test_every_epoch_is_judged_beside_the_base(heard):
-    """By a model that says nothing: so the base is kept, and the verdict says why."""
+    """The model says nothing, so the base is kept and the verdict says why."""
     found = heard.evaluation()
     assert [(one.kind, one.epoch) for one in found.candidates[:3]] == [
         ("base", 0), ("epoch", 1), ("epoch", 2),

@@ -1,4 +1,4 @@
-"""Without an extra that checks clips, all are kept, and SUSPECT_CLIPS=leave_out says so."""
+"""Without an extra that checks clips, all are kept, and SUSPECT_CLIPS=leave_out logs a warning."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,8 +1,8 @@
-"""What may happen to a run, done to a true one: what it says, how it exits, what is left, and that
-the next start ends where a run ends to which nothing happened.
+"""Faults in real runs: the message, the exit code and the files left; the next start then ends like
+an undisturbed run.
 
-Each row of docs/develop/faults.md names its test. Kills have a file of their own (test_kills.py),
-so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
+Each row of docs/develop/faults.md names its test. Kills are tested in test_kills.py, damaged files
+in test_damage.py, the watchdog in test_watchdog.py.
 """
 
 import os
@@ -26,9 +26,9 @@ from xtts.voices.run_folder import RunFolder
 
 
 def assert_goes_on(ground: Ground, whole: RunFolder, name: str, clean: bool = True) -> None:
-    """The same command, with nothing in its way, ends like a run to which nothing happened.
+    """The same command without the fault ends like an undisturbed run.
 
-    clean: whether the run could still remove what it had half written.
+    clean: whether the failed run could still remove its half-written files.
     """
     run = RunFolder(ground.folder / name)
     assert_readable(run.folder)
@@ -57,7 +57,7 @@ def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
     assert ground.run(name, poison=f"stall_seconds 1.5; {poison}") == 75
     told = ground.told()
     assert "No heartbeat came from the training" in told and "while training" in told
-    # All threads: the one that hangs stands there with its line.
+    # The stacks of all threads are printed, including the one that hangs.
     assert poison.split()[0].replace("held_gil", "deadlock_with_the_gil") in told or (
         "poisons.py" in told and "Thread" in told
     )
@@ -77,7 +77,7 @@ def test_a_stopped_run_ends_with_75(ground, whole):
 
 @pytest.mark.slow
 def test_no_slow_disk_is_taken_for_a_hang(ground, whole):
-    """A save of 16 fsyncs takes six times what a step may."""
+    """A save with 16 fsyncs takes six times the limit of a step."""
     assert ground.run("slow-disk", poison="stall_seconds 0.5; slow_disk 0.2") == 0, ground.told()
     assert_same_end(RunFolder(ground.folder / "slow-disk"), whole, EPOCHS)
 
@@ -102,7 +102,7 @@ def test_a_clip_without_numbers_costs_its_step_and_is_named(ground, value):
     run = RunFolder(ground.folder / f"poisoned{value}")
     assert ground.run(run.folder.name, poison=f"no_numbers clip-3 1 {value}") == 0, ground.told()
     skipped = [record for record in records(run) if "skipped_clips" in record]
-    assert len(skipped) == EPOCHS  # once in each epoch, and in no other step
+    assert len(skipped) == EPOCHS  # in one step of each epoch
     assert all("clip-3" in record["skipped_clips"] and record["loss"] is None for record in skipped)
     assert ground.told().count("its loss or gradient is not finite") == EPOCHS
     assert poisons.numbers(content(run.checkpoint_path(EPOCHS))["model"])
@@ -177,11 +177,11 @@ def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(ground, whole):
     heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
     assert ground.run("in-sample", poison="signal_while_sampling 15", **heard) == 143
     signalled = float((ground.folder / "signalled").read_text())
-    assert time.time() - signalled < 8 + 2  # STOP_SECONDS; a busy machine starts it in as many
+    assert time.time() - signalled < 8 + 2  # STOP_SECONDS, and a margin for a busy machine
     run = RunFolder(ground.folder / "in-sample")
     assert "interrupted. The next start" in ground.told()
     assert run.newest_verified(fresh=True).epoch == 1
-    assert list(run.samples.glob("*_output.json")) == []  # a fast worker has spoken by then
+    assert list(run.samples.glob("*_output.json")) == []  # the sample was given up
     assert_goes_on(ground, whole, "in-sample")
 
 
@@ -209,7 +209,7 @@ def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
 
 
 def test_a_limit_on_file_sizes_ends_the_run_with_74(ground, whole):
-    """The weights fit, the optimizer's state does not."""
+    """The weights fit under the limit, the optimizer's state does not."""
     assert ground.run("limited", poison="small_files 1500000") == 74
     assert "more than the file size limit (ulimit -f)" in ground.told()
     assert_goes_on(ground, whole, "limited")
@@ -217,7 +217,7 @@ def test_a_limit_on_file_sizes_ends_the_run_with_74(ground, whole):
 
 @pytest.fixture
 def small_disk(ground: Ground) -> Iterator[Path]:
-    """A disk of 32 MB of its own, where the tests may mount one."""
+    """A separate disk of 32 MB; skips the test if mounting is not allowed."""
     place = ground.folder / "disk"
     place.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "none", str(place)]
@@ -229,7 +229,8 @@ def small_disk(ground: Ground) -> Iterator[Path]:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_true_disk_that_is_full(ground, whole, small_disk, asked):
-    """Told by looking ahead, and by the disk itself; curves and metrics are on it too."""
+    """Found by the check for free space, or by a failed write; curves and metrics are on the disk
+    too."""
     filler = small_disk / "filler"
     filler.write_bytes(bytes(27 << 20))  # room for one epoch of 2.9 MB
     poison = "" if asked else "space_unasked"
@@ -274,7 +275,7 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_start(ground, small_disk
         assert "Make it writable" in told and "Traceback" not in told
 
 
-# Other settings for a run that goes on
+# Changed settings for a resumed run
 
 
 @pytest.mark.slow
@@ -284,7 +285,7 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
     assert "LEARNING_RATE changes from 0.001 to 0.0005." in ground.told()
     told = records(RunFolder(ground.folder / "rate"))
     shares = [one["learning_rate"] / one["step"] for one in told if one["kind"] == "train"]
-    assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the warm-up, a straight line
+    assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the linear warm-up
     assert ground.run("rate", NUM_EPOCHS=1) == 0
     assert "The run already has 2 epochs, more than NUM_EPOCHS=1" in ground.told()
     assert "Ready to train" not in ground.told()
@@ -303,7 +304,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole):
 
 @pytest.mark.slow
 def test_two_runs_with_one_runs_dir_keep_their_curves(ground):
-    """Also when the second starts over: it moves its own and no other's."""
+    """Also if the second starts over: it archives only its own curves."""
     runs_dir = ground.folder / "shared"
     for name, resume in (("a/output", "auto"), ("b/output", "auto"), ("b/output", "never")):
         assert ground.run(name, RUNS_DIR=runs_dir, RESUME=resume) == 0, ground.told()
@@ -337,7 +338,7 @@ def test_a_folder_that_was_moved_goes_on(ground, whole):
 
 
 def test_children_inherit_no_lock_and_no_port(ground):
-    """A child that outlives its trainer would keep the folder locked, or the port taken."""
+    """A child that outlives its trainer would keep the folder locked or the port in use."""
     run = RunFolder(ground.folder / "children")
     pid = ground.start(
         "children", poison="slow_steps 0.2", NUM_EPOCHS=200, SAMPLE_DEVICE="cpu", SAMPLE_EVERY=200,
@@ -352,5 +353,5 @@ def test_children_inherit_no_lock_and_no_port(ground):
     os.kill(pid, signal.SIGKILL)
     assert ground.nursery.end() == -9
     assert all(gone(child) for child in children)
-    # Nobody holds the folder: the next trainer has it at once.
+    # The folder is free: the next trainer locks it at once.
     assert ground.run("children", NUM_EPOCHS=1) == 0, ground.told()

@@ -1,4 +1,4 @@
-"""The training process keeps its memory between steps, and knows what its products may reach."""
+"""The training process keeps its memory between steps and knows the device's peak FLOPS."""
 
 import ctypes
 import subprocess
@@ -21,7 +21,7 @@ def test_the_peak_is_the_makers_for_a_gpu_and_measured_for_a_cpu(monkeypatch):
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is another")
 @pytest.mark.parametrize("kept", [False, True])
 def test_what_a_step_frees_waits_for_the_next_one(kept):
-    """Blocks as of gradients, taken, written and freed again and again; then given back."""
+    """Blocks like gradients are allocated, written and freed repeatedly, then returned."""
     program = (
         "import ctypes, resource; from machine.memory import trim_heap\n"
         f"if {kept}:\n"

@@ -1,4 +1,4 @@
-"""The settings of a run: types, words, bounds."""
+"""The settings of a run: types, values, bounds."""
 
 import re
 from pathlib import Path
@@ -180,7 +180,7 @@ def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(name.upper() for name in fields(whole(TrainSettings))))
 def test_no_setting_is_without_effect(name):
-    """Each is read somewhere outside the settings classes."""
+    """Code outside the settings classes reads each setting."""
     root = Path(__file__).parents[2]
     files = [
         path for package in ("train", "xtts", "extras") for path in (root / package).rglob("*.py")
@@ -190,7 +190,7 @@ def test_no_setting_is_without_effect(name):
 
 
 def test_the_desktops_locale_is_not_our_language():
-    """GNU gettext's LANGUAGE is a list of locales; ours is a language code."""
+    """In GNU gettext LANGUAGE is a list of locales; our setting is a language code."""
     settings, report = load((), {"LANGUAGE": "pt_BR:pt:en"}, None)
     assert settings.language == "en"
     assert any("pt_BR:pt:en" in note for note in report.notes)
@@ -222,7 +222,7 @@ def test_a_folder_setting_that_is_a_file_or_cannot_be_looked_at_is_a_sentence(tm
             load((), {"OUTPUT_DIR": str(place)}, None)
     with pytest.raises(SettingsError, match=r"DATASET_DIR.*File name too long"):
         load((), {"DATASET_DIR": str(tmp_path / ("a" * 300))}, None)
-    # Who reads the dataset says how a recording is cut.
+    # The dataset's reader says how to cut a recording.
     settings, _ = load((), {"DATASET_DIR": str(tmp_path / "tape.wav")}, None)
     with pytest.raises(DatasetError, match="is a recording"):
         read_entries(settings.dataset_dir, "auto", "en")

@@ -1,5 +1,5 @@
-"""A run is put together: what is looked at first, where it starts, how long its batches and its
-schedule are, and what it holds while it lasts."""
+"""The setup of a run: its first checks, its starting point, the length of its batches and schedule,
+and the locks that it holds."""
 
 import signal
 from collections.abc import Iterator
@@ -41,11 +41,11 @@ def test_looking_writes_nothing_and_chooses_with_a_reason(context, workshop):
     assert not (workshop.folder / "run").exists()
 
 
-# Where it starts
+# The starting point
 
 
 def start(found: Resumed | None = None, **changes: Any) -> tuple[str, dict[str, Any]]:
-    """The RESUME that rank 0 goes by, with everything else that it is given."""
+    """The RESUME that rank 0 uses, and the other arguments of `resume`."""
     asked: list[tuple[str, dict[str, Any]]] = []
 
     def resume(setting: str, _: Any, **others: Any) -> Resumed | None:
@@ -60,7 +60,7 @@ def start(found: Resumed | None = None, **changes: Any) -> tuple[str, dict[str, 
 
 
 def test_a_run_that_torchrun_has_started_again_goes_on_also_with_never():
-    """Or each restart would put aside what the one before has learned."""
+    """Otherwise each restart would archive the progress of the one before."""
     assert start()[0] == "never" and start(restarts=1)[0] == "auto"
     assert start(resume="some.pt", restarts=1)[0] == "some.pt"
     assert start()[1] == {"learning_rate": 1e-4, "runs_dir": Path("runs")}
@@ -73,7 +73,7 @@ def test_where_a_run_starts_is_told(caplog):
     assert caplog.messages == ["Note.", "Resuming from checkpoint_epoch_2.pt: epoch 3, batch 8."]
 
 
-# The whole
+# The whole trainer
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Whole runs of two processes: one of each file, the same end however it came about."""
+"""Whole runs of two processes: each file is written once, and interruptions do not change the
+end."""
 
 import os
 import subprocess
@@ -18,7 +19,7 @@ SETTINGS = {"BATCH_SECONDS": "2.4"}
 
 
 def on_two_ranks(workshop: Workshop, name: str, expect: int = 0, **settings: str) -> RunFolder:
-    """`python -m train` on both, as torchrun starts it."""
+    """Runs `python -m train` on two ranks, as torchrun does."""
     from train.__main__ import main
 
     words = workshop.arguments(name, **({"NUM_EPOCHS": str(EPOCHS)} | SETTINGS | settings))
@@ -48,7 +49,7 @@ def test_two_ranks_write_one_run(straight, workshop):
 
 
 def test_at_another_world_size_it_goes_on(straight, workshop):
-    """One epoch of two ranks, then one process."""
+    """One epoch with two ranks, then one process."""
     run = on_two_ranks(workshop, "fewer", NUM_EPOCHS="1")
     step = content(run.checkpoint_path(1))["provenance"]["step"]
     found = workshop.run("fewer", EPOCHS, **SETTINGS)
@@ -65,7 +66,7 @@ def test_ended_and_started_again_it_ends_the_same(straight, workshop):
 
 @pytest.mark.slow
 def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, workshop):
-    """torchrun starts both again, which go on from the epoch that is whole."""
+    """torchrun restarts both ranks, which resume from the completed epoch."""
     name = "killed"
     words = workshop.arguments(name, NUM_EPOCHS=str(EPOCHS), **SETTINGS)
     run = RunFolder(workshop.folder / name)

@@ -1,6 +1,5 @@
-"""The training loop: what an epoch does and in which order, and where a stop, a short memory or a
-slow disk leads. Steps are real steps of a tiny model; what surrounds them writes down what it is
-asked for."""
+"""The training loop: the order of events in an epoch, and the effect of a stop, short memory or a
+slow disk. Steps are real steps of a tiny model; the parts around them record their calls."""
 
 import signal
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ SHORT = "CUDA out of memory. Tried to allocate 2 GB"
 
 
 class Plan:
-    """Batches of two clips, the same in each epoch; a halved one comes as two of one clip."""
+    """Batches of two clips, the same in each epoch; a halved one becomes two of one clip."""
 
     halved = Batches.halved
 
@@ -54,7 +53,7 @@ class Plan:
 
 
 class Surroundings:
-    """A trainer and what it asked of everything around it, in order, as words."""
+    """A trainer, and its calls to the parts around it, in order, as words."""
 
     def __init__(self, epochs: int = 2, batches: int = 2, **changes: Any) -> None:
         self.events: list[str] = []
@@ -93,7 +92,7 @@ class Surroundings:
         self.trainer = Trainer(**parts | changes)
 
     def signal_at(self, event: str) -> None:
-        """SIGTERM as soon as that was done."""
+        """Sends SIGTERM right after `event`."""
         self._signal_at = event
 
     _signal_at = ""
@@ -176,9 +175,9 @@ def test_a_run_begins_behind_the_batches_that_are_done():
     [
         ("step 1.1", ["step 1.1", "interrupted 1.1 at step 1"]),
         ("step 2.2", ["step 2.2", "interrupted 2.2 at step 4"]),
-        # The next start validates the epoch and saves it.
+        # The next start validates and saves the epoch.
         ("validate", ["step 1.2", "validate", "interrupted 1.2 at step 2"]),
-        # What is saved need not be saved again; its sample is spoken at the next start.
+        # A saved epoch is not saved again; its sample is spoken at the next start.
         ("save 1", ["epoch 1", "save 1"]),
         ("sample 1", ["save 1", "sample 1"]),
     ],
@@ -191,7 +190,7 @@ def test_a_signal_saves_what_is_done_and_where(at, last):
 
 
 def test_a_validation_that_a_signal_cut_off_says_nothing_of_the_epoch():
-    """The next start validates it whole; what was heard so far would be patience lost."""
+    """The next start validates the epoch completely; a partial loss must not count."""
     parts: dict[str, Any] = {"epochs": 3, "batches": 1}
     ran = Surroundings(**parts, early_stopping=EarlyStopping(1), validation_losses=[0.01])
     ran.signal_at("validate")
@@ -205,7 +204,7 @@ def test_a_validation_that_a_signal_cut_off_says_nothing_of_the_epoch():
 
 
 def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
-    """A share of that time is what it may take."""
+    """It may take a share of that time."""
     heard: list[tuple[Any, float]] = []
     evaluator = SimpleNamespace(
         judge=lambda saved, seconds, *_: heard.append((saved, seconds)),
@@ -238,9 +237,9 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
         validation_losses=[2.0, 1.0, 1.5, 1.1, 0.1],
     )  # fmt: skip
     assert ran.trainer.train() == 0
-    # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY had not come.
+    # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY were not reached.
     assert ran.events[-4:] == ["epoch 4", "save 4", "sample 4", "finish"]
-    # A start behind it trains nothing, and judges what a stop left out.
+    # The next start trains nothing and judges the epochs that a stop left out.
     over = Surroundings(epochs=9, first_epoch=5, early_stopping=ran.trainer.early_stopping)
     assert over.trainer.run() == 0 and over.events == ["finish"]
 
@@ -250,8 +249,8 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
     [((1, 2), 16, 6), ((1, 2, 3), 16, 3), ((1,), 16, 6), ((1, 2, 3), 4, 6)],
 )
 def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last):
-    """The verdict is epoch 1 all the time; the loss is best in epoch 4. Four sentences judge no
-    epoch."""
+    """The verdict is always epoch 1; epoch 4 has the best loss. Four sentences are too few to judge
+    an epoch."""
     evaluator: Any = SimpleNamespace(working=False, spent_seconds=0.0, judge=lambda *_: None)
     ran = Surroundings(
         epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
@@ -285,7 +284,7 @@ def test_what_is_done_already_is_counted(epochs, batches, wanted, said):
 
 
 def test_a_checkpoint_that_is_still_written_holds_up_no_step():
-    """Its sample is spoken behind the step in which it was finished."""
+    """Its sample is spoken after the step during which it was finished."""
     saved: list[Any] = []
     writer = SimpleNamespace(
         seconds=0.0, background=True, idle=False, finish=lambda: saved.pop() if saved else None,
@@ -307,7 +306,7 @@ def test_a_checkpoint_that_is_still_written_holds_up_no_step():
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> list[int]:
-    """`forward_backward` fails so often for several clips, with gradients half made."""
+    """`forward_backward` fails `times` times for several clips, with partial gradients."""
     real, tries = loop.forward_backward, []
 
     def once(learner: Any, batch: Batch) -> Any:
@@ -333,7 +332,7 @@ def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(monk
     failing(monkeypatch, 2, torch.OutOfMemoryError(SHORT))
     assert ran.trainer.train() == 0
     assert ran.trainer.batches.halvings == [OomBackoff(1, 0, 1.25)]
-    # Four batches of one clip, in the place of two of two.
+    # Four batches of one clip instead of two batches of two.
     assert [event for event in ran.events if "step" in event] == [
         "step 1.1", "step 1.2", "step 1.3", "step 1.4",
     ]  # fmt: skip
@@ -342,7 +341,7 @@ def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(monk
 
 
 def test_with_several_processes_short_memory_ends_the_run(monkeypatch):
-    """The others wait inside the same step."""
+    """The other ranks wait inside the same step."""
     ran = Surroundings()
     monkeypatch.setattr(Trainer, "world", replace(ALONE, size=2))
     failing(monkeypatch, 2, torch.OutOfMemoryError(SHORT))

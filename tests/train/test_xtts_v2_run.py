@@ -1,4 +1,4 @@
-"""BASE_MODEL=xtts_v2 from nothing: agreed to, downloaded, trained, spoken, exported."""
+"""BASE_MODEL=xtts_v2 from an empty folder: accepted terms, download, training, speech, export."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ def workshop(tmp_path: Path) -> Workshop:
 
 @pytest.fixture
 def server(workshop, monkeypatch) -> Iterator[Server]:
-    """A hub with a tiny model in the published layout, its vocoder at full size."""
+    """A hub with a tiny model in the published layout, with a vocoder of full size."""
     publish_folder(monkeypatch, workshop.base)
     with serving() as one:
         for path in workshop.base.iterdir():
@@ -54,7 +54,7 @@ def test_without_agreement_nothing_happens(arguments, server, tmp_path, capsys):
 
 def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, capsys):
     agreed = [*arguments, "--coqui-tos-agreed=1"]
-    # The first start is cut off and refused: nothing of it is used.
+    # The first download breaks off and its retry is refused: the run does not use the part.
     server.bad[f"{AT}/model.pth"] = [Bad(cut_after=300_000), Bad(status=403)]
     assert main(agreed) == 2
     assert "300,000 of" in capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, caps
     assert len(server.asked) == asked
     assert bundle.verify(to)
 
-    # A bit of the base tips over: nothing goes on from it.
+    # With a flipped bit in the base, the start is refused.
     weights = tmp_path / "xtts_v2" / "model.pth"
     damaged = bytearray(weights.read_bytes())
     damaged[len(damaged) // 2] ^= 1

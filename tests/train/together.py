@@ -1,6 +1,6 @@
-"""Two ranks of a run on loopback: forked, because a new interpreter would import torch for seconds.
+"""Ranks of a run on loopback, forked because a new interpreter takes seconds to import torch.
 
-`python -m tests.train.together OUT` is the same under torchrun.
+`python -m tests.train.together OUT` does the same under torchrun.
 """
 
 import os
@@ -17,18 +17,18 @@ from train.distributed import World
 
 
 def ranks(size: int, work: Callable[[World], object]) -> list[int]:
-    """`work` in `size` processes that know each other; their exit codes."""
+    """Runs `work` in `size` joined processes; returns their exit codes."""
     return started(size, lambda: joined_to(work))
 
 
 def unjoined(size: int, work: Callable[[World], object], expect: int = 0) -> None:
-    """`work` in `size` processes that still have to find each other."""
+    """Runs `work` in `size` processes that still have to join; checks their exit codes."""
     codes = started(size, lambda: work(distributed.world()))
     assert codes == [expect] * size
 
 
 def started(size: int, work: Callable[[], object]) -> list[int]:
-    """`work` in `size` processes with torchrun's names in their environment; their exit codes."""
+    """Runs `work` in `size` processes with torchrun's environment; returns their exit codes."""
     port = free_port()
     children = [_forked(rank, size, port, work) for rank in range(size)]
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
@@ -59,7 +59,7 @@ def joined_to(work: Callable[[World], object]) -> None:
 
 
 def gradients(world: World, out: Path) -> None:
-    """Each rank's part of one step without dropout; rank 0 keeps the gradients."""
+    """Computes each rank's part of one step without dropout; rank 0 saves the gradients."""
     from tests.train.test_distributed import a_part, a_small_learner
     from train.trainer import forward_backward
 

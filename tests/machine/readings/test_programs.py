@@ -137,9 +137,8 @@ def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
 
 def test_onnx_runtime_is_read_and_not_imported(monkeypatch, tmp_path):
     site = an_onnx_runtime(tmp_path / "site")
-    monkeypatch.setattr(
-        sys, "path", [str(site)]
-    )  # only this: the tests' environment has the real one
+    # Only this folder: the tests' environment has the real package.
+    monkeypatch.setattr(sys, "path", [str(site)])
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     told = json.dumps({"alone": "libcublasLt.so.13: cannot open", "with_torch": ""})
     (asked,) = [answering(monkeypatch, process.ProcessResult(0, told, "", 0.1))]

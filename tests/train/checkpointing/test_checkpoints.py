@@ -170,10 +170,8 @@ def test_killed_while_an_old_trainer_state_goes(point, two_epochs, tmp_path):
 
 INSIDE_A_STOP = [
     *((f"{point}:interrupted.pt", 2) for point in ("part opened", "half written", "after fsync")),
-    (
-        "mid-prune:interrupted.json",
-        2,
-    ),  # the older stop's, so that the new weights are not checked against it
+    # The older stop's manifest, so that the new weights are not checked against it.
+    ("mid-prune:interrupted.json", 2),
     ("after replace:interrupted.pt", 2),
     *((f"{point}:interrupted.json", 2) for point in ("part opened", "half written", "after fsync")),
     ("after replace:interrupted.json", 2.5),

@@ -499,7 +499,7 @@ def test_more_naturalness_alone_makes_nobody_the_best(kind):
         others.append(candidate(facts(1, **same, natural=4.5), "blend", 1, 0.5))
     told, verdict = verdict_of(base(1, errors=0.1, natural=2.0), *others)
     assert verdict.kind == "base", verdict.reason
-    assert not told["epoch 1"].indistinguishable_from_base  # naturalness is what differs
+    assert not told["epoch 1"].indistinguishable_from_base  # naturalness differs
 
 
 @pytest.mark.parametrize("who", ["base", "epoch 1", "nobody", "everybody"])

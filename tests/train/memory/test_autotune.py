@@ -1,4 +1,4 @@
-"""How much fits: with a card that is only a formula."""
+"""How much fits into memory, with a formula instead of a GPU."""
 
 import pytest
 
@@ -8,7 +8,7 @@ GB = 10**9
 
 
 class Card:
-    """So many GB, of which a step takes 4 and so much a clip; beyond it, nothing."""
+    """A GPU with `room` GB: a step takes 4 GB, plus `clip` and quadratically `bend` per clip."""
 
     def __init__(self, room: float, clip: float = 1, bend: float = 0) -> None:
         self.room, self.clip, self.bend = (int(one * GB) for one in (room, clip, bend))
@@ -37,7 +37,7 @@ def test_the_longest_batch_goes_first_and_headroom_is_left(room, wanted, fits, t
 
 
 def test_what_is_reckoned_is_tried_before_it_is_believed():
-    """Memory that grows faster than in a line: the first guess is too large."""
+    """Memory grows faster than linearly, so the first guess is too large."""
     card = Card(room=16, clip=0.2, bend=0.1)
     clips, _ = largest_fitting(card.peak_bytes, card.room, 100)
     peak = 4 + 0.2 * clips + 0.1 * clips**2
@@ -45,7 +45,7 @@ def test_what_is_reckoned_is_tried_before_it_is_believed():
 
 
 def test_what_did_not_fit_is_not_tried_again_and_one_clip_less_is():
-    """The line through one and two clips promises more than what was asked for."""
+    """The line through one and two clips predicts more clips than were requested."""
     card = Card(room=16, clip=0.2, bend=0.1)
     assert largest_fitting(card.peak_bytes, card.room, 9)[0] == 8
     assert card.tried == [9, 1, 2, 8]

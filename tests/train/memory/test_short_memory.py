@@ -1,4 +1,4 @@
-"""Memory that stays short in a step: smaller batches from there on, and the same ones each time."""
+"""Memory that stays short in a step: batches are smaller from there on, reproducibly."""
 
 import json
 from collections.abc import Callable
@@ -18,13 +18,13 @@ SETTINGS = {"BATCH_SECONDS": "2.4"}
 
 
 def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
-    """From step `at` on (from 0), gradients of several clips do not fit, so many times."""
+    """From step `at` (from 0), gradients of several clips do not fit, up to `times` times."""
     real, left = trainer.forward_backward, [times]
 
     def backward(learner: Learner, batch: Any) -> Any:
         if learner.step >= at and left[0] and (len(batch.clips) > 1 or times > 100):
             left[0] -= 1
-            real(learner, batch)  # some gradients are there already
+            real(learner, batch)  # some gradients exist before the error
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")
         return real(learner, batch)
 
@@ -33,7 +33,7 @@ def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
 
 @pytest.fixture(scope="module")
 def halved(workshop) -> RunFolder:
-    """Three epochs; in the first one, behind its first step, a batch does not fit."""
+    """Three epochs; a batch does not fit after the first step of the first epoch."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(trainer, "forward_backward", short_memory(1))
         return workshop.run("halved", EPOCHS, **SETTINGS)
@@ -114,7 +114,8 @@ def test_auto_is_told_with_its_reason_and_kept(workshop, caplog, monkeypatch):
     run = workshop.run("auto", 1, BATCH_SECONDS="auto")
     assert "fits into half of" in caplog.text
     budget = content(run.state_path(1))["trainer"]["batch_seconds"]
-    monkeypatch.setattr(Batches, "epoch", lambda *_: iter(()))  # nothing to learn, only to look
+    # Nothing to learn: only the memory is inspected.
+    monkeypatch.setattr(Batches, "epoch", lambda *_: iter(()))
     caplog.clear()
     workshop.run("auto", 2, BATCH_SECONDS="auto")
     assert f"Batches: {budget:g} s of audio (as at the start of this run)" in caplog.text

@@ -1,4 +1,4 @@
-"""Each OUTPUT_DIR has a folder of its own in RUNS_DIR, whatever the two are called."""
+"""Each OUTPUT_DIR has a separate folder in RUNS_DIR, whatever their names."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def bob(tmp_path: Path) -> RunFolder:
 
 def test_two_output_dirs_of_one_name_have_two_folders(anna, bob, runs_dir):
     assert curves.find(anna, runs_dir) is None
-    assert not runs_dir.exists() and not anna.folder.exists()  # nothing is made by looking
+    assert not runs_dir.exists() and not anna.folder.exists()  # looking creates nothing
     first = curves.claim(anna, runs_dir)
     assert first == runs_dir / "output"
     assert curves.claim(bob, runs_dir) == runs_dir / "output-2"
@@ -43,7 +43,7 @@ def test_a_folder_that_somebody_else_made_is_left_alone(anna, runs_dir):
 def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(
     tmp_path, anna, bob, runs_dir
 ):
-    """The mount is another one, its path is the same."""
+    """Different mounts have the same path."""
     mounted = tmp_path / "data" / "output"
     names = []
     for run in (anna, bob, anna):
@@ -61,7 +61,7 @@ def test_a_run_that_was_moved_keeps_its_curves(anna, bob, runs_dir, tmp_path):
     anna.folder.rename(bob.folder)
     assert curves.claim(bob, runs_dir) == first
     assert json.loads((first / "run.json").read_text())["output_dir"] == str(bob.folder)
-    # Another RUNS_DIR begins anew.
+    # Names in another RUNS_DIR are independent.
     assert curves.claim(bob, tmp_path / "others") == tmp_path / "others" / "output"
     assert curves.find(bob, runs_dir) == first
 

@@ -1,4 +1,4 @@
-"""The picture shows what the figures say: where each interval ends, and which one is best."""
+"""The picture shows the figures: the ends of each interval, and which candidate is the best."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def evaluation() -> Evaluation:
 
 
 def pixels(image: Tensor, colour: tuple[int, int, int]) -> Tensor:
-    """`[count, 2]`: rows and columns of a colour."""
+    """`[count, 2]`: row and column of each pixel with a colour."""
     wanted = torch.tensor(colour)[:, None, None]
     return ((image * 255).round() == wanted).all(0).nonzero()
 
@@ -37,12 +37,12 @@ def test_the_interval_of_the_best_one_stands_where_its_figures_are():
     best = voices[1]
     rows = [drawn.row(end, low, high, drawn.PANEL_HEIGHT) for end in (best.high, best.low)]
     assert abs(int(below.min()) - rows[0]) <= 2 and abs(int(below.max()) - rows[1]) <= 2
-    # The second of three columns; what is ruled out is red, and further to the right.
+    # The best is in the second of three columns; the ruled-out one, in red, is to its right.
     third = (drawn.WIDTH - drawn.LEFT) / 3
     assert abs(float(green[:, 1].float().mean()) - (drawn.LEFT + 1.5 * third)) < 2
     red = pixels(image, drawn.OUT)
     assert len(red) and int(red[:, 1].min()) > int(green[:, 1].max())
-    # What was not judged has no panel.
+    # A figure that was not judged gets no panel.
     words = [replace(one, judges={WORDS: one.judges[WORDS]}) for one in found.candidates]
     assert drawn.picture(replace(found, candidates=words)).shape[1] == drawn.PANEL_HEIGHT
 
@@ -59,7 +59,7 @@ def test_tensorboard_has_it_beside_the_curves(tmp_path):
 
 
 def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(tmp_path):
-    """With SAVE_EVERY=2 epoch 1 never is."""
+    """With SAVE_EVERY=2, epoch 1 is never judged."""
     found = evaluation()
     with logs(tmp_path) as told:
         told.evaluation(replace(found, candidates=[found.candidates[0], found.candidates[2]]),

@@ -1,4 +1,4 @@
-"""Arithmetic is counted as torch counts it."""
+"""FLOPs match torch's count."""
 
 import pytest
 import torch
@@ -19,13 +19,13 @@ def test_as_torch_counts():
     )
     with FlopCounterMode(display=False) as counter:
         new_gpt(SMALL, 0).losses(padded)
-    # Small models: what is the same for every size and is not counted weighs a little here.
+    # In a small model, the uncounted work that does not grow with size weighs a little more.
     assert step_flops(padded, SMALL) / 3 == pytest.approx(counter.get_total_flops(), rel=0.15)
     assert step_flops(packed, SMALL) == step_flops(padded, SMALL)
 
 
 def test_xtts_v2_is_mostly_its_transformer_whose_frozen_weights_have_no_gradient_of_their_own():
-    """LoRA trains 2 % of the numbers: two products of three, not three."""
+    """LoRA trains 2 % of the weights, so a step has two of the three products per weight."""
     shape = GPTShape(text_ids=6681, text_start=261)
     rows = pack([torch.arange(2, 60)], [torch.arange(130)], [torch.randn(80, 390)], shape,
                 stop_input=False, padded=False)  # fmt: skip

@@ -1,4 +1,4 @@
-"""One record per step in three places, no step twice after a resume, TensorBoard that answers."""
+"""One record per step in three places, no step twice after a resume, a working TensorBoard."""
 
 import contextlib
 import errno
@@ -128,7 +128,7 @@ def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
 def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
     with logs(tmp_path) as found:
         found.remaining.judging = lambda epoch: 107.0 - epoch
-        train(found, 1, 4)  # of 2 s each; 7 more are to come, and the judging
+        train(found, 1, 4)  # of 2 s each; 7 more remain, and the judging
     lines = [message for message in caplog.messages if message.startswith("epoch")]
     assert len(lines) == 2  # not every step: LOG_EVERY=10
     assert lines[0].startswith("epoch 1/2  step 1/4  audio loss 2.000  text loss 3.000")
@@ -150,7 +150,7 @@ def test_after_a_resume_no_step_stands_twice(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 7)
     with (tmp_path / "output" / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "step": 3, "lo')  # killed inside a line
+        file.write('{"kind": "train", "step": 3, "lo')  # killed within a line
     with logs(tmp_path, first_step=4) as found:  # the newest checkpoint is of step 4
         train(found, 5, 8)
     assert [record["step"] for record in records(tmp_path)] == list(range(1, 9))
@@ -165,7 +165,7 @@ def test_cutting_back_leaves_a_sound_file_alone(tmp_path):
     path.write_text('{"step": 1}\n{"step": 5}\n')
     before = path.stat()
     cut_back(path, 5)
-    after = path.stat()  # not the time of access, which reading moves on
+    after = path.stat()  # not the access time, which reading changes
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     cut_back(path, 1)
     assert path.read_text() == '{"step": 1}\n'
@@ -180,7 +180,7 @@ def test_a_full_disk_costs_records_and_not_the_run(tmp_path, caplog, monkeypatch
         train(found, 4, 4)
     told = [message for message in caplog.messages if "No space left" in message]
     assert len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training goes on" in told[0]
-    # Half a line is taken back: what was written before and after it can be read.
+    # The half line is removed, so the lines before and after it can be read.
     assert [record["step"] for record in records(tmp_path)] == [1, 4]
 
 
@@ -218,7 +218,7 @@ def sidecar(epoch: int, mode: str, similarity: float | None = None) -> SampleSid
 
 
 def tone(samples: int) -> torch.Tensor:
-    """3 kHz."""
+    """A sine of 3 kHz at 24 kHz."""
     return torch.sin(torch.arange(samples) * (2 * math.pi * 3000 / 24_000))
 
 
@@ -265,8 +265,8 @@ def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(tmp_path):
 
 
 def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
-    """With the loader that it takes by itself, which knows a tag by its first value."""
-    epochs = 12  # more than the ten that TensorBoard keeps by itself
+    """With TensorBoard's default loader, which classifies a tag by its first value."""
+    epochs = 12  # more than TensorBoard's default of ten
     run = RunFolder(tmp_path / "output")
     with logs(tmp_path) as found:
         for epoch in range(1, epochs + 1):
@@ -286,7 +286,7 @@ def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
 
 
 def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[Any]:
-    """What TensorBoard lists under a tag, once it has read the files."""
+    """TensorBoard's values for a tag, once it has read the files."""
     query = urllib.parse.urlencode({"run": ".", "tag": tag, "sample": 0})
     path = {"scalars": "scalars/scalars", "audio": "audio/audio", "images": "images/images"}[plugin]
     found: list[Any] = []
@@ -348,7 +348,7 @@ def test_logging_imports_neither_tensorflow_nor_matplotlib():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# Steps are told at once where looking is free, else together at the log interval
+# Steps are reported at once if reading their numbers is free, else together at the log interval
 
 
 def taken(step: int, result: StepResult | DeferredStepResult) -> TrainedStep:
@@ -363,7 +363,7 @@ Told = list[tuple[int, float, float]]
 
 
 def some_metrics(log_every: int) -> tuple[DeferredMetrics, list[int], Told]:
-    """How many steps are looked at together each time; of each that is told: its number, loss and
+    """Metrics that record how many steps are read at a time, and each step's number, loss and
     seconds."""
     looks: list[int] = []
     told: Told = []
@@ -391,13 +391,13 @@ def test_the_device_is_looked_at_once_an_interval_and_no_step_is_lost():
         metrics.add(taken(step, deferred(step)))
         assert len(told) == step // 4 * 4
     for _ in range(2):
-        metrics.flush()  # an epoch ends, or somebody stops it
+        metrics.flush()  # an epoch ends or is stopped
         assert looks == [4, 4, 2]
         assert [one[:2] for one in told] == [(step, float(step)) for step in range(1, 11)]
 
 
 def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
-    """A validation of 1,000 s behind the third of four steps of 2 s each."""
+    """A validation of 1,000 s follows the third of four steps of 2 s."""
     now = 0.0
     monkeypatch.setattr("train.metrics.logs.time.perf_counter", lambda: now)
     metrics, _, told = some_metrics(log_every=100)

@@ -1,4 +1,4 @@
-"""What is left of a run counts all that it does, each by its own measure."""
+"""The remaining time covers steps, ends of epochs and judging, each with its own estimate."""
 
 from train.metrics.logs import RemainingTime
 
@@ -8,7 +8,7 @@ def test_steps_ends_of_epochs_and_judging_are_left():
     found.step(2.0)
     assert found.left(1, 1) == 7 * 2 + 100
     found.ended(10.0)
-    # Behind the last step of an epoch its validation, checkpoint and sample are still to come.
+    # After an epoch's last step, its validation, checkpoint and sample remain.
     assert found.left(2, 4) == 10 + 50
 
 

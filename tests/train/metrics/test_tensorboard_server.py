@@ -1,4 +1,4 @@
-"""`make tensorboard` shows the folder that the run wrote into, also when `.env` names it."""
+"""`make tensorboard` shows the run's folder, also if `.env` names it."""
 
 import os
 
@@ -12,7 +12,7 @@ def test_it_looks_where_dotenv_says_or_tells_a_wrong_setting(
     monkeypatch, tmp_path, capsys, port, code
 ):
     monkeypatch.chdir(tmp_path)
-    started: list[list[str]] = []  # what this process would have become
+    started: list[list[str]] = []  # the command lines of `execv`
     monkeypatch.setattr(os, "execv", lambda _path, words: started.append(list(words)))
     text = f"RUNS_DIR=my runs\nTENSORBOARD_PORT={port}\n"
     (tmp_path / ".env").write_text(text, encoding="utf-8")

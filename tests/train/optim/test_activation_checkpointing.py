@@ -1,4 +1,4 @@
-"""Activations computed twice: the same numbers to the last bit, and less kept meanwhile."""
+"""Activation checkpointing: the same numbers bit for bit, with less memory."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from train.trainer import train_step
 
 
 def kept_bytes(learner) -> int:
-    """What the transformer keeps of 60 positions for its backward pass."""
+    """The bytes that the transformer keeps for the backward pass of 60 positions."""
     seen: dict[int, int] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

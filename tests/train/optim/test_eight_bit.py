@@ -1,4 +1,4 @@
-"""AdamW with averages of a byte: it learns, it goes on where it was, it is small."""
+"""8-bit AdamW: it learns, resumes exactly and is small."""
 
 import pytest
 import torch
@@ -30,7 +30,8 @@ def test_rates_reach_it():
     before = weights(learner)
     rates = [train_step(learner, a_batch(seed)).learning_rate for seed in range(2)]
     assert rates == [pytest.approx(1e-4), pytest.approx(2e-4)]
-    learner.config = None  # the rate alone moves the next step
+    learner.config = None
+    # Adam moves a weight by about the rate in each step.
     moved = max(float((now - before[n]).abs().max()) for n, now in weights(learner).items())
     assert 1e-4 < moved < 4e-4
 
@@ -52,7 +53,7 @@ def test_the_other_ones_state_is_refused_in_words(old, new):
 
 
 def torchaos(weights: list[torch.nn.Parameter], decay: float):
-    """The reference: torchao's own step, as it is written."""
+    """The reference: torchao's step, uncompiled."""
     from torchao.optim import AdamW8bit
 
     found = AdamW8bit(weights, lr=1e-2, betas=ADAM_BETAS, eps=ADAM_EPSILON, weight_decay=decay)
@@ -67,8 +68,8 @@ def torchaos(weights: list[torch.nn.Parameter], decay: float):
 @pytest.mark.parametrize("decay", [0.0, 0.01])
 @pytest.mark.parametrize("chunk", [256, 5120, 1 << 22])
 def test_its_numbers_are_torchaos(monkeypatch, decay, chunk):
-    """Bit for bit where averages are in 8 bits, whatever is in a chunk; with a weight that has no
-    gradient now and then, one of an odd size, and one that lies the other way round."""
+    """Weights with 8-bit averages match bit for bit, whatever the chunk size. One weight lacks a
+    gradient in some steps, one has an odd size, and one has a gradient in transposed order."""
     monkeypatch.setattr(eight_bit, "CHUNK", chunk)
     draw = torch.Generator().manual_seed(0)
     shapes = [(64, 64), (3, 7), (16, 1024), (128, 160), (4096,), (65, 64), (300,)]
@@ -78,7 +79,7 @@ def test_its_numbers_are_torchaos(monkeypatch, decay, chunk):
     reference, step = torchaos(theirs, decay)
     for turn in range(6):
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            # Gradients of every size, as a norm and an embedding have them.
+            # Gradients of different magnitudes, as in a norm and an embedding.
             made = torch.randn(one.shape, generator=draw) * 10.0 ** (-number)
             made[torch.rand(one.shape, generator=draw) < 0.2] = 0.0
             one.grad = made.t().contiguous().t() if number == 3 else made
@@ -105,7 +106,7 @@ def test_its_numbers_are_torchaos(monkeypatch, decay, chunk):
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_every_number_has_torchaos_level(signed):
-    """Around each threshold, where one float32 more or less is another level, and everywhere."""
+    """At each threshold, one float32 above and below it, and over the whole range."""
     from torchao.optim.quant_utils import create_dynamic_map, quantize_8bit_with_qmap
 
     cpu = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Averages of the weights: what is heard and saved, while the run itself is what it was."""
+"""Averaged weights are spoken and saved; training itself does not change."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Parts that learn nothing, by name; and what is said of a name that is none."""
+"""Freezing parts by name, and the error for an unknown name."""
 
 import pytest
 

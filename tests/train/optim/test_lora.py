@@ -1,4 +1,4 @@
-"""Adapters: what learns, what is saved, and that merged is what was learned."""
+"""Adapters: which weights learn, which are saved, and merging them."""
 
 import copy
 import sys
@@ -40,7 +40,7 @@ def test_only_adapters_learn_and_every_linear_layer_has_one():
 
 
 def test_merged_says_what_was_learned():
-    """The losses of merged weights in a plain GPT are those with adapters, to fp32's rounding."""
+    """Merged weights in a plain GPT give the losses of the adapters, up to fp32 rounding."""
     learner = learned(dropout=0.0)
     merged = new_gpt(learner.gpt.shape, seed=9)
     merged.load_state_dict(from_coqui(learner.model_state()))
@@ -63,14 +63,14 @@ def test_merged_is_w_plus_ba():
 
 
 def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
-    """RESUME=PATH, or an epoch whose trainer state is gone: twice resumed is once resumed."""
+    """RESUME=PATH, or an epoch without its trainer state: resuming twice equals resuming once."""
     first = learned(2)
     second = with_adapters()
     second.resume(first.model_state(), None, first.step)
     assert same(second.model_state(), first.model_state())
     train_step(second, a_batch(2))
     third = with_adapters()
-    # Copied, as a file would be: an optimizer writes into what it is given.
+    # Copied, as by a file, because an optimizer writes into the loaded state.
     third.resume(second.model_state(), copy.deepcopy(second.trainer_state()), second.step)
     assert same(second.model_state(), third.model_state())
     train_step(second, a_batch(3)), train_step(third, a_batch(3))
@@ -102,7 +102,7 @@ def test_without_peft_a_sentence_says_what_to_type(monkeypatch):
 
 
 def test_merging_is_peft_s_and_computes_on_the_cpu_alone(monkeypatch):
-    """On a GPU merged weights would stand beside the others: 1.2 GB more."""
+    """Merging on a GPU would need memory for both sets of weights, 1.2 GB more."""
     learner = learned()
     lora = learner.weights.lora
     wanted = {
@@ -114,7 +114,7 @@ def test_merging_is_peft_s_and_computes_on_the_cpu_alone(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cpu", lambda one: (places.append(one.shape), cpu(one))[1])
     merged = lora.merged()
     assert all(merged[name].equal(tensor) for name, tensor in wanted.items())
-    # Each weight and both halves of its difference are taken to the CPU before anything is added.
+    # Each weight and both LoRA matrices are copied to the CPU before the addition.
     assert len(places) == len(merged) + 2 * len(lora.layers)
 
 
@@ -126,10 +126,10 @@ def test_the_adapter_alone_with_its_base_is_what_is_merged():
     for name, a in adapter.items():
         if ".lora_A." in name:
             b, matrix = adapter[name.replace("lora_A", "lora_B")], name.replace("lora_A.", "")
-            # On disk matrices lie turned.
+            # Matrices are transposed on disk.
             assert torch.equal(merged[matrix].t(), base[matrix].t() + alpha / 4 * (b @ a))
     before = {name: tensor.clone() for name, tensor in adapter.items()}
-    train_step(learner, a_batch(9))  # while a thread writes it
+    train_step(learner, a_batch(9))  # as while a thread writes it
     assert same(adapter, before)
 
 

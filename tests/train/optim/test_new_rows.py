@@ -1,4 +1,4 @@
-"""Rows of an added language: a rate of their own, also where their tables are frozen."""
+"""Rows of an added language learn at a separate rate, even in frozen tables."""
 
 import copy
 
@@ -11,7 +11,7 @@ from train.optim.trainable import NewRowsShape, TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import TEXT_TABLES
 
-# Ids that `a_batch` has, so that both kinds of rows get gradients.
+# Ids in `a_batch`, so that both kinds of rows get gradients.
 NEW = (4, 5, 6)
 FROZEN = ("conditioning_*", "text_*")
 
@@ -22,7 +22,7 @@ def learner(times: float = 10.0, **parts):
 
 
 def moved(one, steps: int = 1):
-    """How far each row of each table has moved: new rows, old rows."""
+    """How far each row has moved, by table: (new rows, old rows)."""
     before = weights(one)
     for seed in range(steps):
         train_step(one, a_batch(seed))
@@ -60,7 +60,7 @@ def test_a_resumed_run_with_adapters_keeps_the_rows_that_it_learned():
     first, second = learner(**parts), learner(**parts)
     for seed in range(2):
         train_step(first, a_batch(seed))
-    assert first.weights.adapter() is None  # alone it would lack the rows
+    assert first.weights.adapter() is None  # an adapter file would lack the rows
     second.resume(first.model_state(), copy.deepcopy(first.trainer_state()), first.step)
     assert same(weights(first), weights(second))
     train_step(first, a_batch(2)), train_step(second, a_batch(2))

@@ -1,4 +1,4 @@
-"""Which weights decay; what a step does with them is tested by `tests/train/test_learner.py`."""
+"""Which weights decay; `tests/train/test_learner.py` tests the step itself."""
 
 from train.optim.optimizer import weight_groups
 from xtts.model.gpt import new_gpt

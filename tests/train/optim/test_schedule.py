@@ -1,4 +1,4 @@
-"""The rate over the steps."""
+"""The learning rate over the steps."""
 
 import pytest
 

@@ -1,7 +1,8 @@
-"""A trainer without its model that hangs as it is told: `python -m tests.train.resilience.hanging
+"""A trainer without a model that hangs in a chosen way: `python -m tests.train.resilience.hanging
 KIND STALL`.
 
-Four quick steps teach the watchdog what is usual; then its process id is printed and `KIND` begins.
+From four quick steps the watchdog learns the usual duration; then the watchdog's process id is
+printed and `KIND` begins.
 """
 
 import ctypes
@@ -15,7 +16,7 @@ from train.resilience.heartbeat import Heartbeat
 
 
 def deadlock_with_the_gil() -> None:
-    """In C, with the GIL: no Python runs in this process any more, in whichever thread."""
+    """Deadlocks in C while holding the GIL, so that no thread can run Python any more."""
     library = ctypes.PyDLL(None)
     mutex = ctypes.create_string_buffer(64)
     library.pthread_mutex_lock(mutex)
@@ -40,13 +41,13 @@ def a_lock_that_never_comes() -> None:
 
 
 def deaf() -> None:
-    """Takes no signal that could be taken: only the tripwire and SIGKILL end it."""
+    """Blocks all signals, so that only the tripwire and SIGKILL end it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
     deadlock_with_the_gil()
 
 
 def slow() -> None:
-    """Longer than the limit of a step, and less than ten times the usual step."""
+    """Exceeds the limit of a step, but not ten times the usual step."""
     time.sleep(1.5)
 
 

@@ -1,4 +1,4 @@
-"""A training is at work while its process lives, whichever way that ends."""
+"""A training counts as at work while its process lives, however it ends."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_a_killed_one_is_not_at_work_and_its_file_goes(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     (left,) = (tmp_path / "at_work").iterdir()
-    assert trainings(tmp_path) == [] and left.exists()  # it could be one that is just beginning
+    assert trainings(tmp_path) == [] and left.exists()  # it may be one that is just starting
     os.utime(left, (1e9, 1e9))
     assert trainings(tmp_path) == [] and not left.exists()
 

@@ -1,4 +1,4 @@
-"""How long the next sign of life may take, and what is told to the watchdog."""
+"""How long the next sign of life may take, and the messages to the watchdog."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from train.resilience.heartbeat import Heartbeat, allowed_seconds
         ([200, 300], 1200),
         ([0.5, 0.4, 0.6], 120),
         ([20, 30, 25], 250),
-        ([20, 30, 25, 4000], 275),  # one that hung for a while and came back is not the usual one
+        ([20, 30, 25, 4000], 275),  # one that hung for a while does not count as usual
     ],
 )
 def test_ten_times_the_usual_step_and_never_less_than_the_setting(steps, allowed):
@@ -26,7 +26,7 @@ def test_ten_times_the_usual_step_and_never_less_than_the_setting(steps, allowed
 
 @pytest.fixture
 def heard() -> Iterator[tuple[Heartbeat, int]]:
-    """A heartbeat whose lines are read here instead of by a watchdog."""
+    """A heartbeat, and a pipe with its lines instead of a watchdog."""
     beating = Heartbeat(2.0)
     read_end, beating._beats = os.pipe()
     os.set_blocking(beating._beats, False)
@@ -48,7 +48,7 @@ def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard):
         "2.000 learning", "2.000 learning ended",
     ]  # fmt: skip
     assert list(beating.watch(range(1), "learning")) == [0]
-    assert lines(read_end)[0] == "2.000 learning"  # the next epoch knows what is usual
+    assert lines(read_end)[0] == "2.000 learning"  # the next epoch knows the usual duration
     with beating.allow(1800, "writing a checkpoint"):
         assert lines(read_end) == ["1800.000 writing a checkpoint"]
     assert lines(read_end) == ["2.000 writing a checkpoint ended"]

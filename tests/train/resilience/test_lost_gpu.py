@@ -1,5 +1,5 @@
-"""Faults of a GPU while training and while speaking, in whole runs of a tiny model: training goes
-on bit for bit, or ends with 70 and goes on bit for bit when it is started again."""
+"""GPU faults during training and speech, in whole runs of a tiny model: training continues bit for
+bit, or exits with 70 and resumes bit for bit at the next start."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def accelerator_error(code: int) -> Exception:
     return error
 
 
-# --- the sentence
+# --- the message
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def straight(workshop: Workshop) -> RunFolder:
 
 @pytest.fixture
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Faults that are told to the cache of checks; none reaches the one of this machine."""
+    """The faults reported to the cache of GPU checks; this machine's cache is not touched."""
     told: list[tuple[str, str]] = []
     for function in (Sampler.__init__, lost_gpu.__wrapped__):
         keywords = function.__kwdefaults__ or {}
@@ -105,7 +105,7 @@ def sidecars(run: RunFolder) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in paths]
 
 
-# fault -> the word that the sidecar's reason begins with, and words in it.
+# fault -> the code at the start of the sidecar's reason, and words in the reason.
 SAMPLER_FAULTS = {
     "cuFFT error: CUFFT_INVALID_SIZE": ("gpu_fault", "CUFFT_INVALID_SIZE"),
     "700": ("gpu_fault", "CUDA error: number 700"),
@@ -133,7 +133,7 @@ FAULTS = [
 def test_training_goes_on_bit_for_bit_when_samples_fail(
     workshop, straight, monkeypatch, caplog, worker, fault
 ):
-    """Those of a worker without a model, and of the real one."""
+    """With a worker without a model, and with the real one."""
 
     def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
         return Worker(Path("base"), chosen.compute, module=QUICK)
@@ -158,7 +158,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
 
 @pytest.mark.slow
 def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch, reports):
-    """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
+    """The FFT fails once in process: only the mel moves to the CPU, and the epoch is spoken."""
     mel_devices: list[str] = []
 
     class Fails(sampler.InProcessSpeaker):
@@ -167,7 +167,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
             self.mel_device = compute.mel_device
 
         def ask(self, request: Any, *more: Any) -> Any:
-            if isinstance(request, SpeakRequest):  # not what the evaluation asks for
+            if isinstance(request, SpeakRequest):  # not the evaluation's requests
                 mel_devices.append(self.mel_device)
                 if self.mel_device != "cpu":
                     raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
@@ -180,7 +180,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
     monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: "")
     run = workshop.run("mel", EPOCHS, SAMPLE_TEXT="One.")
     assert_same_end(straight, run, EPOCHS)
-    # The fault, once more, the second epoch, and the best one when the run ends.
+    # The fault, its repetition, the second epoch, and the best weights at the end of the run.
     assert mel_devices == ["cuda:0", "cpu", "cpu", "cpu"]
     for told in sidecars(run):
         assert told["mode"] == "in_process" and "CUFFT_INVALID_SIZE" in told["reason"]
@@ -202,7 +202,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
         run = workshop.run(name, EPOCHS, expect=70, SAMPLE_TEXT="One.")
         told = capfd.readouterr().err
         assert f"number {code}" in told and "Give the same command again" in told
-        # What was saved before the sample is whole; the epoch's sidecar tells why it is silent.
+        # The epoch saved before the sample is intact, and its sidecar explains the missing sample.
         assert run.epochs() == [1] and run.newest_verified().epoch == 1
         sidecar = json.loads((run.samples / "epoch_1_output.json").read_text())
         assert sidecar["mode"] == "skipped" and f"number {code}" in sidecar["reason"]
@@ -210,12 +210,12 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
 
 
 def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
-    """A step whose gradients fail as often as there are errors."""
+    """A step whose gradients fail with each of `errors` in turn."""
     real = trainer.forward_backward
 
     def backward(learner: Learner, batch: Any) -> Any:
         if learner.step == at and errors:
-            # Not before some gradients are there: what is half done must not count.
+            # Fail after some gradients exist: a half-done step must not count.
             real(learner, batch)
             raise errors.pop(0)
         return real(learner, batch)
@@ -237,7 +237,7 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
     told = capfd.readouterr().err
     assert told.strip().count("\n") == 0 and f"number {code}" in told and "DEVICE=cpu" in told
     assert run.epochs() == [1] and not run.interrupted.exists()
-    assert reports == []  # no GPU is known by the name of cpu
+    assert reports == []  # a CPU's faults are not reported
     assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
 
 

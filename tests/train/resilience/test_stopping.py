@@ -1,4 +1,4 @@
-"""What a signal does: nothing in its handler, the rest decided by what time there is."""
+"""Signals: the handler does nothing, and the time left decides the rest."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def test_where_nothing_can_or_need_be_saved_it_exits_at_once(left, known, words)
 
 
 def test_the_handler_does_nothing():
-    """It may run inside a write, or inside the lock of a stream: no I/O, no lock, no name."""
+    """It may run inside a write or while a stream is locked: no I/O, no locks, no name lookups."""
     with stop_on_signals(8.0) as found:
         for number in SIGNALS:
             handler = signal.getsignal(number)

@@ -1,4 +1,4 @@
-"""A byte ends a process that runs no Python any more."""
+"""A byte ends a process that can no longer run Python."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_a_byte_ends_a_process_whose_interpreter_is_held():
 
 
 def test_without_a_byte_nothing_happens():
-    """Also where the process ends before the C library's thread has begun to read."""
+    """Also if the process ends before the C library's thread starts to read."""
     code = "from train.resilience.tripwire import tripwire; assert tripwire(75) is not None"
     ended = [
         subprocess.run([sys.executable, "-c", code], timeout=50, check=False) for _ in range(20)

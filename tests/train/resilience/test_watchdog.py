@@ -1,4 +1,4 @@
-"""A trainer that hangs is ended with 75 and tells where, in whatever way it hangs; no other is."""
+"""A trainer that hangs in any way is ended with 75 and a stack trace; others are left alone."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from train.resilience import watchdog
 
 
 class Run:
-    """`tests.train.resilience.hanging`, its watchdog started and its fourth step reached."""
+    """A run of `tests.train.resilience.hanging` with its watchdog, after the fourth step."""
 
     def __init__(self, kind: str, stall_seconds: float) -> None:
         self.process = subprocess.Popen(
@@ -28,7 +28,7 @@ class Run:
         self.watchdog = int(self.process.stdout.readline())
 
     def hangs(self) -> None:
-        """Waits until it has been asleep for a while; on a busy machine it may not be there yet."""
+        """Waits until it hangs, which may take longer on a busy machine."""
         asleep = 0
         while asleep < 10:
             state = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -36,7 +36,7 @@ class Run:
             time.sleep(0.01)
 
     def end(self) -> tuple[int, str]:
-        """(exit code, what it told)"""
+        """(exit code, standard error)"""
         _, told = self.process.communicate(timeout=60)
         return self.process.returncode, told
 
@@ -70,7 +70,7 @@ def test_a_hang_is_told_with_its_place_and_ended_with_75(start, kind):
 
 
 def test_a_stopped_one_is_ended_with_75_and_not_asked(start):
-    """Woken to tell its stacks, it would run on while they are read; that has crashed one."""
+    """If woken to dump its stacks, it would run while they are read, which once crashed it."""
     run = start("stopped")
     code, told = run.end()
     assert code == 75
@@ -84,7 +84,7 @@ def test_one_that_takes_no_signal_is_ended_as_well(start):
 
 
 def test_one_without_a_tripwire_is_killed(start, monkeypatch):
-    """Where the C library has no asynchronous read."""
+    """As with a C library without asynchronous reads."""
     monkeypatch.setattr(watchdog, "DUMP_SECONDS", 0.3)
     run = start("a_lock_that_never_comes", 60.0)
     run.hangs()
@@ -101,7 +101,7 @@ def test_one_without_a_tripwire_is_killed(start, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["none", "slow", "saving"])
 def test_a_trainer_that_lives_is_left_alone(start, kind):
-    """Steps as usual, one that is slow for a step, and a checkpoint that takes its time."""
+    """Usual steps, a slow step, and a checkpoint that takes long."""
     run = start(kind)
     code, told = run.end()
     assert (code, told) == (0, "")
@@ -110,7 +110,7 @@ def test_a_trainer_that_lives_is_left_alone(start, kind):
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_it_ends_with_a_trainer_that_is_killed(start, stopped):
-    """Even while it is stopped itself."""
+    """Even while the watchdog is stopped."""
     run = start("a_lock_that_never_comes", 60.0)
     if stopped:
         os.kill(run.watchdog, signal.SIGSTOP)
@@ -121,7 +121,7 @@ def test_it_ends_with_a_trainer_that_is_killed(start, stopped):
 
 @pytest.mark.slow
 def test_ctrl_z_is_no_hang(start):
-    """The terminal stops trainer and watchdog together, and lets them go on together."""
+    """The terminal stops and resumes trainer and watchdog together."""
     run = start("going_on")
     os.killpg(run.process.pid, signal.SIGSTOP)
     time.sleep(1.5)
@@ -130,7 +130,8 @@ def test_ctrl_z_is_no_hang(start):
 
 
 def test_ctrl_c_is_for_the_trainer(start):
-    """The terminal sends it to both; a trainer that saves is still watched."""
+    """The terminal sends it to both; the watchdog ignores it and still watches a trainer that
+    saves."""
     run = start("a_lock_that_never_comes")
     os.kill(run.watchdog, signal.SIGINT)
     os.kill(run.watchdog, signal.SIGTERM)

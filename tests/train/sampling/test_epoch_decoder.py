@@ -1,4 +1,4 @@
-"""The decoder of an epoch: what it learns from, where it begins, and who takes it."""
+"""The decoder of an epoch: its clips, its starting point and its use."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, step_seconds=0.3)
 
 
 class Learning:
-    """A run whose decoders are learned by a stand-in for the worker."""
+    """A run with a stand-in for the worker that learns its decoders."""
 
     def __init__(self, folder: Path) -> None:
         self.run = RunFolder(folder)
@@ -117,7 +117,7 @@ def test_it_belongs_to_its_weights_alone_and_goes_with_them(learning):
 
 
 def test_what_was_judged_for_the_best_weights_goes_before_it(learning):
-    """Also the answer that the base's decoder is understood better."""
+    """This includes the verdict that the base's decoder is easier to understand."""
     checkpoint = learning.epoch(1)
     run = learning.run
     record: Any = learned_decoder.read(run.decoder_path(1))

@@ -1,4 +1,4 @@
-"""Where a sample is spoken: every state of a GPU, every wish, every training device."""
+"""Where a sample is spoken: each state of a GPU, each SAMPLE_DEVICE, each training device."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.torch_backend import DecodingError
 from xtts.workers.failures import WorkerFailed
 
-# state of the GPU: where to speak beside training on it, and while training runs on the CPU.
+# state of the GPU: where to speak while training runs on it, and while training runs on the CPU.
 # in = in process, gpu = GPU subprocess, cpu = CPU subprocess; -mel: the speaker's mel on the CPU;
 # -dnn: without cuDNN.
 PLACES = {
@@ -64,7 +64,7 @@ def test_where_a_sample_is_spoken(state, wish, training):
     assert found.compute.mel_device == ("cpu" if place == "cpu" or change == "mel" else "cuda:0")
     assert found.compute.cudnn is (change != "dnn")
     assert found.overlap is (place == "cpu" and beside) and found.beside_gpu is beside
-    # The reason names what the check or a run found, and an unfulfilled wish.
+    # The reason names the finding of the check or a run, and a SAMPLE_DEVICE that is not used.
     assert gpu.name in found.reason and gpu.verdict in found.reason
     assert gpu.surprise in found.reason or not beside
     unfulfilled = wish.startswith("cuda") and place == "cpu"
@@ -184,7 +184,7 @@ def test_where_to_speak_after_a_fault(chosen, failure, changes):
 @pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
 @pytest.mark.parametrize("chosen", [IN, BESIDE, GPU])
 def test_faults_end_somewhere(chosen, failure):
-    """Down a step at a time, to the CPU in at most four, and there it stays."""
+    """One step at a time, at most four to the CPU, and from there no further."""
     steps = [chosen]
     while (following := after_fault(steps[-1], failure)) is not None:
         steps.append(following)

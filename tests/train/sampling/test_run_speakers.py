@@ -1,4 +1,4 @@
-"""Each person and style of a dataset becomes a named speaker of the run, wherever it goes."""
+"""Each person and style of a dataset becomes a named speaker of the run and its exports."""
 
 import logging
 from pathlib import Path
@@ -39,7 +39,7 @@ def data_of(folder: Path, base: Path) -> Dataset:
 
 
 def with_a_whisper(folder: Path) -> Path:
-    """Two people, the first of whom also whispers."""
+    """A dataset of two people, the first of whom also whispers."""
     make_dataset(folder, 12, 2.0)
     rows = ["file_name,text,speaker,style"]
     for number in range(12):
@@ -109,7 +109,7 @@ def test_clean_and_long_recordings_are_chosen():
 
 
 def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path):
-    """As the run does, from its recordings."""
+    """It speaks as the run does, from the run's recordings."""
     checkpoint = perturbed(base, tmp_path / "output")
     names = kept(
         RunFolder(tmp_path / "output"), data_of(with_a_whisper(tmp_path / "data"), base), base
@@ -128,8 +128,8 @@ def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path):
 
 @pytest.mark.parametrize("of_first", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_each_speaker_speaks_with_the_decoder_that_was_learned_for_them(base, tmp_path, of_first):
-    """In a run and in its export: ben with his own; anna's whisper, for which there is none, with
-    the base's, also where anna has one."""
+    """In a run and in its export, ben uses his decoder; anna's whisper, which lacks one, uses the
+    base's even if anna has one."""
     checkpoint, run = perturbed(base, tmp_path / "output"), RunFolder(tmp_path / "output")
     kept(run, data_of(with_a_whisper(tmp_path / "data"), base), base)
 

@@ -1,4 +1,4 @@
-"""Every epoch is heard, or its sidecar says why not; training is never touched."""
+"""Each epoch gets a sample or a sidecar with the reason; training is never affected."""
 
 import hashlib
 import json
@@ -50,14 +50,14 @@ IN_PROCESS = SamplingPlan(
 
 @pytest.fixture
 def reference(tmp_path: Path) -> SampleReference:
-    """Half a second of noise at a rate that nobody here uses."""
+    """Half a second of noise at a rate that no part of the sampler uses."""
     noise = np.random.default_rng(0).normal(0, 0.1, 22_050)
     soundfile.write(tmp_path / "clip.flac", noise, 44_100)
     return SampleReference(tmp_path / "clip.flac", "hello", "en")
 
 
 class Heard:
-    """A sampler on a worker without a model, and the sidecars that it told of."""
+    """A sampler on a worker without a model, and the sidecars that it reported."""
 
     def __init__(
         self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU,
@@ -142,7 +142,7 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, ref
     with heard.sampler as sampler:
         heard.speak(1, 2)
         sampler.reference = reference
-        heard.speak(3)  # a success in between starts the count again
+        heard.speak(3)  # a success resets the count
         assert sampler.failures_in_a_row == 0
         sampler.reference = refused
         heard.speak(*range(4, 9))
@@ -161,7 +161,7 @@ def test_sampling_off_starts_nothing_and_says_so(tmp_path, reference):
         heard.speak(1)
         assert sampler.worker.pid is None
     assert heard.sidecar(1)["reason"] == "SAMPLE_DEVICE=off"
-    # Who speaks with the epoch, or exports it, finds the person there.
+    # Speech with the epoch and its export need the person's recording.
     own = heard.run.samples / "epoch_1_reference.wav"
     assert reference_beside(heard.run.checkpoint_path(1)) == own
 
@@ -181,7 +181,7 @@ def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, refere
     chosen = SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlap=True)
     heard = Heard(tmp_path, SampleReference(reference.path, f"when {go}", "en"), chosen)
     with heard.sampler as sampler:
-        heard.speak(1)  # returns although nothing was spoken yet
+        heard.speak(1)  # returns before anything is spoken
         assert heard.told == []
         go.touch()
         sampler.finish()
@@ -202,7 +202,7 @@ def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(tmp_path, r
 
 
 class Fails:
-    """Speaks in process by a list: an error is raised, None is spoken."""
+    """An in-process speaker with a list of outcomes: an error is raised, None is a success."""
 
     def __init__(self, *ends: Exception | None) -> None:
         self.ends = list(ends)
@@ -244,11 +244,11 @@ def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
         monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "SIGSEGV")
         sampler.worker.close()  # it was started without the fault
         heard.speak(2)
-    told = heard.sidecar(2)  # on the CPU it dies as well: the sidecar tells of both
+    told = heard.sidecar(2)  # it dies on the CPU as well: the sidecar has both
     assert told["mode"] == "skipped" and told["reason"].startswith("crashed: The worker ended by")
     assert "Before that, speaking on cuda:0 (gpu_subprocess) failed" in told["reason"]
     assert [plan.mode for plan in heard.workers[-2:]] == ["gpu_subprocess", "cpu_subprocess"]
-    assert heard.workers[-1].overlap  # training is still on the GPU
+    assert heard.workers[-1].overlap  # because training is still on the GPU
     assert len(heard.surprises) == 2
 
 
@@ -262,12 +262,12 @@ def test_short_memory_is_tried_once_more_in_the_same_place(tmp_path, reference, 
     assert (one["mode"], one["reason"]) == ("in_process", IN_PROCESS.reason)
     assert len(fails.plans) == 4
     assert other["mode"] == "cpu_subprocess" and "CUDA out of memory" in other["reason"]
-    assert heard.surprises == []  # a full GPU says nothing of how it computes
+    assert heard.surprises == []  # a full GPU is not a sign of wrong results
 
 
 @pytest.mark.parametrize("code", [700, 710, None])
 def test_a_dead_context_ends_the_run_and_is_never_asked_again(tmp_path, reference, gpu_says, code):
-    """Whatever the error was that left it dead."""
+    """Whatever error killed the context."""
     words = "CUDA error: the words of tomorrow\nmore lines"
     error: Any = torch.AcceleratorError(words) if code else ValueError(words)
     error.error_code = code
@@ -301,7 +301,7 @@ def test_the_reference_is_held_out_and_chosen_by_content():
 
 
 def state_of(module: torch.nn.Module) -> str:
-    """Everything that training depends on, as one hash."""
+    """A hash of everything that training depends on."""
     digest = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
     digest.update(repr((random.getstate(), np.random.get_state())).encode())
     for name, tensor in module.state_dict().items():
@@ -345,11 +345,11 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     ],
 )
 def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads, niceness):
-    """GUARD and SPEAK_PRECISION among them; a worker leaves a core to the training beside it."""
+    """Including GUARD and SPEAK_PRECISION; a worker leaves one core to concurrent training."""
     made: list[tuple[Path, ComputeConfig]] = []
 
     class Loaded(Exception):
-        """Where a model would be loaded."""
+        """Raised instead of loading a model."""
 
     def load(base: Path, compute: ComputeConfig, **more: Any) -> None:
         made.append((base, compute))
@@ -369,7 +369,7 @@ def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads
 
 
 def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
-    """The run, `train sample` and `train evaluate`: GUARD as well, which the last one ignored."""
+    """The run, `train sample` and `train evaluate`, which once ignored GUARD."""
     context: Any = SimpleNamespace(
         machine=CORES, device=Choice("cpu", ""), base=tmp_path,
         data=Dataset((clip("a", 4.0),), (), (0,), ()),
@@ -389,7 +389,8 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     run = workshop.run("spoken", 2)
     words = workshop.arguments("spoken", SAMPLE_TEXT="again", SAMPLE_DEVICE="auto")
     settings, _ = load(words, {}, None)
-    for recording in run.samples.glob("epoch_*_reference.wav"):  # whose place is looked for below
+    # The lookup below must find new recordings.
+    for recording in run.samples.glob("epoch_*_reference.wav"):
         recording.unlink()
     own = [run.samples / f"epoch_2_{name}" for name in ("output.wav", "output.json")]
     for path in own:
@@ -403,7 +404,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
         assert told["checkpoint_sha256"] == sha256_of(run.checkpoint_path(2))
     assert all(path.read_text() == "the run's" for path in own)
     first, again, other = spoken
-    assert first == again != other  # the same asked again is the same file
+    assert first == again != other  # the same request gives the same file
     assert {path.parent for path in spoken} == {run.samples / "on_demand"}
     assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
     assert reference_beside(run.checkpoint_path(2)).parent == first.parent
@@ -420,7 +421,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
 
 
 def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(tmp_path, reference):
-    """The request to learn comes first, for the same weights; on demand none is learned."""
+    """The decoder is learned first, for the same weights; a sample on demand learns none."""
     learned: list[tuple[int, Path, float]] = []
 
     class Decoders:
