@@ -1,4 +1,4 @@
-"""Files that are no usable recordings, each made by code, and what is seen of it."""
+"""Synthetic files that are not usable recordings, each with the expected reason."""
 
 import struct
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _SOUND = a_sound(2.0, RATE)
 
 @dataclass(frozen=True)
 class Bad:
-    """name: of the file; content: its bytes; seen: a part of the reason for which it is refused."""
+    """name: of the file; content: its bytes; seen: a part of the expected refusal."""
 
     name: str
     content: Callable[[], bytes]
@@ -49,7 +49,7 @@ def _patched(at: int, form: str, value: int, length: int | None = None) -> bytes
 
 
 def _flac(total_samples: int) -> bytes:
-    """A good FLAC whose header says another number of samples (the last 36 bits of 8 bytes)."""
+    """A good FLAC whose header states another number of samples (the last 36 bits of 8 bytes)."""
     content = bytearray(encoded(_SOUND, "FLAC"))
     packed = int.from_bytes(content[18:26], "big")
     content[18:26] = ((packed >> 36 << 36) | total_samples).to_bytes(8, "big")

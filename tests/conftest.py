@@ -1,4 +1,4 @@
-"""For every test: no setting of the person who runs it, and the fixtures that many share."""
+"""For every test: no settings from the environment, and shared fixtures."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from machine.settings.names import NAMES
 
-# A busy machine is no fault of what is tested.
+# A busy machine is not a fault of the tested code.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -19,21 +19,21 @@ hypothesis.settings.load_profile("patient")
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`NUM_EPOCHS=2 make test` tests the same as `make test`; so do children of a test."""
+    """`NUM_EPOCHS=2 make test` tests the same as `make test`, in child processes too."""
     for name in NAMES & os.environ.keys():
         monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """Debian's Chromium; a machine without it fails, and says which package is missing."""
+    """Debian's Chromium. Without it, the test fails and names the missing package."""
     program = shutil.which("chromium")
     if program is None:
         pytest.fail("chromium is not installed; on Debian: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # The sandbox wants user namespaces, which a container rarely has. Sound needs no device.
+        # The sandbox needs user namespaces, which containers rarely have. Sound needs no device.
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()

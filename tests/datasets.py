@@ -1,4 +1,4 @@
-"""Small datasets in LJSpeech's layout, made by code: voiced sounds, each clip another one."""
+"""Small synthetic datasets in LJSpeech's layout: voiced sounds, each clip different."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ def make_dataset(
 ) -> Path:
     """Writes wavs/clip-N.wav and metadata.csv; returns `folder`.
 
-    Clips grow a little in length, from `seconds` on, so that batches have something to sort. With
-    more than one speaker the rows are `wavs/clip-N.wav|text|speaker-M`, Coqui's layout.
+    Clips grow slightly in length, starting at `seconds`, so that batches have something to sort.
+    With more than one speaker the rows are `wavs/clip-N.wav|text|speaker-M`, Coqui's layout.
     """
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     rows = []
@@ -32,7 +32,7 @@ def make_dataset(
 
 
 def a_sound(seconds: float, rate: int, *, seed: int = 0, pitch: float = 110.0) -> np.ndarray:
-    """A hum with harmonics, moving in pitch and loudness, and a little noise: `[samples]`."""
+    """A hum with harmonics, changing pitch and loudness, and a little noise: `[samples]`."""
     generator = np.random.default_rng(seed)
     time = np.arange(round(seconds * rate)) / rate
     moving = pitch * (1 + 0.1 * np.sin(2 * np.pi * (1 + seed % 5) * time + seed))

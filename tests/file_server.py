@@ -1,4 +1,4 @@
-"""A web server of its own in a thread, that serves files well, or badly as a test tells it to."""
+"""A web server in a thread that serves files correctly, or with a fault chosen by a test."""
 
 import re
 import socket
@@ -12,10 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Bad:
-    """What one answer does instead of serving the file well; it is used up by one request.
+    """A fault of one answer; one request uses it up.
 
-    cut_after: bytes of the body, then the connection is closed. length: what Content-Length says
-    instead of the truth (0: it does not say). stall: sends nothing more before `Server.close`.
+    cut_after: bytes of the body before the connection closes. length: a false Content-Length (0:
+    none). stall: sends nothing more before `Server.close`.
     """
 
     status: int = 0
@@ -31,7 +31,7 @@ class Bad:
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """A client that hangs up is what some tests are about."""
+        """Ignored: in some tests the client disconnects on purpose."""
 
 
 class Server:
@@ -65,7 +65,7 @@ class Server:
         return f"http://127.0.0.1:{self.http.server_address[1]}"
 
     def ranges(self, path: str) -> list[str]:
-        """What was asked for of a file, request by request; "" = all of it."""
+        """The requested ranges of a file, in order; "" = all of it."""
         return [headers.get("Range", "") for asked, headers in self.asked if asked == path]
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Server:
             self.closing.wait(30)
 
     def _start(self, to: BaseHTTPRequestHandler, bad: Bad) -> int:
-        """The first byte asked for; 0 where the range is ignored."""
+        """The first requested byte; 0 if the range is ignored."""
         asked = re.fullmatch(r"bytes=(\d+)-", to.headers.get("Range", ""))
         if not asked or bad.ignore_range:
             return 0

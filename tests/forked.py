@@ -1,4 +1,4 @@
-"""Work in a forked process, where a kill may come: a new interpreter would import torch first."""
+"""Work in a forked process that a test may kill: a new interpreter would import torch first."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ LONGEST = 120.0
 
 
 def in_child(work: Callable[[], object], crash_at: str = "") -> int:
-    """The exit code of a child that has done `work`; -9 when it was killed at `crash_at`."""
+    """The exit code of a child that runs `work`; -9 if it was killed at `crash_at`."""
     child = os.fork()
     if not child:
-        # What an earlier test computed with stays behind: OpenMP's threads are not forked, and a
-        # child that shares work out among them waits for ever.
+        # Earlier tests may have started OpenMP's threads, which are not forked: a child that shares
+        # work among them waits forever.
         torch.set_num_threads(1)
         os.environ["SOTAQUE_CRASH_AT"] = crash_at
         try:

@@ -1,4 +1,4 @@
-"""Which extras this copy has, for tests that look at all of them and the few that span two."""
+"""The extras of this copy, for tests that cover all of them and the few that span two."""
 
 import importlib
 import importlib.util
@@ -22,18 +22,18 @@ def missing() -> list[str]:
 
 
 def is_deleted(name: str) -> bool:
-    """Whether a module or a path is of an extra that was deleted from this copy."""
+    """Whether a module or a path belongs to an extra that was deleted from this copy."""
     top, _, inner = name.removeprefix("tests.").replace("/", ".").partition(".")
     return top == "extras" and inner.partition(".")[0] in missing()
 
 
 def needs(name: str) -> pytest.MarkDecorator:
-    """For a test that spans two extras, one of which may be deleted."""
+    """Marks a test that spans two extras, one of which may be deleted."""
     return pytest.mark.skipif(not has(name), reason=f"extras/{name} is not installed")
 
 
 def tables(name: str) -> list[ModuleType]:
-    """`tests.extras.EXTRA.NAME` of each extra that has one: its rows of a test in the core."""
+    """`tests.extras.EXTRA.NAME` of each extra that has one: its rows for a test of the core."""
     found = [f"{entry.__name__}.{name}" for entry in extras.entries()]
     return [
         importlib.import_module(f"tests.{one}")

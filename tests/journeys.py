@@ -1,11 +1,11 @@
-"""`python -m tests.journeys` counts what a request, a clip and an epoch pass on their way.
+"""`python -m tests.journeys` counts the modules that a request, a clip and an epoch pass through.
 
 The real programs run under a profiler, in every process that they start. A module counts once one
-of its functions is called in a journey's span of time; a shape is a class of ours of which an
-instance is made there.
+of its functions is called during a journey; a shape is a class of ours that is instantiated during
+it.
 
 - request: from the POST of /v1/audio/speech to the first byte of its answer, the second time.
-- clip: the dataset read, its features computed, and one training step.
+- clip: reading the dataset, computing its features, and one training step.
 - epoch: from the last step to the verdict: checkpoint, sample, judging (after the last epoch,
   because judging takes longer than so short an epoch).
 """
@@ -28,7 +28,7 @@ from tests.ports import free_port
 ROOT = Path(__file__).parents[1]
 # Goals: modules, shapes.
 GOALS = {"request": (30, 5), "clip": (18, 6), "epoch": (20, 6)}
-# Each journey's functions of the trainer, by module and qualified name.
+# The trainer's functions in each journey, by module and qualified name.
 SPANS = {
     "clip": (
         ("train.dataset.dataset", "read"),
@@ -41,7 +41,7 @@ SPANS = {
         ("train.evaluation.blending", "conclude"),
     ),
 }
-# Written into a folder that every process finds as its sitecustomize.
+# Written into a folder where every process finds it as its sitecustomize.
 TRACER = '''
 import atexit, os, sys, threading, time
 ROOT, FOLDER = os.environ["JOURNEYS_ROOT"], os.environ["JOURNEYS_FOLDER"]
@@ -114,7 +114,7 @@ class Journey:
 
 
 def traced_environment(folder: Path) -> dict[str, str]:
-    """The environment of a program whose processes all write what they call into `folder`."""
+    """The environment of a program whose processes all log their calls into `folder`."""
     (folder / "site").mkdir(parents=True)
     (folder / "site" / "sitecustomize.py").write_text(TRACER, encoding="utf-8")
     (folder / "lines").mkdir()
@@ -139,7 +139,7 @@ def lines(folder: Path) -> list[Line]:
 
 
 def journey(seen: Sequence[Line], spans: Sequence[tuple[float, float]]) -> Journey:
-    """What was called and made within the spans, (from, to) in seconds."""
+    """The modules and shapes within the spans, (from, to) in seconds."""
     within = [one for one in seen if any(begin <= one.seconds <= end for begin, end in spans)]
     names = {
         kind: sorted({one.name for one in within if one.kind == kind})
@@ -151,7 +151,7 @@ def journey(seen: Sequence[Line], spans: Sequence[tuple[float, float]]) -> Journ
 def spans_of(
     seen: Sequence[Line], functions: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[float, float]]:
-    """The time of the first call of each function, to its return."""
+    """From the first call of each function to its return."""
     for module, name in functions:
         both = f"{module}:{name}"
         begin = next(one.seconds for one in seen if one.kind == "call" and one.name == both)
@@ -161,7 +161,7 @@ def spans_of(
 
 
 def of_training(folder: Path) -> Mapping[str, Journey]:
-    """A clip's and an epoch's journey, by an epoch of the embedded dataset's first clips."""
+    """The journeys of a clip and an epoch, in an epoch of the embedded dataset's first clips."""
     settings = {
         "MAX_TRAIN_SAMPLES": "12", "NUM_EPOCHS": "1", "TENSORBOARD": "off", "BLEND": "off",
         "LEARN_DECODER": "off",

@@ -1,4 +1,4 @@
-"""GPUs that no test machine has, each with a fault of its own, by name."""
+"""GPUs that no test machine has, by name, each with a different fault."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ SOUND = GpuHealth(
 
 
 def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) -> GpuHealth:
-    """The RTX 3090 on which some operations fail."""
+    """An RTX 3090 on which these operations fail."""
     operations = tuple(
         OperationVerdict(name, name not in bad, 0.0, 1e-5, f"{name} failed." * (name in bad))
         for name in OPERATIONS
@@ -22,7 +22,7 @@ def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) ->
 
 
 def without_cudnn(*which: str) -> GpuHealth:
-    """The RTX 3090 on which some operations pass only without cuDNN."""
+    """An RTX 3090 on which these operations pass only without cuDNN."""
     gpu = failing(*which)
     operations = tuple(replace(one, ok=True, cudnn=one.name not in which) for one in gpu.operations)
     return replace(gpu, operations=operations)
@@ -48,5 +48,5 @@ GPUS: dict[str, GpuHealth] = {
 
 
 def machine(*gpus: GpuHealth, bf16: bool = False, hint: str = "") -> Environment:
-    """Eight cores, 32 GB, and these GPUs."""
+    """A machine with eight cores, 32 GB and these GPUs."""
     return Environment(8, bf16, 32 << 30, False, gpus, hint)

@@ -26,8 +26,8 @@ from xtts.voices.voice_files import VoiceFiles
 
 LANGUAGES = ("en", "pt")
 CHARACTERS = "!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãçéêíóôõúü"
-# What XTTS-v2 speaks, and the scripts in which it reads them; Chinese, Japanese and Korean are read
-# in Latin letters.
+# XTTS-v2's languages, and the letters they are read in; Chinese, Japanese and Korean are read in
+# Latin letters.
 ALL_LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu", "ko",
     "ja", "hi",
@@ -51,13 +51,13 @@ SMALL_DVAE = DVAEShape(
 
 @pytest.fixture(scope="session")
 def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One tiny base for the whole session: do not write into it."""
+    """One tiny base for the whole session; do not write into it."""
     return tiny_base(tmp_path_factory.mktemp("base") / "tiny")
 
 
 @pytest.fixture(scope="session")
 def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny base as ONNX, for the whole session: do not write into it."""
+    """The tiny base as ONNX, for the whole session; do not write into it."""
     return as_onnx(base_folder, tmp_path_factory.mktemp("onnx") / "voice")
 
 
@@ -95,7 +95,7 @@ def tiny_base(
 
 
 def ending_base(folder: Path, **sizes: Any) -> Path:
-    """A tiny base that ends what it says after a second or two, as random weights seldom do."""
+    """A tiny base that ends its speech after a second or two, as random weights seldom do."""
     tiny_base(folder, **sizes)
     state = torch.load(folder / "model.pth", weights_only=True)["model"]
     state["gpt.mel_head.bias"][NUM_CODES + 1] += 1.2
@@ -129,7 +129,7 @@ def _built(
 
 
 def tiny_voice(folder: Path, seed: int = 0) -> Path:
-    """A tiny base with a recording of its own, of noise: it speaks by itself."""
+    """A tiny base with a recording of noise, which needs no other reference."""
     tiny_base(folder, seed=seed)
     wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
     soundfile.write(folder / "reference.wav", wave, 22_050)
@@ -137,7 +137,7 @@ def tiny_voice(folder: Path, seed: int = 0) -> Path:
 
 
 def drawn_voice() -> Voice:
-    """What a tiny base might have heard of somebody, at random."""
+    """A random voice, as a tiny base might compute it from a recording."""
     generator = torch.Generator().manual_seed(3)
     speaker = torch.randn(1, 512, 1, generator=generator)
     latents = torch.randn(1, 32, 64, generator=generator)
@@ -147,7 +147,7 @@ def drawn_voice() -> Voice:
 def write_vocabulary(
     path: Path, languages: tuple[str, ...] = LANGUAGES, characters: str = CHARACTERS
 ) -> None:
-    """A small BPE vocabulary whose special tokens stand as in XTTS-v2's."""
+    """Writes a small BPE vocabulary with special tokens in the order of XTTS-v2's."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import Whitespace
@@ -189,7 +189,7 @@ def _config(layers: int, width: int, heads: int, coqui_vocoder: bool) -> dict[st
 
 def _small_decoder(config: ModelConfig) -> dict[str, Tensor]:
     vocoder = Vocoder(config.gpt.width, config.speaker_encoder.embedding_width, config.vocoder)
-    # A random vocoder is all but silent (-56 dB), and 16 bits would hide what it says.
+    # A random vocoder is almost silent (-56 dB), and 16 bits would hide its sound.
     with torch.no_grad():
         vocoder.waveform_decoder.conv_post.weight.mul_(100.0)
     return {
@@ -209,8 +209,7 @@ def _named(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def random_adapter(shape: GPTShape, seed: int, rank: int) -> dict[str, Tensor]:
-    """A and B of every matrix, as `xtts.voices.adapter_file` names them; large enough to be
-    heard."""
+    """A and B of every matrix, named as in `xtts.voices.adapter_file`, large enough to hear."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for layer in range(shape.layers):

@@ -1,11 +1,11 @@
 """Counts what a training step and a code would ask of a GPU, without one.
 
-The code that a GPU runs is forced on a CPU (padded attention, torch's own dropout, a step whose
-numbers are read later, keys and values at fixed addresses). Every operation that torch dispatches
-counts, except views and empty tensors; so does every wait of the host for the GPU. Dispatched
-operations approximate kernels: a fused optimizer counts once and is some twenty launches at full
-size; attention counts once and may be three. Each count is linear in the number of layers, since
-all are alike, so it is taken at 2 and 4 layers of small width and extrapolated to XTTS-v2's 30.
+The code for a GPU is forced on a CPU (padded attention, torch's own dropout, a step whose numbers
+are read later, keys and values at fixed addresses). Every operation that torch dispatches counts,
+except views and empty tensors; so does every wait of the host for the GPU. Dispatched operations
+approximate kernels: a fused optimizer counts once and is some twenty launches at full size;
+attention counts once and may be three. All layers are alike, so each count is linear in their
+number: it is taken at 2 and 4 layers of small width and extrapolated to XTTS-v2's 30.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ _COUNTED_AT = (2, 4)
 CODES = 8
 # These launch no kernel: they name or allocate memory.
 _FREE = ("empty", "detach", "alias", "lift", "_unsafe_view", "_reshape_alias", "set_", "resize_")
-# What asks the device for a value, as Python spells it.
+# Python's names for operations that ask the device for a value.
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__",
                     "__index__", "is_nonzero", "unique", "masked_select"})  # fmt: skip
 
@@ -52,7 +52,7 @@ class Counts:
 
 
 class OperationCounter(TorchDispatchMode):
-    """`with` counts what is dispatched."""
+    """`with` counts dispatched operations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class OperationCounter(TorchDispatchMode):
 
 
 class WaitCounter(TorchFunctionMode):
-    """`with` counts where the host waits for a value of the device."""
+    """`with` counts the host's waits for a value from the device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class WaitCounter(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
-        # A device that is named by a value may be the tensor's own.
+        # A device passed as a value may be the tensor's device, so only the name "cpu" counts.
         to_cpu = name == "to" and any(isinstance(one, str) and one == "cpu" for one in args[1:])
         if name in _WAITS or to_cpu:
             self.names[name] += 1
@@ -90,7 +90,7 @@ class WaitCounter(TorchFunctionMode):
 
 
 def measured() -> dict[str, Counts]:
-    """Every count at XTTS-v2's depth."""
+    """All counts at XTTS-v2's depth."""
     found = {"training step, full": at_full_depth(training_step)}
     for where, count in (("in the graph", code_in_graph), ("beside it", code_beside)):
         for rows, slots in (("one row", 1), ("16 rows", 16)):
@@ -114,7 +114,7 @@ def small_shape(layers: int) -> GPTShape:
 
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
-    """Makes the branches that test for a CPU take the GPU's way."""
+    """Makes branches that test for a CPU take the GPU's path."""
     with (
         mock.patch.object(varlen, "attends_per_clip", lambda _: False),
         mock.patch.object(Dropout, "forward", _dropped),
@@ -124,15 +124,14 @@ def as_on_a_gpu() -> Iterator[None]:
 
 
 def _dropped(dropout: torch.nn.Dropout, x: Tensor) -> Tensor:
-    """As torch does on a GPU: one kernel, and one backwards. On a CPU it needs three and one."""
+    """As on a GPU: one kernel forward and one backward. On a CPU torch needs three and one."""
     if not dropout.training or dropout.p == 0:
         return x
     return torch.native_dropout(x, dropout.p, True)[0]
 
 
 def training_step(layers: int) -> tuple[Counter[str], float]:
-    """The second step in bf16 on four clips of 3 to 7 s, packed: the first makes the optimizer's
-    states."""
+    """The second bf16 step on four packed clips of 3 to 7 s; the first creates optimizer states."""
     shape = small_shape(layers)
     sizes = ((30, 65, 260), (45, 90, 300), (60, 120, 350), (70, 150, 400))
     batch = synthetic.noise_batch(shape, sizes, 20.0)
@@ -144,7 +143,7 @@ def training_step(layers: int) -> tuple[Counter[str], float]:
 
 @torch.inference_mode()
 def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
-    """What a captured step holds; one launch replays it."""
+    """The operations in a captured step; one launch replays it."""
     gpt = new_gpt(small_shape(layers), seed=0).eval()
     steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
     codes, places = torch.zeros(slots, dtype=torch.long), torch.ones(slots, dtype=torch.long)
@@ -154,8 +153,10 @@ def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
 
 @torch.inference_mode()
 def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
-    """What a code costs beside its replay: tokens in, sampling, the stop code; of so many rows that
-    all speak. The waits are those of one step of all rows."""
+    """The cost of a code outside its replay: tokens in, sampling, the stop code.
+
+    `slots` rows all speak. The waits are those of one step of all rows.
+    """
     gpt = new_gpt(small_shape(layers), seed=0).eval()
     gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
@@ -172,7 +173,7 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
 
 
 def counts_of(work: Callable[[], object]) -> tuple[Counter[str], float]:
-    """Operations by name, and waits, of some work."""
+    """Operations by name, and the waits, of `work`."""
     with WaitCounter() as waits, OperationCounter() as operations:
         work()
     return operations.names, float(sum(waits.names.values()))
@@ -181,5 +182,5 @@ def counts_of(work: Callable[[], object]) -> tuple[Counter[str], float]:
 def _replayed(
     compute: Callable[[], tuple[Tensor, ...]],
 ) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
-    """A replay that costs what a launch costs: nothing that is dispatched."""
+    """A replay dispatches nothing, so it costs only its launch."""
     return compute(), lambda: None

@@ -1,4 +1,4 @@
-"""Whole recordings whose headers say nothing, or nothing true, about their length."""
+"""Complete recordings whose headers give no length, or a wrong one."""
 
 import io
 import struct
@@ -27,7 +27,7 @@ def wav(riff: int, data: int, form: str = "WAV", subtype: str = "PCM_16") -> byt
 
 
 def wav_with_a_list() -> bytes:
-    """FFmpeg's: a LIST chunk stands before the samples."""
+    """FFmpeg's WAV: a LIST chunk precedes the samples."""
     content = wav(0, 0)
     at = content.index(b"data")
     return content[:at] + b"LIST" + struct.pack("<I", 26) + b"INFOISFT\x0e\0\0\0" + bytes(14) + (
@@ -36,14 +36,14 @@ def wav_with_a_list() -> bytes:
 
 
 def rf64() -> bytes:
-    """A recorder's that lost power before it wrote the sizes."""
+    """From a recorder that lost power before it wrote the sizes."""
     content = bytearray(encoded(SOUND, "RF64", "PCM_16", RATE))
     content[20:44] = bytes(24)
     return bytes(content)
 
 
 def flac() -> bytes:
-    """As `flac -` and `ffmpeg … -f flac -` write it into a pipe: the total is 0."""
+    """As `flac -` and `ffmpeg … -f flac -` write into a pipe: the total is 0."""
     content = bytearray(encoded(SOUND, "FLAC", "PCM_16", RATE))
     packed = int.from_bytes(content[18:26], "big")
     content[18:26] = (packed >> 36 << 36).to_bytes(8, "big")
@@ -51,7 +51,7 @@ def flac() -> bytes:
 
 
 def mp3() -> bytes:
-    """Without a Xing header, as streams have it; its first frame is far from the mean."""
+    """Without a Xing header, as in streams; its first frame is far from the mean."""
     return without_length(encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE))
 
 
@@ -68,7 +68,7 @@ def webm() -> bytes:
 
 
 def by_av(form: str, codec: str, rate: int) -> bytes:
-    """The sound as FFmpeg writes it."""
+    """The sound as encoded by FFmpeg."""
     file = io.BytesIO()
     with av.open(file, "w", format=form) as container:
         stream = container.add_stream(codec, rate=rate, layout="mono")
@@ -79,7 +79,7 @@ def by_av(form: str, codec: str, rate: int) -> bytes:
     return file.getvalue()
 
 
-# Each is the whole sound; the second value is how much an encoder may add, in seconds.
+# Each holds the whole sound; the second value is the seconds that an encoder may add.
 FILES: dict[str, tuple[Callable[[], bytes], float]] = {
     "zero.wav": (lambda: wav(0, 0), 0),
     "riff_only.wav": (lambda: wav(36, 0), 0),
@@ -99,7 +99,7 @@ FILES: dict[str, tuple[Callable[[], bytes], float]] = {
 
 
 def correlation(found: np.ndarray) -> float:
-    """How far samples at 24 kHz are the sound, with an encoder's delay of at most 0.1 s."""
+    """The correlation of samples at 24 kHz with the sound, with an encoder's delay up to 0.1 s."""
     from tests.api.decoding import correlation
 
     return correlation(found, SOUND)

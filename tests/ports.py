@@ -1,10 +1,10 @@
-"""Ports of loopback for programs that are given one."""
+"""Free loopback ports for programs under test."""
 
 import socket
 
 
 def free_port() -> int:
-    """One that nobody listens at."""
+    """A port without a listener."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

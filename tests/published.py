@@ -1,4 +1,4 @@
-"""Small files in the place of the published ones: their sizes and hashes become the published."""
+"""Small files in place of the published ones, with their sizes and hashes."""
 
 import hashlib
 import random
@@ -18,7 +18,7 @@ CONTENTS: Mapping[str, bytes] = {
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, contents: Mapping[str, bytes] = CONTENTS) -> None:
-    """Makes `contents` what is published."""
+    """Makes `contents` the published files."""
     written = {
         name: Written(hashlib.sha256(content).hexdigest(), len(content))
         for name, content in contents.items()
@@ -27,7 +27,7 @@ def publish(monkeypatch: pytest.MonkeyPatch, contents: Mapping[str, bytes] = CON
 
 
 def publish_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Makes the files of a base folder what is published."""
+    """Makes the files of a base folder the published ones."""
     written = {
         name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
         for name in xtts_v2.XTTS_V2

@@ -1,13 +1,13 @@
-"""`python -m tests.recorded FOLDER [--against BEFORE]`: what a change of structure must not change.
+"""`python -m tests.recorded FOLDER [--against BEFORE]`: results that a refactoring must not change.
 
-Writes FOLDER/recorded.json: SHA-256 of speech by every driver, with and without the guard and where
-the guard speaks again; a run of two epochs (weights, samples, losses); losses of training steps in
-each precision and with each optimizer; openapi.json, .env.example and exit codes. With `--against`
-the same is computed again, the run that BEFORE made is spoken with and goes on for another epoch,
-and each difference is printed; exits 1 where there is one.
+Writes FOLDER/recorded.json: SHA-256 of speech by every driver, with and without the guard, and with
+pieces that the guard speaks again; a run of two epochs (weights, samples, losses); losses of
+training steps in each precision and with each optimizer; openapi.json, .env.example and exit codes.
+`--against` computes the same again, speaks with the run of BEFORE, resumes it for another epoch,
+prints each difference, and exits 1 if there is one.
 
-The bits are those of one machine and one torch: record before a change and compare after it on the
-same machine. `DRIVERS` and `_voice` alone know how the code is called today.
+The bits hold for one machine and one torch: record before a change and compare after it on the same
+machine. Only `DRIVERS` and `_voice` know how the code is called today.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benchmarks import texts
 
 SEEDS = (3, 11)
 TEXTS = 40
-# At this temperature the embedded voice babbles often enough for the guard to speak pieces again.
+# At this temperature the embedded voice babbles often enough that the guard repeats pieces.
 BABBLING = 1.7
 GUARDS = {"off": (False, None), "on": (True, None), "on, babbling": (True, BABBLING)}
 STEPS = {
@@ -52,7 +52,7 @@ PARTS = ("run", "speech", "steps", "faces", "old files")
 
 
 def main() -> int:
-    """Records, and compares where asked to."""
+    """Records, and compares if asked to."""
     parser = argparse.ArgumentParser(prog="python -m tests.recorded", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--against", type=Path, help="a folder that an earlier commit wrote")
@@ -124,7 +124,7 @@ def _streamed(voice: Any, lines: list[str], temperature: float | None) -> Iterat
 
 
 def _among_others(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
-    """Four at once, every second one whole; hashed by who said it."""
+    """Four at once, every second one not streamed; hashed by request."""
     from xtts.inference.synthesis_request import SynthesisRequest
 
     batcher = voice.batcher(4)
@@ -151,7 +151,7 @@ DRIVERS = {"whole": _whole, "streamed": _streamed, "among others": _among_others
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """A run of two epochs: its weights, its codes, its samples, its losses, its verdict."""
+    """A run of two epochs: its weights, codes, samples, losses and verdict."""
     output = folder / "run"
     shutil.rmtree(output, ignore_errors=True)
     _program(["train", *RUN, *_places(folder, output)], folder)
@@ -159,7 +159,7 @@ def run(folder: Path) -> dict[str, Any]:
 
 
 def described(output: Path) -> dict[str, Any]:
-    """What is in a run's folder, without times and paths."""
+    """The contents of a run's folder, without times and paths."""
     evaluation = json.loads((output / "evaluation.json").read_text())
     best = json.loads((output / "checkpoints" / "best.json").read_text())
     return {
@@ -176,7 +176,7 @@ def described(output: Path) -> dict[str, Any]:
 
 
 def old_files(before: Path, folder: Path) -> dict[str, Any]:
-    """The run and the ONNX voices of `before`, spoken with by this commit; and its third epoch."""
+    """Speaks with the run and the ONNX voices of `before`, and trains the run's third epoch."""
     found: dict[str, Any] = {}
     for name in ("run", "onnx-fp32", "onnx-int8"):
         out = folder / f"spoken-with-{name}.wav"
@@ -192,7 +192,7 @@ def old_files(before: Path, folder: Path) -> dict[str, Any]:
 
 
 def steps(folder: Path) -> dict[str, Any]:
-    """Losses of the steps of three epochs, in each precision and with each way to learn."""
+    """Losses of the steps of three epochs, in each precision and training mode."""
     found = {}
     for name, more in STEPS.items():
         output = folder / f"steps-{name}"
@@ -204,7 +204,7 @@ def steps(folder: Path) -> dict[str, Any]:
 
 
 def faces(folder: Path) -> dict[str, Any]:
-    """What others rely on: the API's description, the settings' file, exit codes."""
+    """Interfaces to the outside: the API's description, the settings file, exit codes."""
     from api import app, settings
 
     return {

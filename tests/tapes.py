@@ -1,4 +1,4 @@
-"""Recordings made of the demo dataset's clips, with pauses between them."""
+"""Recordings joined from the demo dataset's clips, with pauses between them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,19 +11,21 @@ RATE = 16_000
 
 
 def demo_texts() -> list[str]:
-    """The transcripts of the demo dataset, in its order."""
+    """The transcripts of the demo dataset, in order."""
     lines = (DEMO / "metadata.csv").read_text(encoding="utf-8").splitlines()
     return [line.split("|")[1] for line in lines]
 
 
 def spoken_by(numbers: Iterable[int]) -> list[str]:
-    """What the clips with those numbers (from 1) say."""
+    """The texts of the clips with these numbers (from 1)."""
     return [demo_texts()[number - 1] for number in numbers]
 
 
 def join_demo(path: Path, numbers: list[int], pause: float = 0.7) -> list[tuple[float, float]]:
-    """Writes the clips with those numbers (from 1) behind each other, over a little noise; returns
-    start and end of each in seconds."""
+    """Writes the clips with these numbers (from 1) one after another, over a little noise.
+
+    Returns start and end of each in seconds.
+    """
     generator = np.random.default_rng(1)
     parts, spans, frames = [np.zeros(RATE // 2)], list[tuple[float, float]](), RATE // 2
     for number in numbers:

@@ -1,6 +1,6 @@
-"""The rules of the house: who may import whom, what may read the environment, what runs at import.
+"""Architecture rules: who may import what, read the environment, and work at import time.
 
-Read from the syntax tree, so that a rule is broken by the line that breaks it, run or not.
+They read the syntax tree, so they also cover lines that no test runs.
 """
 
 import ast
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmarks")
 MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
 
-# Arrows are imports; there are no others.
+# Each package, and the packages that it must not import.
 MAY_NOT_IMPORT = {
     "machine": ("xtts", "train", "api", "demo_voice", "benchmarks", "tests"),
     "xtts": ("train", "api", "demo_voice", "benchmarks", "tests"),
@@ -31,8 +31,8 @@ MAY_NOT_IMPORT = {
     "demo_voice": ("api", "tests"),
     "benchmarks": ("tests",),
 }
-# Coqui's learning part and trainer drag transformers in (8.9 s against 2.6 s) and have broken with
-# it: they are the reference in tests/peers and benchmarks, never on our path.
+# Coqui's learning part and trainer import transformers (8.9 s against 2.6 s) and have broken with
+# it: they are the reference in tests/peers and benchmarks, never a dependency of our code.
 PEERS_ONLY = ("transformers", "trainer", "TTS.tts.models.xtts", "TTS.tts.layers.xtts.gpt",
               "TTS.tts.layers.xtts.trainer", "TTS.tts.layers.tortoise.arch_utils")  # fmt: skip
 VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "common", "misc"}
@@ -70,7 +70,7 @@ def imports(path: Path) -> tuple[Import, ...]:
 
 
 def imports_of(module: ast.Module, path: Path) -> Iterator[Import]:
-    """Every import, those inside functions too; `from a import b` is a and a.b."""
+    """Every import, including those inside functions; `from a import b` is a and a.b."""
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno) for alias in node.names)
@@ -101,19 +101,19 @@ def test_a_module_imports_only_what_its_package_may():
 
 
 def test_no_modules_import_each_other():
-    """Not in a circle of any length, not inside functions, and not for types only."""
+    """No circle of any length, not even inside functions or for types."""
     modules = {dotted(path): path for path in MODULES}
     edges = {
         name: {one.module for one in imports(path) if one.module in modules} - {name}
         for name, path in modules.items()
     }
-    # A package's own module is imported with each of its modules; it does no work.
+    # Importing a module also imports its package's own module, which does no work.
     edges = {
         name: {one for one in to if not name.startswith(one + ".")} for name, to in edges.items()
     }
     while leaves := {name for name, to in edges.items() if not to & edges.keys()}:
         edges = {name: to for name, to in edges.items() if name not in leaves}
-    # What only imports a circle, without being in it, goes too.
+    # Modules that import a circle without being in it are removed too.
     while roots := edges.keys() - {one for to in edges.values() for one in to}:
         edges = {name: to for name, to in edges.items() if name not in roots}
     assert {name: sorted(to & edges.keys()) for name, to in edges.items()} == {}
@@ -146,7 +146,7 @@ def test_a_module_says_what_it_is():
 
 
 def test_nothing_loads_what_could_run():
-    """A pickle may run anything: torch.load always says weights_only=True."""
+    """A pickle may run anything: torch.load always gets weights_only=True."""
     assert [line for path in MODULES for line in unsafe_loads(path)] == []
 
 
@@ -174,7 +174,7 @@ def test_the_environment_is_read_in_one_place():
 
 
 def environment_names(path: Path) -> set[str]:
-    """What a module takes of os that reads or changes the environment."""
+    """A module's uses of os that read or change the environment."""
     asked = {"environ", "environb", "getenv", "putenv", "unsetenv"}
     of_os = {
         node.attr
@@ -192,7 +192,7 @@ def test_the_exceptions_are_still_needed():
 
 
 def test_importing_a_package_does_no_work():
-    """Not even torch: `--help` and a mistyped setting answer at once."""
+    """Not even of torch: `--help` and a mistyped setting answer immediately."""
     code = (
         "import sys; before = set(sys.modules); import machine, xtts, train, api;"
         "import benchmarks, demo_voice;"
@@ -209,7 +209,7 @@ def test_importing_a_package_does_no_work():
 
 
 def test_every_command_that_is_told_can_be_run():
-    """`python -m MODULE` in a sentence, a page, the Makefile or a Dockerfile: it has a main."""
+    """`python -m MODULE` in a sentence, a page, the Makefile or a Dockerfile can be run."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*.yml")]
     pages += [ROOT / one for one in ("Makefile", "Dockerfile", *MODULES)]
     ours = "|".join((*PACKAGES, "tests"))
@@ -234,7 +234,7 @@ def runs_as_program(module: str) -> bool:
 
 
 def test_a_module_only_defines():
-    """At its top a module defines names; calls there are of the few kinds that make a constant."""
+    """At top level a module defines names; its calls there only make constants."""
     working = [
         f"{path}:{node.lineno}: {ast.unparse(node).splitlines()[0]}"
         for path in MODULES
@@ -249,7 +249,7 @@ CORE = ("machine", "xtts", "train", "api")
 
 
 def test_the_core_imports_no_extra_and_an_extra_imports_no_other():
-    """Names of modules in strings count as imports; only `extras` itself says where extras are."""
+    """Module names in strings count as imports; only `extras` itself locates extras."""
     broken = [
         f"{path}: {name}"
         for path in MODULES
@@ -261,8 +261,7 @@ def test_the_core_imports_no_extra_and_an_extra_imports_no_other():
 
 
 def test_a_test_of_an_extra_needs_no_other_and_one_of_the_core_none():
-    """Whoever deletes an extra deletes its tests; the others pass. A test that spans two is marked
-    `needs`."""
+    """An extra is deleted with its tests, and the others pass. A test of two is marked `needs`."""
     import extras
 
     broken = []
@@ -306,8 +305,8 @@ def test_what_the_extras_offer_can_be_imported():
             assert callable(importlib.import_module(name).run)
 
 
-# What somebody must be able to read to understand a door of the core: the lines of all modules that
-# its own reach by imports, also inside functions. They may only become fewer.
+# The lines that one must read to understand an entry point of the core: those of all modules that
+# it reaches by imports, also inside functions. They may only become fewer.
 DOORS = {
     "speak": (("xtts",), 16_430),
     "train": (("train.setup", "train.trainer"), 31_965),
@@ -332,7 +331,7 @@ def core_modules() -> dict[str, Path]:
 
 
 def reached(roots: tuple[str, ...]) -> set[str]:
-    """The modules of the core that these reach, with the packages that they are in."""
+    """The core's modules that these import, directly or not, with their packages."""
     found, rest = set[str](), set(roots)
     while rest:
         found |= rest
@@ -344,7 +343,7 @@ def reached(roots: tuple[str, ...]) -> set[str]:
 
 @cache
 def needed(module: str) -> frozenset[str]:
-    """What a module imports at run time, and the modules that it names."""
+    """The modules that a module imports at run time or names in strings."""
     path = core_modules()[module]
     typing = {
         id(inner) for node in ast.walk(tree(path))

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and benchmarks/record.md are what the results and goals say; pages quote them.
+"""docs/benchmarks.md and benchmarks/record.md match the results and goals, and pages quote them.
 
 `python -m benchmarks.page` writes both again.
 """
@@ -26,7 +26,7 @@ EMPTY = re.compile(r"\|\s*\|")
 
 
 def fault_of(command: str) -> str:
-    """Why nobody can run it; "" where it can be run."""
+    """Why a command cannot be run; "" if it can."""
     words = shlex.split(command)
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
         del words[0]
@@ -70,7 +70,7 @@ def fault_of_tests(words: list[str]) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every row of every table, headings left out."""
+    """The cells of every row of every table, without headings."""
     lines = re.findall(r"(?m)^\|.*\|$", re.sub(r"(?m)^\|.*\|\n(?=\| ---)", "", text))
     return [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]

@@ -1,6 +1,6 @@
-"""The Dockerfile, the two compose files and the entry point keep the contract, without a Docker.
+"""The Dockerfile, the two compose files and the entry point keep the contract, without Docker.
 
-Whether the images build is asked in tests marked `system`.
+Tests marked `system` build the images.
 """
 
 import json
@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[1]
 TRAINING = "docker-compose-training.yml"
 API = "docker-compose-gpu.yml"
 BOTH = (TRAINING, API)
-# What each container decides itself, in its env_file: where its folders are mounted, what its port
-# means inside.
+# Values that each container sets itself, in its env_file: the mount points of its folders, and the
+# port inside.
 FIXED = {
     TRAINING: {
         "DATASET_DIR": "/data/dataset", "OUTPUT_DIR": "/data/output", "RUNS_DIR": "/data/runs",
@@ -46,7 +46,7 @@ FIXED = {
         "QUEUE_DIR": "/data/queue", "API_PORT": "8005", "API_ALLOW_NO_KEY": "on",
     },
 }  # fmt: skip
-# What a folder is called outside, which the container cannot know by itself.
+# A folder's name on the host, which the container cannot know by itself.
 TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
 NAMES = {
     service: {name.upper() for name in fields(whole(kind))}
@@ -57,7 +57,7 @@ NAMES = {
 def compose(name: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The file as Compose reads it: `${NAME:-default}` filled in, an empty value as a missing one.
 
-    None: as it stands.
+    environ: None leaves the text unchanged.
     """
     text = (ROOT / name).read_text(encoding="utf-8")
     if environ is not None:
@@ -75,11 +75,11 @@ def program(name: str, environ: Mapping[str, str] | None = None) -> dict[str, An
 
 
 def environment(name: str) -> dict[str, str | None]:
-    """None: passed by its name, with whatever value it has outside."""
+    """The service's environment. None: passed by name, with any value it has on the host."""
     service = program(name)
     files = [(ROOT / file).read_text(encoding="utf-8") for file in service["env_file"]]
     lines = [line for text in files for line in text.splitlines() if line and line[0] != "#"]
-    assert all("=" in line for line in lines)  # by its name alone it would come from outside
+    assert all("=" in line for line in lines)  # passed by name, it would come from the host
     pairs = [line.partition("=") for line in (*lines, *service["environment"])]
     assert len({key for key, *_ in pairs}) == len(pairs)
     return {key: value if equals else None for key, equals, value in pairs}
@@ -108,14 +108,14 @@ def test_they_start_on_any_machine_and_one_line_gives_them_the_gpu(name):
     assert program(name, {})["runtime"] == "runc"
     assert program(name, {"DOCKER_RUNTIME": ""})["runtime"] == "runc"
     assert program(name, {"DOCKER_RUNTIME": "nvidia"})["runtime"] == "nvidia"
-    assert "deploy" not in program(name)  # a reservation is fatal where there is no GPU
+    assert "deploy" not in program(name)  # a reservation is fatal without a GPU
     assert environment(name)["NVIDIA_VISIBLE_DEVICES"] == "${NVIDIA_VISIBLE_DEVICES:-all}"
     assert environment(name)["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_missing_dotenv_is_no_fault(name):
-    # Compose fills ${…} from .env when there is one; other files of settings are the clone's own.
+    # Compose fills ${…} from .env if it exists; other files of settings belong to the clone.
     for service in compose(name)["services"].values():
         files = service.get("env_file", [])
         assert all(file.startswith(".ci/") and (ROOT / file).is_file() for file in files)
@@ -170,16 +170,16 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
 
 @pytest.mark.parametrize("name", BOTH)
 def test_podman_compose_reads_the_same_file(name):
-    """Three things that it does and Docker Compose does not; test_images really starts it."""
+    """Three differences from Docker Compose; test_images starts it for real."""
     for service in compose(name)["services"].values():
-        # It fills in ${DATASET_DIR:-…} from the service's own environment as well.
+        # It also fills in ${DATASET_DIR:-…} from the service's environment.
         own = {line.partition("=")[0] for line in service.get("environment", []) if "=" in line}
         filled_in = re.findall(r"\$\{(\w+)", json.dumps([service["volumes"], service.get("ports")]))
         assert own & set(filled_in) == set()
-        # Before 1.1 it takes a source without a dot for the name of a volume,
+        # Before 1.1 it takes a source without a dot for a volume's name,
         defaults = [source.partition(":-")[2] or source for source in sources(service).values()]
         assert all(default.startswith(".") for default in defaults)
-        # and does not quote the words of a list.
+        # and it does not quote the words of a list.
         assert isinstance(service["healthcheck"]["test"], str)
 
 
@@ -187,7 +187,7 @@ def test_podman_compose_reads_the_same_file(name):
 def test_a_container_may_do_no_more_than_it_must(name):
     for service in compose(name)["services"].values():
         assert service["cap_drop"] == ["ALL"]
-        # To hand over root's mounts, to become another user, and to pass a stop on to that user.
+        # To change the owner of root's mounts, to switch users, and to forward a stop to that user.
         assert set(service["cap_add"]) == {"CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID"}
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["read_only"] is True
@@ -224,7 +224,7 @@ def test_what_the_page_may_delete_is_a_part_of_the_folder_that_it_reads(environ)
 
 def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made():
     volumes = program(TRAINING)["volumes"]
-    # The short form would take `my-clips` for the name of a volume and train on an empty folder.
+    # The short form would take `my-clips` for a volume's name and train on an empty folder.
     assert {one["type"] for one in (*volumes, *program(API)["volumes"])} == {"bind"}
     made = {one["target"]: one.get("bind", {}).get("create_host_path") for one in volumes}
     assert made["/data/dataset"] is False
@@ -247,7 +247,7 @@ def test_the_health_checks_ask_the_program_itself():
         python, option, code = shlex.split(command)
         assert (python, option) == ("python", "-c")
         compile(code, "healthcheck", "exec")
-    with pytest.raises(OSError):  # as it tells a dead TensorBoard
+    with pytest.raises(OSError):  # as for a dead TensorBoard
         exec(shlex.split(board)[-1].replace("6006", str(free_port())))
 
 
@@ -277,7 +277,7 @@ def stages() -> dict[str, list[list[str]]]:
     for words in dockerfile():
         if words[0] == "FROM":
             found[words[3]] = []
-        if found:  # what stands above belongs to none
+        if found:  # lines before the first stage belong to none
             found[list(found)[-1]].append(words)
     return found
 
@@ -289,7 +289,7 @@ def test_there_is_one_base_and_two_images_and_compose_builds_them():
     for name, target in ((TRAINING, "train"), (API, "api")):
         for service in compose(name)["services"].values():
             assert service["build"]["target"] == target
-            # A base with a digest is the same every time; which one, its user says.
+            # A base with a digest is always the same; the user chooses which.
             assert service["build"]["args"] == {
                 "BASE": "${BASE_IMAGE:-python:3.11-slim}",
                 "TORCH_BACKEND": "${TORCH_BACKEND:-default}",
@@ -334,7 +334,7 @@ def test_the_image_gets_every_package_and_nothing_else():
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that another user may enter, which pytest's own is not."""
+    """A folder that another user may enter, unlike pytest's."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     for name in ("project", "output", "runs", "cache", "xtts_v2"):
@@ -371,7 +371,7 @@ def test_root_owned_mounts_work_although_the_program_is_not_root_nor_can_become_
     assert done.stdout.split() == [str(who)] * 3
     assert (open_folder / "output" / "a").stat().st_uid == who
     assert (open_folder / "runs" / "older" / "b").stat().st_uid == who
-    assert theirs.stat().st_uid == 4321  # what another user owns stays theirs
+    assert theirs.stat().st_uid == 4321  # another user's files keep their owner
     done = enter(open_folder, "grep -E '^(NoNewPrivs|CapEff)' /proc/self/status")
     assert done.stdout.split() == ["CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 

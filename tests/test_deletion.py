@@ -1,6 +1,6 @@
-"""Each extra can be deleted: its folder and its tests, nothing else. What is left holds.
+"""Each extra can be deleted: its folder and its tests, nothing else. The rest works.
 
-In a copy of the tree. `make test` passes there too; here what would break first is asked.
+In a copy of the tree. `make test` passes there too; these tests check what would break first.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 EXTRAS = [name for name in importlib.import_module("extras").NAMES if has(name)]
-# What each adds to the programs.
+# The verb that each extra adds.
 VERBS = {
     "books": "xtts read", "cut": "train cut", "distil": "train distil", "doctor": "xtts doctor",
     "languages": "train extend", "studio": "train queue",
@@ -48,7 +48,7 @@ SMALL = {
 
 
 def copy_without(folder: Path, *names: str) -> Path:
-    """The files that git knows, without these extras and their tests."""
+    """Copies the files that git knows, without these extras and their tests."""
     deleted = tuple(f"{place}/{name}/" for name in names for place in ("extras", "tests/extras"))
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -58,7 +58,7 @@ def copy_without(folder: Path, *names: str) -> Path:
         if not name.startswith(deleted) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    # docs/modules.md lists what git knows.
+    # docs/modules.md lists the files that git knows.
     for words in (("init", "--quiet"), ("add", "--all")):
         subprocess.run(["git", *words], cwd=folder, check=True)
     return folder

@@ -1,8 +1,8 @@
-"""Every command of the README and of docs/ is run here as it is written, or has a reason why not.
+"""Every command of the README and of docs/ runs here as written, or has a reason why not.
 
-Commands stand in blocks that begin with ```sh, in blocks of Python, and in the README's table. A
-command that this file does not know fails the test. Two pages are left out: docs/develop/modules.md
-has no commands, and the commands of docs/benchmarks.md are those of `tests/benchmarks/`.
+Commands are in ```sh blocks, in Python blocks, and in the README's table. A command that this file
+does not know fails the test. Two pages are left out: docs/develop/modules.md has no commands, and
+`tests/benchmarks/` runs those of docs/benchmarks.md.
 """
 
 import argparse
@@ -41,7 +41,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + [
     if page.stem != "benchmarks" and page.stem != "modules"
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-# What a reader types: settings, then a program.
+# The text that a reader types: settings, then a program.
 PROGRAMS = r"(?:\.venv/bin/|make |docker |podman-compose |curl |sudo |unset |echo |git |id=)"
 COMMAND = re.compile(rf"(?:[A-Z_]+=(?:\"[^\"]*\"|\S*) )*{PROGRAMS}")
 
@@ -50,9 +50,9 @@ COMMAND = re.compile(rf"(?:[A-Z_]+=(?:\"[^\"]*\"|\S*) )*{PROGRAMS}")
 class Run:
     """How a command is run here.
 
-    exit_code: what it ends with. settings: environment that makes it small, beside what it says
-    itself. names: placeholders of the page, and what stands for them. until: it runs until it is
-    stopped, which happens when its output holds this.
+    exit_code: the expected one. settings: additional environment that makes it small. names: the
+    page's placeholders and their values. until: the output at which a program that does not end is
+    stopped.
     """
 
     exit_code: int = 0
@@ -61,7 +61,7 @@ class Run:
     until: str = ""
 
 
-# One epoch of few clips, judged by nobody.
+# One epoch of few clips, without judges.
 SMALL = {
     "MAX_TRAIN_SAMPLES": "16", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off",
     "EVALUATE_NATURALNESS": "off", "BLEND": "off",
@@ -79,9 +79,9 @@ QUICK = {
     "[pause:500ms] Call 555-1234.'": Run(),
     f"{PYTHON} xtts speak --show-text --text 'press <enter>'": Run(exit_code=2),
 }
-# What a reader of a small run would write in .env: a run is continued with the clips it began with.
+# A reader's .env for a small run: a run resumes with the clips it began with.
 CLIPS = {"MAX_TRAIN_SAMPLES": "60"}
-# In this order: the first one trains the run that the others speak with.
+# In this order: the first one trains the run that the others use.
 SLOW = {
     "make train": Run(settings={"NUM_EPOCHS": "4"} | CLIPS | FREE),
     'SAMPLE_TEXT="Good morning." .venv/bin/python -m train sample --epoch 3': Run(settings=CLIPS),
@@ -145,7 +145,7 @@ SERVED = {
     f"{SPEECH}v1/runs/current/candidates/epoch_3/speech {JSON} -d "
     """'{"input": "Good morning.", "response_format": "wav"}' -o epoch_3.wav""",
 }
-# Beginnings of commands, each with the reason why it is not run here.
+# Beginnings of commands, each with the reason why it does not run here.
 CANNOT = {
     "make test": "it runs the tests themselves",
     "make check": "it runs the tests themselves",
@@ -174,7 +174,7 @@ CANNOT = {
     f"{PYTHON} train export --adapter": "the run here has no LORA_RANK; "
     "tests/train/test_adapter_export.py exports one",
 }
-# What a command of a page has that needs an extra, or what an earlier one makes with it.
+# Marks of commands that need an extra, or a result of an earlier command that does.
 NEEDS = {
     "books": r"xtts read", "cut": r"train cut|/voices/anna", "dialects": r"captioned_speech",
     "distil": r"train distil|exported/small",
@@ -192,7 +192,7 @@ CANNOT_PYTHON = {
 
 
 def commands(page: Path) -> list[str]:
-    """The lines of the page's ```sh blocks, without their comments, and the README's spans."""
+    """The lines of the page's ```sh blocks without comments, and the README's inline commands."""
     text = page.read_text(encoding="utf-8")
     blocks = [body for kind, body in BLOCK.findall(text) if kind == "sh"]
     lines = [
@@ -254,7 +254,7 @@ def test_no_command_is_run_that_no_page_has():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_stand_in_blocks_of_their_own(page):
-    """```sh for commands, another block for what they print."""
+    """```sh for commands, another block for their output."""
     others = [body for kind, body in BLOCK.findall(page.read_text("utf-8")) if kind != "sh"]
     lines = [line for body in others for line in body.splitlines()]
     assert [line for line in lines if COMMAND.match(line)] == []
@@ -297,7 +297,7 @@ def check_train(words: list[str]) -> None:
 
 
 def check_xtts(words: list[str]) -> None:
-    """A command without what the verb requires names the verb alone."""
+    """Parses a command; one without its positional arguments only names the verb."""
     parser = parser_of_all()
     (verbs,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     verb = verbs.choices[words[0]]
@@ -320,12 +320,12 @@ def check_benchmark(words: list[str]) -> None:
     parser.parse_args(words[1:])
 
 
-# What is run
+# Commands that run
 
 
 @pytest.fixture(scope="session")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tracked files, as after `git clone` and the first `make`, with what a reader has."""
+    """The tracked files, as after `git clone` and the first `make`, with a reader's own files."""
     if not (ROOT / ".git").exists() or not (ROOT / ".venv/bin/python").exists():
         pytest.skip("not a clone with its .venv")
     folder = tmp_path_factory.mktemp("clone") / "sotaque"
@@ -338,7 +338,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(ROOT / ".venv")
-    # make has installed what these files name.
+    # make has already installed from these files.
     for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", ".ci/install"):
         os.utime(folder / name, (0, 0))
     give_what_a_reader_has(folder)
@@ -346,8 +346,10 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def give_what_a_reader_has(folder: Path) -> None:
-    """Clips of Anna, the same said to be Ukrainian, one long recording with its text, one recording
-    alone, and a model."""
+    """Writes a reader's files: clips, recordings and a model.
+
+    Anna's clips, the same labelled Ukrainian, a long recording with its text, and one without.
+    """
     demo = folder / "train/data/demo"
     rows = [
         line.split("|", 1) for line in (demo / "metadata.csv").read_text("utf-8").splitlines()[:8]
@@ -389,7 +391,7 @@ def as_typed(command: str, how: Run) -> str:
 
 
 def run(command: str, how: Run, clone: Path) -> str:
-    """What it prints, and ends with what it should."""
+    """Runs a command, checks its exit code and returns its output."""
     if how.until:
         with running(command, how, clone) as printed:
             return printed
@@ -404,7 +406,7 @@ def run(command: str, how: Run, clone: Path) -> str:
 
 @contextlib.contextmanager
 def running(command: str, how: Run, clone: Path) -> Iterator[str]:
-    """A program that runs until it is stopped, from what it says when it is ready."""
+    """Runs a program until the caller is done; yields its output once it is ready."""
     log = clone.parent / "program.log"
     with log.open("w") as file:
         program = subprocess.Popen(
@@ -430,7 +432,7 @@ def running(command: str, how: Run, clone: Path) -> Iterator[str]:
 
 
 def printed_block(command: str) -> str | None:
-    """The block that a page shows right behind the block of this command alone."""
+    """The block that a page shows directly after the block of this command alone."""
     for page in PAGES:
         shown = re.search(
             r"^```sh\n" + re.escape(command) + r"\n```\n\n```\n(.*?)^```$",

@@ -48,7 +48,7 @@ BANNED = (
     (r"\bsmall letters\b|\btruth value", "In small letters.", "In lower case."),
     (r"\bfor want of\b|\bfor good\b|\bby now\b", "It ended for good.", "It ended permanently."),
 )  # fmt: skip
-# Lines of comments, docstrings and strings continue a sentence.
+# A sentence may span lines of comments, docstrings and strings.
 _GAP = r'(?:\s|#|f?")+'
 
 

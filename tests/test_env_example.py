@@ -20,7 +20,7 @@ from train import settings as train
 
 ROOT = Path(__file__).parents[1]
 TRAINING, SERVICE = whole(train.TrainSettings), whole(api.ApiSettings)
-# What a person wants, and the settings for it. Every setting is in one group.
+# Tasks of the user, with their settings. Every setting is in one group.
 GROUPS = {
     "Your clips": """DATASET_DIR LANGUAGE MAX_TRAIN_SAMPLES DATASET_FORMAT SUSPECT_CLIPS
         SPEAKER_MODEL SPOOF_MODEL""",
@@ -55,7 +55,7 @@ EXAMPLES = {
         "API_ALLOW_TRAINING": "off",
     },
 }  # fmt: skip
-# Read by make and by Docker Compose from the same file; not by the programs.
+# Make and Docker Compose read these from the same file; the programs do not.
 HOUSE = (
     ("COMPOSE_FILE", "docker-compose-training.yml",
      "The file that `docker compose up` reads: this one trains, docker-compose-gpu.yml serves."),
@@ -93,7 +93,7 @@ def readers(name: str) -> str:
 
 
 def env_example() -> str:
-    """`.env.example`: the settings that most people need, as comments with an example each."""
+    """`.env.example`: the settings that most people need, commented out, each with an example."""
     parts = wrapped(
         "Create a file .env with the lines that you need, without the # in front. The values here "
         "are examples. docs/settings.md has the other settings, and every default.", "# ",

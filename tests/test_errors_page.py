@@ -1,4 +1,4 @@
-"""docs/errors.md: every entry can be found by its text, is whole, and agrees with the programs."""
+"""docs/errors.md: every entry can be found by its text, is complete, and matches the programs."""
 
 import re
 from pathlib import Path

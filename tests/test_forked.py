@@ -1,4 +1,4 @@
-"""A child forked in the middle of the tests ends, whatever was computed before it."""
+"""A child forked between other tests ends, whatever they computed."""
 
 import torch
 
@@ -10,7 +10,7 @@ def test_what_was_computed_with_several_threads_does_not_hold_a_child():
     torch.set_num_threads(2)
     try:
         many = torch.rand(400_000)
-        many.add(1).sum()  # the threads stand now
+        many.add(1).sum()  # starts the threads
         assert in_child(lambda: many.add(1).sum()) == 0
     finally:
         torch.set_num_threads(before)

@@ -1,8 +1,8 @@
-"""Both images built for real and run, without Docker: buildah in a chroot, podman with runc.
+"""Builds and runs both images without Docker: buildah in a chroot, podman with runc.
 
-The base comes from debootstrap in the place of the one on Docker Hub. Needs root, 30 GB of disk for
-a while, port 8005, and a way to the packages: this machine's own configuration of pip is lent to
-the build as a mount, so that none of it is in the image.
+The base comes from debootstrap instead of Docker Hub. Needs root, 30 GB of disk for a while, port
+8005, and access to the packages: this machine's pip configuration is mounted into the build, so
+that none of it is in the image.
 """
 
 import io
@@ -31,19 +31,19 @@ from tests.test_containers import API, FIXED, TRAINING, program
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[1]
-# Each in the Debian package of its name.
+# Each is in the Debian package of its name.
 PROGRAMS = ("buildah", "debootstrap", "git", "podman", "podman-compose", "runc")
 FREE_GB = 30
-# 5.8 GB are torch with its CUDA libraries; with TORCH_BACKEND=cpu the image is 3 GB smaller.
+# torch with its CUDA libraries takes 5.8 GB; with TORCH_BACKEND=cpu the image is 3 GB smaller.
 MOST_BYTES = 7.5e9
 SECRET = "sk-nobody-may-see-this"
-# vfs goes everywhere, and copies the whole image for every container.
+# vfs works everywhere, but copies the whole image for every container.
 DRIVER = os.environ.get("STORAGE_DRIVER", "overlay")
 
 
 @dataclass(frozen=True)
 class Buildah:
-    """Its own storage, in a folder that goes when the tests are done; podman's as well."""
+    """Storage for buildah and podman, in a folder that is deleted after the tests."""
 
     folder: Path
 
@@ -57,7 +57,7 @@ class Buildah:
             f'[storage]\ndriver = "{DRIVER}"\n'
             f'graphroot = "{self.folder / "store"}"\nrunroot = "{self.folder / "run"}"\n'
         )
-        # Podman's own limits are a million, more than a small machine lets a container have.
+        # Podman's default limits are a million, more than a small machine allows a container.
         containers.write_text(
             '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=8192:8192"]\n'
             '[engine]\nruntime = "runc"\n'
@@ -67,7 +67,7 @@ class Buildah:
             "CONTAINERS_CONF": str(containers),
             "TMPDIR": str(self.folder / "tmp"),
             "BUILDAH_ISOLATION": "chroot",
-            # No timers where no systemd runs: the test asks for the health itself.
+            # No timers without systemd: the test runs the health check itself.
             "DISABLE_HC_SYSTEMD": "true",
         }
 
@@ -82,19 +82,19 @@ class Buildah:
         return done
 
     def image(self, name: str) -> dict[str, Any]:
-        """What the image says about itself."""
+        """The image's description."""
         found: dict[str, Any] = json.loads(self("inspect", "--type", "image", name).stdout)
         return found
 
     def config(self, target: str) -> dict[str, Any]:
-        """Its entry point, its command, its environment."""
+        """Its entry point, command and environment."""
         found: dict[str, Any] = self.image(f"sotaque-{target}")["OCIv1"]["config"]
         return found
 
     def run(
         self, image: str, words: Sequence[str] = (), *options: str
     ) -> "subprocess.CompletedProcess[str]":
-        """A container of the image, through its own entry point; no words = its own command."""
+        """A container of the image, through its entry point; without words, its default command."""
         config = self.image(image)["OCIv1"]["config"]
         container = self("from", image).stdout.strip()
         try:
@@ -111,7 +111,7 @@ def buildah() -> Iterator[Buildah]:
     assert os.geteuid() == 0, "debootstrap and a build in a chroot need root"
     free_gb = shutil.disk_usage("/var/tmp").free / 1e9
     assert free_gb > FREE_GB, f"{free_gb:.0f} GB are free in /var/tmp; {FREE_GB} are needed"
-    # Not pytest's own folder: that one is kept.
+    # Not pytest's folder, which is kept.
     folder = Path(tempfile.mkdtemp(prefix="sotaque-images-", dir="/var/tmp"))
     (folder / "tmp").mkdir()
     one = Buildah(folder)
@@ -121,7 +121,7 @@ def buildah() -> Iterator[Buildah]:
         one.call("podman", "rm", "--all", "--force", check=False)
         one.call("podman", "network", "prune", "--force", check=False)
         one("rm", "--all", check=False)
-        # With what is mounted inside, also where a container that was killed still holds it.
+        # Including mounts inside that a killed container still holds.
         mounted = folder / "store" / "overlay"
         words = ["umount", "--recursive", "--lazy", mounted]
         subprocess.run(words, capture_output=True, check=False)
@@ -130,7 +130,7 @@ def buildah() -> Iterator[Buildah]:
 
 @pytest.fixture(scope="module")
 def clone(buildah: Buildah) -> Path:
-    """The working tree, and what a user has in it that no image may hold."""
+    """The working tree with user files that must not be in an image."""
     folder = copied(buildah.folder / "clone")
     for name in (".env", ".git/config", "train/output/checkpoints/mine.pt", "train/runs/mine",
                  "train/cache/mine.bin", "train/xtts_v2/model.pth", "xtts/__pycache__/x.pyc",
@@ -141,7 +141,7 @@ def clone(buildah: Buildah) -> Path:
 
 
 def copied(folder: Path) -> Path:
-    """The working tree as a clone has it."""
+    """A copy of the working tree, as a clone has it."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -173,7 +173,7 @@ def base(buildah: Buildah) -> str:
 
 @pytest.fixture(scope="module")
 def images(buildah: Buildah, base: str, clone: Path) -> Buildah:
-    """Both, from the same layers."""
+    """Both images, from the same layers."""
     for target in ("train", "api"):
         buildah(
             "bud", "--layers", *lent_pip(buildah.folder), "--build-arg", f"BASE={base}",
@@ -183,7 +183,7 @@ def images(buildah: Buildah, base: str, clone: Path) -> Buildah:
 
 
 def lent_pip(folder: Path) -> list[str]:
-    """This machine's way to its packages, as mounts: a pip.conf, and what that one names."""
+    """This machine's access to packages, as mounts: a pip.conf, and the files it names."""
     words = [sys.executable, "-m", "pip", "config", "list"]
     if subprocess.run([*words[:3], "--version"], capture_output=True, check=False).returncode:
         words[0] = "python3"
@@ -191,7 +191,7 @@ def lent_pip(folder: Path) -> list[str]:
     options: dict[str, str] = {}
     for line in listed.splitlines():
         key, _, value = line.partition("=")
-        # The environment's stand last in the list, and win, as they do in pip.
+        # Those of the environment come last in the list and win, as they do in pip.
         options[key.rpartition(".")[2]] = value.strip("'\"")
     conf = folder / "pip.conf"
     conf.write_text("[global]\n" + "".join(f"{k} = {v}\n" for k, v in options.items()))
@@ -208,7 +208,7 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(images, target):
     name = f"sotaque-{target}"
     told = json.dumps(images.image(name))
     assert SECRET not in told
-    # What pip was lent is in no layer's description, and left no content.
+    # pip's mounted configuration is in no layer's description and left no content.
     assert "pip.conf" not in told
     listing = images.run(name, ["find", "/app", "/project", "/etc/pip.conf", "-not", "-path",
                                 "/app/.venv/*", "-printf", "%p %s\n"])  # fmt: skip
@@ -254,7 +254,7 @@ def test_the_image_carries_what_it_runs_and_no_tools_of_development(images):
 
 @pytest.fixture(scope="module")
 def mounts(buildah: Buildah) -> Iterator[Path]:
-    """Folders as Docker makes them for a first start: root's, and empty."""
+    """Folders as Docker creates them at the first start: root's, and empty."""
     folder = buildah.folder / "mounts"
     for name in ("project", "output", "runs", "cache", "xtts_v2"):
         (folder / name).mkdir(parents=True)
@@ -262,7 +262,7 @@ def mounts(buildah: Buildah) -> Iterator[Path]:
 
 
 def lent(folder: Path, **settings: str) -> list[str]:
-    """The mounts and the environment of docker-compose-training.yml, and some settings."""
+    """The mounts and the environment of docker-compose-training.yml, with some settings."""
     mounted = [f"{folder}/{name}:/data/{name}" for name in ("output", "runs", "cache", "xtts_v2")]
     mounted += [f"{folder}/project:/project:ro", f"{ROOT}/train/data/demo:/data/dataset:ro"]
     words = [word for mount in mounted for word in ("-v", mount)]
@@ -296,8 +296,8 @@ def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images, mounts):
     assert list((mounts / "xtts_v2").iterdir()) == []
 
 
-# In the container beside the service: starts it as the image does, waits until compose's own
-# question whether it is healthy is answered, has it speak, and ends it as Docker does.
+# In the container, next to the service: starts it as the image does, waits for compose's health
+# check, has it speak, and stops it as Docker does.
 SERVED = """
 import json, os, signal, subprocess, sys, time, urllib.request
 command, health, port = json.loads(sys.argv[1])
@@ -323,12 +323,14 @@ print(json.dumps({**told, "ended": service.wait(60)}))
 
 
 def test_the_api_speaks_in_its_image(images, mounts):
-    """With the environment and the mounts of docker-compose-gpu.yml; heard on loopback only, since
-    this container has the machine's own network."""
+    """With the environment and the mounts of docker-compose-gpu.yml.
+
+    It listens on loopback only, because this container uses the machine's network.
+    """
     port = free_port()
     check = program(API)["healthcheck"]["test"].replace(":8005/", f":{port}/")
     assert str(port) in check
-    health = ["sh", "-c", check]  # as Docker and podman run a check that is one string
+    health = ["sh", "-c", check]  # as Docker and podman run a check given as one string
     for name in ("voices", "output"):
         (mounts / name).mkdir(exist_ok=True)
     settings = FIXED[API] | {"API_HOST": "127.0.0.1", "API_PORT": str(port), "NUM_THREADS": "1"}
@@ -341,7 +343,7 @@ def test_the_api_speaks_in_its_image(images, mounts):
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["livez"] == {"alive": True} and told["status"]["state"] == "ready"
     assert told["wav_bytes"] > 10_000 and told["uid"] == 1000 and told["ended"] == -signal.SIGTERM
-    # The latents of its voice were kept in a folder that was root's.
+    # Its latents were kept in a folder that was root's.
     owners = {
         path.lstat().st_uid for path in ((mounts / "voices"), *(mounts / "voices").rglob("*"))
     }
@@ -363,7 +365,7 @@ class Compose:
         done = self.images.call(
             "podman-compose", "-f", self.file, *words, cwd=self.clone, env=settings
         )
-        # It ends with 0 whatever podman said.
+        # It exits with 0 whatever podman's result.
         assert "Error" not in done.stderr, done.stderr
 
     def container(self, service: str) -> str:
@@ -375,13 +377,13 @@ class Compose:
         return self.images.call("podman", "exec", self.container(service), *words, check=False)
 
     def state(self, service: str) -> dict[str, Any]:
-        """What podman tells of a container, its health among it."""
+        """Podman's state of a container, including its health."""
         (found,) = json.loads(self.images.call("podman", "inspect", self.container(service)).stdout)
         state: dict[str, Any] = found["State"]
         return state
 
     def program(self) -> dict[str, str]:
-        """Lines of /proc/PID/status of the trainer, which is the only child of Docker's init."""
+        """Lines of /proc/PID/status of the trainer, the only child of Docker's init."""
         init = self.state("trainer")["Pid"]
         child = Path(f"/proc/{init}/task/{init}/children").read_text().split()[0]
         lines = Path(f"/proc/{child}/status").read_text().splitlines()
@@ -392,7 +394,7 @@ class Compose:
         return done.stdout + done.stderr
 
     def until_healthy(self, service: str) -> None:
-        """Asks as Docker does, by the health check of the compose file, and reads the state."""
+        """Runs the health check of the compose file, as Docker does, and reads the state."""
         asked = ("podman", "healthcheck", "run", self.container(service))
         self.until(service, lambda: self.images.call(*asked, check=False).returncode == 0)
         assert self.state(service)["Health"]["Status"] == "healthy"
@@ -406,7 +408,7 @@ class Compose:
 
 @pytest.fixture(scope="module")
 def users_clone(images: Buildah) -> Path:
-    """As it comes from git, with nothing set: every folder is the default's."""
+    """A fresh clone without settings: every folder is the default."""
     folder = copied(images.folder / "user")
     assert not (folder / ".env").exists()
     return folder
@@ -415,7 +417,7 @@ def users_clone(images: Buildah) -> Path:
 @pytest.fixture
 def compose(images: Buildah, users_clone: Path) -> Iterator[Callable[[str], Compose]]:
     yield lambda file: Compose(images, users_clone, file)
-    # Stopped first: where one ends by itself while it is killed, podman does not remove it.
+    # Stopped first: podman does not remove a container that ends by itself during a kill.
     images.call("podman", "stop", "--all", "--time", "60", check=False)
     images.call("podman", "rm", "--all", "--force", "--time", "1")
 
@@ -428,7 +430,7 @@ def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
     training.until_healthy("trainer")
     training.until_healthy("tensorboard")
 
-    # The program is nobody with no rights, and the image is not to be written.
+    # The program runs unprivileged, and the image is read-only.
     training.until("trainer", lambda: training.program()["Uid"].split() == ["1000"] * 4)
     told = training.program()
     assert (told["CapPrm"], told["CapEff"], told["NoNewPrivs"]) == ("0" * 16, "0" * 16, "1")
@@ -452,7 +454,7 @@ def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
 
 
 def ask(method: str, path: str, body: object = None) -> bytes:
-    """What the API answers on the port that its compose file publishes."""
+    """The API's answer on the port that its compose file publishes."""
     data = None if body is None else json.dumps(body).encode()
     wanted = urllib.request.Request(
         f"http://127.0.0.1:8005{path}", data, {"Content-Type": "application/json"}, method=method
@@ -464,7 +466,7 @@ def ask(method: str, path: str, body: object = None) -> bytes:
 
 
 def require_port() -> None:
-    """It is said here if the port is somebody else's."""
+    """Fails here if another program uses the port."""
     with socket.socket() as port:
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port.bind(("127.0.0.1", 8005))
@@ -482,7 +484,7 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
     api("up", "-d", "--no-build", NUM_THREADS="1")
     api.until_healthy("api")
     told = json.loads(ask("GET", "/status"))
-    # What the run's evaluation calls the best, found without its folder being named.
+    # The best voice by the run's evaluation, found without naming its folder.
     best = json.loads((users_clone / "train/output/checkpoints/best.json").read_text())
     assert "kind" in best, f"The run has no verdict: {best}"
     epoch, share = best["epoch"], best["share"]
@@ -492,7 +494,7 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
     assert told["voice_reason"].startswith("By the run's evaluation. "), told
     assert_speaks()
     assert "Read-only" in api.exec("api", "touch", "/app/mine").stderr
-    # Kept in the folder of the clone, not in a volume of podman's.
+    # In the folder of the clone, not in a podman volume.
     assert (users_clone / "voices").stat().st_uid == 1000
     assert api.images.call("podman", "volume", "ls", "--quiet").stdout == ""
     began = time.monotonic()
@@ -503,7 +505,7 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
 def test_what_the_page_of_one_container_asks_for_is_trained_in_the_other_and_spoken_in_the_first(
     users_clone, compose, chromium
 ):
-    """The queue's folder is all that is between them."""
+    """The two containers share only the folder of the queue."""
     require_port()
     api, training = compose(API), compose(TRAINING)
     api("up", "-d", "--no-build", NUM_THREADS="1", API_ALLOW_TRAINING="on")
@@ -530,7 +532,7 @@ def test_what_the_page_of_one_container_asks_for_is_trained_in_the_other_and_spo
     assert state() == "done", training.log("queue")[-4_000:]
     run = users_clone / "train" / "output" / "runs" / "two"
     assert (run / "checkpoints" / "checkpoint_epoch_1.pt").is_file()
-    # The one has only asked: it cannot write what is served, and no other container trains.
+    # The API container only queues: it cannot write the served run, and no other container trains.
     assert "Read-only" in api.exec("api", "touch", "/data/output/checkpoints").stderr
     assert f"Job {job['id']}: done" in training.log("queue")
 
@@ -541,7 +543,7 @@ def test_what_the_page_of_one_container_asks_for_is_trained_in_the_other_and_spo
     served = json.loads(ask("POST", "/v1/runs/two/epochs/1/promote"))["served"]
     assert (served["run"], served["epoch"]) == ("two", 1)
     assert_speaks()
-    # Deleting frees the disk of the machine, though OUTPUT_DIR is lent for reading.
+    # Deleting frees the machine's disk, although OUTPUT_DIR is mounted read-only.
     ask("DELETE", "/v1/promotion")
     ask("DELETE", "/v1/runs/two")
     assert not run.exists() and list(run.parent.iterdir()) == []

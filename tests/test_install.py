@@ -1,7 +1,6 @@
-"""`.ci/install` says what is missing before it downloads anything, and installs by hash.
+"""`.ci/install` reports what is missing before it downloads anything, and installs by hash.
 
-The programs that it calls are stubs here; the real installation is what `make test` itself stands
-on.
+The programs that it calls are stubs here; `make test` itself depends on the real installation.
 """
 
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# A Python that says yes to everything, makes a venv of itself, and tells how it was called.
+# A Python that accepts everything, makes a venv of itself, and logs its calls.
 PYTHON = """
 case "$*" in
 "-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
@@ -73,7 +72,7 @@ def stamps(folder: Path) -> set[str]:
 
 
 def refusal(folder: Path, **settings: str) -> str:
-    """The one line that it ends with, nothing having been installed."""
+    """The one line of a failure that installed nothing."""
     done = install(folder, **settings)
     assert done.returncode == 2 and not installs(folder) and not stamps(folder)
     assert done.stdout == "" and done.stderr.count("\n") == 1
@@ -91,7 +90,7 @@ DISK = "echo header; echo /dev/x 9 9 {} 9% /"
         ({}, {"PYTHON": "python3.99"}, ("`python3.99`",)),
         ({}, {"TORCH_BACKEND": "cuda"}, ("'cuda'", "default", "auto", "cpu", "cu126", "cu130")),
         ({"df": DISK.format(7_900_000)}, {}, ("7 GB free", "8 GB")),
-        # As Debian's: half a .venv.
+        # Debian without python3-venv leaves half a .venv.
         ({"uv": NO_UV, "python3": "mkdir -p .venv/bin; ! [ $2 = venv ]"}, {},
          ("python3-venv", "uv")),
     ],
@@ -128,7 +127,7 @@ def test_what_is_to_be_installed_has_to_be_known_and_may_be_the_lock_alone(folde
     done = install(folder, "devel")
     assert done.returncode == 2 and not installs(folder)
     assert "'devel'" in done.stderr and "run, dev or lock" in done.stderr
-    assert install(folder, "lock").returncode == 0  # as an image does
+    assert install(folder, "lock").returncode == 0  # as for an image
     (only,) = installs(folder)
     assert "requirements.lock" in only and not stamps(folder)
 
@@ -138,7 +137,7 @@ def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder):
     lock, project = installs(folder)
     assert "--require-hashes -r requirements-dev.lock" in lock and "--editable ." in project
     assert stamps(folder) == {".installed-default", ".installed-default-dev"}
-    # Installed again for the programs alone, nothing says what versions the tests would find.
+    # After a new installation for the programs alone, the versions for tests are unknown.
     assert install(folder).returncode == 0
     assert stamps(folder) == {".installed-default"}
 
@@ -174,13 +173,13 @@ def test_another_torch_is_the_lock_without_torch_and_then_that_pair(folder):
 
 
 def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:
-    """What make would do in a clone, with these stamps of an installation in it."""
+    """The dry run of make in a clone with these stamps of an installation."""
     shutil.copy(ROOT / "Makefile", folder)
     shutil.copytree(ROOT / ".ci", folder / ".ci")
     for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         (folder / name).touch()
     (folder / ".venv").mkdir()
-    for stamp in installed:  # newer than what they were made of
+    for stamp in installed:  # newer than the files they depend on
         (folder / ".venv" / f".installed-{stamp}").touch()
     done = subprocess.run(
         ["make", "-n", *words],
@@ -199,7 +198,7 @@ def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:
         ("TORCH_BACKEND=cu126\n", "default", "TORCH_BACKEND=cpu", "cpu"),
         ("TORCH_BACKEND=\n", "cpu", "", "cpu"),
         ("NUM_EPOCHS=2\n", "cpu", "", "cpu"),
-        ("", "cpu-dev", "", "default"),  # "cpu-dev" is no build of torch
+        ("", "cpu-dev", "", "default"),  # "cpu-dev" is not a build of torch
     ],
 )
 def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_one(

@@ -1,5 +1,7 @@
-"""docs/develop/licences.md names every locked package whose licence asks for more than its text,
-and those whose wheels bring native libraries."""
+"""docs/develop/licences.md names the locked packages with licence duties or native libraries.
+
+Licence duties: more than including the licence's text.
+"""
 
 import re
 from importlib import metadata
@@ -18,12 +20,12 @@ TOLD = {
 }
 COPYLEFT = re.compile(r"GPL|GNU|MPL|Mozilla|EUPL|CDDL|EPL|Eclipse|SSPL|CC-BY-(SA|NC)", re.ASCII)
 PROPRIETARY = re.compile(r"propriet|NVIDIA|EULA", re.IGNORECASE)
-# What lies beside the extensions: libx264-d6533a8d.so.165, libcudart.so.13.
+# Libraries next to the extensions: libx264-d6533a8d.so.165, libcudart.so.13.
 LIBRARY = re.compile(r"lib[^/]*\.so[.0-9]*$")
 
 
 def licence(package: metadata.PackageMetadata) -> str:
-    """All that the metadata says of it; of a whole licence text, its first line."""
+    """The licence in the metadata; only the first line of a full licence text."""
     said = [package.get("License-Expression", ""), (package.get("License") or "").split("\n")[0]]
     classifiers = package.get_all("Classifier") or []
     return " ".join([*said, *(one for one in classifiers if one.startswith("License"))])
@@ -46,7 +48,7 @@ def test_the_page_names_every_package_that_belongs_there():
         try:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # TORCH_BACKEND=cpu is without CUDA's
+            continue  # TORCH_BACKEND=cpu has none of CUDA's
         if belongs(found) and (name, version) not in TOLD:
             missing.append(f"{name} {version}: {licence(found.metadata)}")
     assert not missing, (

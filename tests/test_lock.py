@@ -1,7 +1,7 @@
-"""The two locks: versions and hashes only, whole, and of what pyproject.toml asks for.
+"""The two locks: only versions and hashes, complete, and matching pyproject.toml.
 
-requirements.lock is what the programs run with (the images have no more), requirements-dev.lock the
-same and what tests, checks and benchmarks need besides.
+requirements.lock is for the programs (the images have no more); requirements-dev.lock adds what
+tests, checks and benchmarks need.
 """
 
 import ast
@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-# The extras that `make lock` writes into each. A setting can ask for lora.
+# The extras that `make lock` writes into each. A setting can request lora.
 RUN_EXTRAS = ("api", "onnx", "lora", "cut", "naturalness", "install")
 EXTRAS = {"requirements.lock": RUN_EXTRAS, "requirements-dev.lock": (*RUN_EXTRAS, "dev")}
 RUN, DEVELOP = EXTRAS
@@ -30,7 +30,7 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 # Left out on purpose: [tool.uv] in pyproject.toml says why.
 LEFT_OUT = {Requirement(text).name for text in PROJECT["tool"]["uv"]["override-dependencies"]}
 
-# What the images run. demo_voice is made with both locks (`make demo-voice`), like the benchmarks.
+# The code in the images. demo_voice, like the benchmarks, needs both locks (`make demo-voice`).
 PROGRAMS = ("machine", "xtts", "train", "api", "extras")
 OWN = (*PROGRAMS, "demo_voice", "benchmarks")
 
@@ -52,7 +52,7 @@ def entries(name: str) -> set[str]:
 
 
 def here(name: str) -> dict[str, Requirement]:
-    """What the lock names for this machine."""
+    """The versions in the lock for this machine."""
     return {pin.name: pin for pin in pins(name) if pin.marker is None or pin.marker.evaluate()}
 
 
@@ -64,7 +64,7 @@ def asked(name: str) -> list[Requirement]:
 
 @both
 def test_every_line_is_a_version_or_a_hash_and_every_version_has_one(name):
-    # So no index address, no path of a machine, no option of pip.
+    # This excludes index addresses, paths of a machine and options of pip.
     lines = LOCKS[name].splitlines()
     assert [line for line in lines if not PIN.fullmatch(line) and not HASH.fullmatch(line)] == []
     after = [lines[i + 1] for i, line in enumerate(lines) if PIN.fullmatch(line)]
@@ -90,12 +90,12 @@ def test_a_container_carries_no_tools_of_development():
     dev = PROJECT["project"]["optional-dependencies"]["dev"]
     tools = {canonicalize_name(Requirement(text).name) for text in dev}
     assert {"pytest", "mypy", "playwright", "pocketsphinx"} <= tools
-    # One that the programs' own libraries need as well, and the aligner of `train cut`.
+    # The programs' libraries need the one, and the aligner of `train cut` is the other.
     assert {pin.name for pin in pins(RUN)} & tools == {"pyyaml", "pocketsphinx"}
 
 
 def imported() -> Iterator[tuple[str, str]]:
-    """Every package that a module of the programs imports, wherever in it, and that module."""
+    """Every package that a module of the programs imports, at any level, and that module."""
     for package in PROGRAMS:
         for path in sorted((ROOT / package).rglob("*.py")):
             where = path.relative_to(ROOT)
@@ -114,7 +114,7 @@ def test_what_the_programs_import_is_in_the_lock_that_they_run_with():
         (package, where)
         for package, where in imported()
         if package not in known
-        and package in of  # what is not installed here, the program asks for itself
+        and package in of  # the program itself asks for packages that are not installed
         and not {canonicalize_name(one) for one in of[package]} & locked
     }
     assert missing == set()
@@ -148,7 +148,7 @@ def test_it_holds_for_every_python_and_linux_that_the_project_supports(name):
 
 @both
 def test_nothing_that_is_installed_misses_a_part(name):
-    """It is installed with --no-deps: a hole in it would be found by a user's ImportError."""
+    """It is installed with --no-deps: a user would meet a gap as an ImportError."""
     locked = here(name)
     for one in locked:
         try:

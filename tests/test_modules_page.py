@@ -1,4 +1,4 @@
-"""docs/develop/modules.md is what the modules' first lines say.
+"""docs/develop/modules.md lists the first line of each module.
 
 `python -m tests.test_modules_page` writes it again.
 """
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "develop" / "modules.md"
 PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmarks")
 
-# Where the files are that are not Python.
+# Folders of files other than Python.
 DATA = {
     "xtts/assets/demo/": "The embedded voice: weights, config, vocabulary, reference, model card.",
     "train/data/demo/": "The demo dataset: 300 short clips with their transcripts.",
@@ -42,7 +42,7 @@ def first_line(path: Path) -> str:
 
 
 def modules(package: str) -> list[Path]:
-    """The package's modules as git knows them; a folder's own modules before its folders."""
+    """The package's modules that git knows; a folder's modules come before its subfolders."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", f"{package}/*.py"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -79,7 +79,7 @@ def scripts() -> str:
 
 
 def first_sentence(path: Path) -> str:
-    """Of the comment that a script or a style sheet begins with."""
+    """The first sentence of the comment at the top of a script or style sheet."""
     text = path.read_text(encoding="utf-8")
     found = re.match(r"/\*(.*?)\*/|((?://.*\n)+)", text, re.DOTALL)
     words = " ".join(re.sub(r"^//|^ +", "", found[1] or found[2], flags=re.MULTILINE).split())
@@ -101,7 +101,7 @@ def test_the_tree_is_what_the_modules_say():
 
 
 def test_a_module_begins_with_one_whole_sentence():
-    """Its first line, which the page shows: it ends with a full stop and holds no other."""
+    """Its first line, which the page shows, is a single sentence with a full stop."""
     listed = [path for package in PACKAGES for path in modules(package)]
     lines = {str(path): first_line(ROOT / path) for path in listed}
     assert {name: line for name, line in lines.items() if not one_sentence(line)} == {}

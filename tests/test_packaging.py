@@ -1,4 +1,4 @@
-"""pyproject.toml: a wheel has every module, every file of data, and the console script."""
+"""pyproject.toml: a wheel has every module, every data file, and the console script."""
 
 import importlib
 import subprocess
@@ -36,7 +36,7 @@ def test_a_wheel_has_nothing_that_a_run_writes(packages):
 
 
 def test_a_wheel_has_every_file_of_data(project):
-    """Of what a user runs; the texts and results of benchmarks stay in a clone."""
+    """The data that a user needs; the texts and results of benchmarks stay in a clone."""
     rules = project["tool"]["setuptools"]["package-data"]
     packed = {path for name, globs in rules.items() for one in globs
               for path in (ROOT / name).glob(one)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the README and docs name is there: files, commands of make, settings, links, figures."""
+"""What the README and docs name exists: files, make targets, settings, links, figures."""
 
 import itertools
 import re
@@ -18,10 +18,10 @@ DOCUMENTS = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks/record.md")
 )
 COMMIT = r"`[0-9a-f]{8}`"
-# Made by a run, or by the reader.
+# Created by a run, or by the reader.
 NOT_COMMITTED = ("train/output", "train/runs", "train/cache", "train/queue", "train/xtts_v2",
                  "voices", ".venv", ".env")  # fmt: skip
-# LASTWER, JOINED: a word, alone or beside a figure, that was to be replaced by what a run says.
+# LASTWER, JOINED: words, alone or next to a figure, to be replaced by the result of a run.
 PLACEHOLDER = re.compile(
     r"\b(TODO|TBD|FIXME|XXX)\b|\?\?\?|± ?\**[A-Z]{3,}|\b[A-Z]{4,}\** ?(?:±|%)"
     r"|(?:^|.\| *)\**[A-Z][A-Z0-9_]{2,}\**(?: ?(?:%|s|ms|MB|GB|dB|points?))? *(?:$|\|)"
@@ -37,7 +37,7 @@ def targets() -> set[str]:
 
 
 def tree() -> list[str]:
-    """The paths of CONTRIBUTING's layout: a line begins with one or more of them."""
+    """The paths of CONTRIBUTING's layout: each line begins with one or more of them."""
     block = next(part for part in text_of("CONTRIBUTING.md").split("```") if "\nxtts/" in part)
     lines = [line.split() for line in block.strip("\n").splitlines()]
     return [word for words in lines for word in itertools.takewhile(is_a_path, words)]
@@ -63,7 +63,7 @@ def test_the_index_of_a_shelf_lists_every_page_of_it(shelf):
 
 
 def test_the_shelf_for_users_is_short():
-    """The goals of the benchmarks are a table to look things up in."""
+    """Without the page of benchmarks, which is a table to look things up in."""
     pages = [path for path in (ROOT / "docs").glob("*.md") if path.name != "benchmarks.md"]
     words = sum(len(path.read_text(encoding="utf-8").split()) for path in pages)
     assert len(pages) <= 20 and words <= 20_000
@@ -88,7 +88,7 @@ def test_the_tree_leaves_no_file_of_the_top_out():
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_path_in_a_sentence_is_there(document):
-    # A line with a commit names a file of somebody else's repository.
+    # A line with a commit names a file of another repository.
     lines = [line for line in text_of(document).splitlines() if not re.search(COMMIT, line)]
     quoted = re.findall(
         r"`([^`\s]+/[^`\s]*|[^`\s]+\.(?:py|md|yml|toml|lock|example))`", "\n".join(lines)
@@ -108,7 +108,7 @@ def test_every_link_leads_somewhere(document):
 
 
 def anchors(path: Path) -> set[str]:
-    """What a link can name on a page: its headings as GitHub writes them, and its `id`s."""
+    """The link targets on a page: its headings in GitHub's form, and its `id`s."""
     text = path.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", re.sub(r"(?ms)^```.*?^```", "", text), re.M)
     plain = [re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings]
@@ -143,7 +143,7 @@ def test_every_setting_that_is_given_a_value_is_one(document):
     given = set(re.findall(r"(?:^|[` ])([A-Z][A-Z_]{3,})=", text_of(document), re.M))
     names = every_name() | (set(RETIRED) if document == "CHANGELOG.md" else set())
     others = given - names - {name for name, *_ in HOUSE}
-    # The benchmarks' page may speak of another program's variables.
+    # The benchmarks page may mention another program's variables.
     wrong = others if "benchmarks" not in document else {one for one in others if meant(one, names)}
     assert wrong == set()
 

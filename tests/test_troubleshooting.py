@@ -1,4 +1,4 @@
-"""The pages promise nothing that no test holds, docs/develop/faults.md row by row."""
+"""Every promise of the pages has a test; docs/develop/faults.md row by row."""
 
 import re
 from pathlib import Path
@@ -23,8 +23,10 @@ TEST_NAMES = {path.stem for path in (ROOT / "tests").rglob("test_*.py")} | {
 
 
 def source(name: str) -> str:
-    """The text of `tests/**/name.py`, its folder before the name where two files have it;
-    benchmarks apart: they measure and promise nothing."""
+    """The text of `tests/**/name.py`; if two files share the name, put the folder before it.
+
+    Benchmarks are left out: they measure and promise nothing.
+    """
     found = [
         path for path in (ROOT / "tests").rglob(f"{name}.py") if "benchmarks" not in path.parts
     ]
@@ -58,6 +60,6 @@ def test_every_promise_has_its_tests(row):
     ids=lambda page: page.stem,
 )
 def test_every_test_that_a_page_names_exists(page):
-    """The history apart, which tells of tests that there were."""
+    """Except in the history, which names former tests."""
     named = re.findall(r"`(?:[a-z]+/)?(test_[a-z0-9_]+)(?:\[[^`]*\])?`", page.read_text("utf-8"))
     assert not [name for name in named if name not in TEST_NAMES]

@@ -36,7 +36,7 @@ QUICK = EngineLimits(
 
 @dataclass
 class Running:
-    """A server that runs. client: of it, without a time-out."""
+    """A running server and a client for it."""
 
     address: str
     parts: AppState
@@ -54,7 +54,7 @@ class Running:
         return self.client.get("/metrics").text
 
     def counted(self, name: str, **labels: str) -> float:
-        """A number of /metrics; 0 where it has no such row."""
+        """A value of /metrics; 0 if the row is missing."""
         words = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         row = re.escape(f"{name}{{{words}}}" if words else name)
         found = re.search(rf"^{row} (\S+)$", self.metrics(), re.MULTILINE)
@@ -76,7 +76,7 @@ class Running:
         )
 
     def timed(self, text: str, **more: Any) -> tuple[float, float, bytes]:
-        """Seconds to the first sound and to the last, and all of it, as samples."""
+        """Seconds to the first and to the last sound, and all samples."""
         started, first, sound = time.monotonic(), 0.0, b""
         body = {"input": text, "response_format": "pcm", **more}
         with self.client.stream("POST", "/v1/audio/speech", json=body) as answer:
@@ -87,7 +87,7 @@ class Running:
 
 
 def fake_child(settings: ApiSettings) -> ChildOptions:
-    """On a machine without a GPU."""
+    """A fake child on a machine without a GPU."""
     return replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)
 
 
@@ -102,9 +102,12 @@ def running(
     ready: bool = True,
     threads: int | None = None,
 ) -> Iterator[Running]:
-    """Ready to speak, unless that is not waited for. The child dies with the thread that starts it:
-    the server's, which ends here. children: queues of the extras, each with the module of its
-    children, if it is not their double; threads: the real child, on so many of the CPU."""
+    """A service, ready to speak unless `ready` is False.
+
+    The child dies with the thread that starts it, the server's, which ends here. children: the
+    module of the children, by the name of an extra's queue; the default is the extra's double.
+    threads: a real child with this number of CPU threads.
+    """
     how = how or fake_child(settings)
     if threads is not None:
         real = how_of(settings)
@@ -116,9 +119,9 @@ def running(
     for part in app.state.parts.added:
         for name in doubles.keys() & vars(part).keys():
             getattr(part, name).module = doubles[name]
-            # Behind everybody, it would take minutes where many tests run.
+            # At the lowest priority it would take minutes next to other tests.
             getattr(part, name).niceness = 0
-    # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
+    # With a protocol, as uvicorn's own: otherwise asyncio does not disable Nagle's algorithm.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -144,7 +147,7 @@ def running(
 
 
 def settings_in(folder: Path, **more: Any) -> ApiSettings:
-    """Everything that is written, in `folder`."""
+    """Settings that write everything into `folder`."""
     kind = whole(ApiSettings)
     folders = ("output_dir", "voices_dir", "datasets_dir", "queue_dir", "books_dir")
     given = {name: folder / name.removesuffix("_dir") for name in folders if name in fields(kind)}
@@ -153,14 +156,14 @@ def settings_in(folder: Path, **more: Any) -> ApiSettings:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Running]:
-    """With a fake child; ready."""
+    """A ready service with a fake child."""
     with running(settings_in(tmp_path)) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With the embedded voice, as on a fresh clone; one for the session."""
+    """A service with the embedded voice, as on a fresh clone; one for the session."""
     settings = settings_in(tmp_path_factory.mktemp("real"))
     limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
     with running(settings, limits=limits, threads=1) as found:

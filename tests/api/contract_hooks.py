@@ -1,9 +1,8 @@
-"""What schemathesis is told of this service, in its own process: which runs and voices there are,
-and what a recording is. Notes every call, so that the test sees what was reached.
+"""Hooks of schemathesis, in its own process: existing runs and voices, and valid recordings.
 
-Names and ids drawn at random lead to a 404, and random bytes are no recording: without this a third
-of the operations would only ever refuse. Every second case gets what exists; the others stay as
-they were drawn.
+Random names and ids lead to a 404, and random bytes are not a recording: without the hooks a third
+of the operations would only ever refuse. Every second case gets existing values; the others stay as
+drawn. Every call is logged, so the test sees which operations succeeded.
 """
 
 import json
@@ -23,13 +22,13 @@ from schemathesis.core.parameters import ParameterLocation
 from tests.api.sounds import file_of, made, speech
 from xtts.encoding import MEDIA_TYPES
 
-# Where calls are noted: lines of operation, status and media type.
+# The log of calls: lines of operation, status and media type.
 NOTES = Path(os.environ["CONTRACT_NOTES"])
 EXISTING: dict[str, list[Any]] = {
     "run_id": ["current"], "epoch": [1, 2], "which": ["output", "reference"], "number": [0, 1],
     "candidate": ["base", "epoch_1", "epoch_2"], "model": ["sotaque", "tts-1", "tts-1-hd-1106"],
 }  # fmt: skip
-# Words of a body or an address that the schema leaves open, and the fake voice knows.
+# Values of open fields in the schema that the fake voice accepts.
 SPOKEN: dict[str, list[Any]] = {
     "language": ["en", "pt"], "lang_code": ["a", "p"], "language_id": ["en", "pt"],
     "voice": ["default"], "speaker_wav": ["default"], "speaker_id": ["default"],
@@ -47,15 +46,15 @@ RECORDINGS = {
     "audio/aac": made("aac", speech(1.2, 48_000)),
     "audio/webm": made("webm", speech(1.2, 48_000)),
 }
-# Datasets that are cut.
+# Datasets for cutting.
 TAPE = "tape"
 NUM_BYTES = 64
 _datasets: list[dict[str, str]] = []
-# Datasets that are read aloud.
+# Datasets for reading aloud.
 _read: list[str] = []
 _OPEN = ("queued", "running")
 _PROMPTS = "First. Second. Third. Fourth. Fifth."
-# Books that are read.
+# Books for reading.
 _books: list[str] = []
 _BOOK = b"Chapter 1\n\nThe ship left the port.\n"
 _turns = Counter[str]()
@@ -65,7 +64,7 @@ _sounds: list[str] = []
 
 
 def _hurt(data: bytes, seed: int) -> bytes:
-    """A recording as it arrives from a bad line: cut off, or with some bytes changed."""
+    """A recording as received over a bad line: truncated, or with some bytes changed."""
     drawn = random.Random(seed)
     if seed % 2:
         return data[: drawn.randrange(len(data))]
@@ -87,8 +86,10 @@ for _media_type, _data in RECORDINGS.items():
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Has every second valid part of a request name what exists. schemathesis judges the request
-    again afterwards: what it takes for invalid is left alone."""
+    """Puts existing values into every second valid part of a request.
+
+    schemathesis judges the request again afterwards, so parts it considers invalid stay unchanged.
+    """
     label = case.operation.label
     turn = _turns[label]
     _turns[label] += 1
@@ -114,7 +115,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
 
 
 def _name_what_exists(case: Any, label: str, turn: int, drawn: random.Random) -> None:
-    """Has its path name what exists, which is made where it is missing."""
+    """Puts existing names into the path and creates them if necessary."""
     if "{dataset}" in label:
         _meet_a_dataset(case, turn, drawn)
     elif "{book}" in label:
@@ -128,7 +129,7 @@ def _name_what_exists(case: Any, label: str, turn: int, drawn: random.Random) ->
 
 
 def _wanted_training(address: str, label: str) -> dict[str, Any]:
-    """A training of what is there; full queues are no fault."""
+    """A training on an existing dataset; full queues are not a fault."""
     if not _datasets:
         _cut_a_dataset(address)
     wanted = {"dataset": _datasets[-1]["dataset"], "settings": {}}
@@ -136,18 +137,21 @@ def _wanted_training(address: str, label: str) -> dict[str, Any]:
 
 
 def _send_as_files(case: Any, turn: int) -> None:
-    """A recording drawn for a field that takes several is none of a list for schemathesis, which
-    would send it as a text: here it is a file, or the second of two."""
+    """Sends a recording as a file, or as the second of two.
+
+    schemathesis does not treat a recording for a field of several files as a list, and would send
+    it as text.
+    """
     body = case.body
     if isinstance(body, dict) and isinstance(recording := body.get("file"), bytes):
-        # A method that there is not may send no more than a request without files.
+        # A method that does not exist may send no more than a request without files.
         several = turn % 3 == 0 and case.method == case.operation.method.upper()
         first = [RECORDINGS["audio/wav"]] if several else []
         case.body = {**body, "file": [*first, recording]}
 
 
 def _speak(address: str) -> None:
-    """Has a sound kept for AllTalk's clients, which is forgotten after ten minutes."""
+    """Creates a sound for AllTalk's clients; the service deletes it after ten minutes."""
     spoken = httpx.post(f"{address.rstrip('/')}/api/tts-generate", data={"text_input": "Hello."})
     _sounds.append(spoken.json()["output_file_path"])
 
@@ -157,7 +161,7 @@ def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
     if "/prompts" in label:
         _read_aloud(case, turn, drawn)
         return
-    # Random recordings cannot be cut: that is asked of a new dataset.
+    # Random recordings cannot be cut, so /cut gets a new dataset.
     if not _datasets or turn % 100 == 0 or (label.endswith("/cut") and turn % 20 == 0):
         _cut_a_dataset(address)
     if case.meta.is_negative_at(ParameterLocation.PATH):
@@ -186,12 +190,12 @@ def _take(address: str) -> str:
 def _read_a_book(address: str) -> str:
     with httpx.Client(base_url=address, timeout=60) as client:
         answer = client.post("/v1/books", params={"name": "Book.txt"}, content=_BOOK)
-        if answer.status_code == 409:  # a thousand examples have made as many as there may be
+        if answer.status_code == 409:  # a thousand examples have reached the limit
             for one in client.get("/v1/books").json()["books"]:
                 client.delete(f"/v1/books/{one['id']}").raise_for_status()
             answer = client.post("/v1/books", params={"name": "Book.txt"}, content=_BOOK)
         made = str(answer.raise_for_status().json()["id"])
-        # Those that were uploaded before are planned first.
+        # Earlier uploads are planned first.
         for one in client.get("/v1/books").json()["books"]:
             if one["id"] != made:
                 client.delete(f"/v1/books/{one['id']}/reading").raise_for_status()
@@ -204,8 +208,10 @@ def _read_a_book(address: str) -> str:
 
 
 def _read_aloud(case: Any, turn: int, drawn: random.Random) -> None:
-    """A sentence of a dataset; what deletes has something to delete. Sentences are given to a
-    dataset without takes."""
+    """Uses a sentence of a dataset, and gives a DELETE something to delete.
+
+    Only a dataset without takes accepts sentences.
+    """
     label, address = case.operation.label, case.operation.base_url
     with httpx.Client(base_url=address, timeout=60) as client:
         if not _read or turn % 50 == 0 or label == "PUT /v1/datasets/{dataset}/prompts":
@@ -239,7 +245,7 @@ def _cut_a_dataset(address: str) -> None:
 
 
 def _made_dataset(client: httpx.Client) -> str:
-    """A new dataset; where a thousand examples have made as many as there may be, they go first."""
+    """A new dataset. At the limit, after a thousand examples, the old ones are deleted first."""
     wanted = {"name": "Tape", "language": "en"}
     answer = client.post("/v1/datasets", json=wanted)
     if answer.status_code == 409:
@@ -252,7 +258,7 @@ def _made_dataset(client: httpx.Client) -> str:
 
 
 def _of_a_dataset(label: str, drawn: random.Random) -> dict[str, str]:
-    """Parts of an address that exist, as many as the operation has."""
+    """Existing values for the parameters of the operation's path."""
     found = _datasets[-1] if label.endswith("/cut") else drawn.choice(_datasets[-3:])
     known = {**found, "recording": TAPE}
     return {name: value for name, value in known.items() if f"{{{name}}}" in label}
@@ -268,7 +274,7 @@ def _existing(name: str, value: Any, drawn: random.Random) -> Any:
 def _spoken(
     fields: dict[str, Any], label: str, drawn: random.Random, address: str
 ) -> dict[str, Any]:
-    """The fields with words that the voice knows; its files are left as they were drawn."""
+    """The fields with values that the voice accepts; files stay as drawn."""
     found = {
         name: drawn.choice(SPOKEN[name]) if name in SPOKEN and value is not None else value
         for name, value in fields.items()
@@ -278,21 +284,21 @@ def _spoken(
         found["text"] = "Hello there."
     if "speaker_embedding" in fields:
         found.update(_handle(address))
-    if label.endswith("/speech"):  # each sound once in so many calls, however it is left out
+    if label.endswith("/speech"):  # each format occurs, also if the field is left out
         found["response_format"] = drawn.choice(SPOKEN["response_format"])
     return found
 
 
 @cache
 def _handle(address: str) -> dict[str, Any]:
-    """The served voice as Coqui's streaming server gives it to its clients."""
+    """The served voice in the form that Coqui's streaming server gives to clients."""
     told = httpx.get(f"{address.rstrip('/')}/studio_speakers").raise_for_status().json()
     return dict(told["default"])
 
 
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
-    """Notes the call, and what came into being by it."""
+    """Logs the call, and remembers the objects it created or deleted."""
     label, status = case.operation.label, response.status_code
     media_type = response.headers.get("content-type", [""])[0].partition(";")[0]
     with NOTES.open("a", encoding="utf-8") as file:

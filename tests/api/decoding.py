@@ -1,5 +1,7 @@
-"""Decodes a sound of any format to its end, by FFmpeg: a stream's header says no length, and
-libsndfile guesses one from its first frames."""
+"""Decodes a sound of any format completely, with FFmpeg.
+
+A stream's header has no length, and libsndfile guesses one from the first frames.
+"""
 
 import io
 
@@ -8,7 +10,7 @@ import numpy as np
 
 
 def decoded(sound: bytes) -> np.ndarray:
-    """Samples of -1 to 1, of one channel at 24 kHz (opus: at 48 kHz, its own, thinned to that)."""
+    """Mono samples in -1..1 at 24 kHz (Opus is 48 kHz natively and is resampled)."""
     with av.open(io.BytesIO(sound)) as file:
         stream = file.streams.audio[0]
         resampler = av.AudioResampler(format="flt", layout="mono", rate=24_000)
@@ -20,7 +22,7 @@ def decoded(sound: bytes) -> np.ndarray:
 
 
 def correlation(found: np.ndarray, wanted: np.ndarray, most_shift: int = 2400) -> float:
-    """Of the two, where they fit best: an encoder puts some silence in front."""
+    """The correlation of the two at the best shift: an encoder adds some silence at the start."""
     size = min(len(found), len(wanted)) - most_shift
     length = 2 ** int(np.ceil(np.log2(2 * (size + most_shift))))
     one, other = np.fft.rfft(found, length), np.fft.rfft(wanted[:size], length)

@@ -1,8 +1,8 @@
-"""A speaking child without a model and without torch: the real loop and the real protocol.
+"""A speaking child without a model or torch, but with the real loop and protocol.
 
-The text of a request says what happens, at its third step. Anything else is "spoken": a chunk of
-20 ms for each character, one a step; its samples are made from text and seed, and after `!who` from
-the voice that speaks. A piece has PIECE characters.
+The text of a request decides what happens at its third step. Any other text is "spoken": a chunk of
+20 ms for each character, one per step, with samples from text and seed, and after `!who` from the
+speaking voice. A piece has PIECE characters.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from xtts.workers import server_main
 
 Frame = tuple[dict[str, Any], bytes]
 CHUNK = 480
-# What a step takes, in seconds.
+# Seconds per step.
 STEP = float(os.environ.get("FAKE_STEP", "0.002"))
 PIECE = int(os.environ.get("FAKE_PIECE", "250"))
 CUFFT = "cuFFT error: CUFFT_INVALID_SIZE"
 
-# What the child answers to one request and goes on: code and sentence.
+# Failures that end a request but not the child: code and sentence.
 FAILURES = {
     "!nan": ("not_finite", "The model's output is not a number."),
     "!internal": ("internal", "This request caused an internal error (KeyError in x.py:1)."),
@@ -36,12 +36,12 @@ FAILURES = {
 
 
 def frame(say: str, name: str, **more: Any) -> Frame:
-    """A header without bytes."""
+    """A frame with a header and no bytes."""
     return {"say": say, "id": name, **more}, b""
 
 
 def pieces_of(text: str) -> list[dict[str, object]]:
-    """What a guard tells: `!broken` stays unfinished, `!again` is good the second time."""
+    """The guard's report: `!broken` stays unfinished, `!again` succeeds at the second attempt."""
     broken, again = text.startswith("!broken"), text.startswith("!again")
     return [{
         "ending": "unfinished" if broken else "good", "cut_off": False, "aligned": True,
@@ -51,7 +51,7 @@ def pieces_of(text: str) -> list[dict[str, object]]:
 
 
 def words_of(text: str, start: int, stop: int) -> list[list[object]]:
-    """The words that end within these characters, each of which takes 20 ms."""
+    """The words that end within these characters, at 20 ms per character."""
     if text.startswith("!untimed"):
         return []
     return [
@@ -62,26 +62,26 @@ def words_of(text: str, start: int, stop: int) -> list[list[object]]:
 
 
 class AcceleratorError(RuntimeError):
-    """Known by its name and number, as torch's."""
+    """Recognised by its name and number, like torch's."""
 
     error_code = 710
 
 
 class OutOfMemoryError(RuntimeError):
-    """Known by its name, as torch's."""
+    """Recognised by its name, like torch's."""
 
 
 def sound_of(text: str, seed: int, number: int) -> bytes:
-    """The chunk that step `number` says."""
+    """The chunk of step `number`."""
     value = zlib.crc32(f"{text}/{seed}/{number}".encode()) & 0x7FFF
     return value.to_bytes(2, "little") * CHUNK
 
 
 class FakeEnsemble:
-    """Speaks numbers, or fails as asked."""
+    """Speaks numbers, or fails as requested."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        # No GPU is asked whether it lives.
+        # Do not check whether a GPU responds.
         arguments.compute = replace(arguments.compute, device="cpu", mel_device="cpu")
         if os.environ.get("FAKE_BROKEN"):
             raise RuntimeError("no such library")
@@ -196,7 +196,7 @@ class FakeEnsemble:
             time.sleep(5)
         if word == "!hang":
             time.sleep(3600)
-        if word == "!lingers":  # ends, but takes its time
+        if word == "!lingers":  # ends, but slowly
             atexit.register(time.sleep, 1.0)
             raise KeyError("nothing of a GPU")
         if word in FAILURES:
@@ -206,7 +206,7 @@ class FakeEnsemble:
 
 
 def sha_of(voice: str) -> str:
-    """The real hash of a checkpoint of the tests: their content is their own name."""
+    """The real hash of a test checkpoint, whose content is its name."""
     import hashlib
 
     path = Path(voice)
@@ -214,7 +214,7 @@ def sha_of(voice: str) -> str:
 
 
 def is_deadly(voice: str) -> bool:
-    """Whether opening this voice ends the child."""
+    """Whether opening this voice kills the child."""
     path = Path(voice)
     return path.is_file() and path.read_bytes().startswith(b"deadly")
 

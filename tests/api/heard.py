@@ -1,4 +1,4 @@
-"""What a response of the fake child's service holds, as samples; what was asked of the child."""
+"""Reads the sound in a response of the fake child's service, and records requests to the child."""
 
 import io
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 
 def said(text: str, seed: int = 0) -> bytes:
-    """The samples that the fake child says."""
+    """The fake child's samples for a text."""
     return b"".join(sound_of(text, seed, number) for number in range(len(text)))
 
 
@@ -42,7 +42,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
 
 @contextmanager
 def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
-    """What the engine is asked to say meanwhile, and with which recording."""
+    """The engine's requests inside this context, each with its recording."""
     found: list[tuple[SynthesisRequest, str | None]] = []
     speak = Engine.speak
 

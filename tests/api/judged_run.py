@@ -1,4 +1,4 @@
-"""A run that was evaluated, a service beside it, and what is asked of both."""
+"""An evaluated run, a service that follows it, and requests about both."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 
 CANDIDATES = "/v1/runs/current/candidates"
-# Nothing here is about time: a machine that is busy with other things is not to end the child.
+# Timing is not tested here: a busy machine must not end the child.
 PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
 
 
 def write_judged_run(folder: Path) -> Path:
-    """Two epochs, of which the first is the best, in `folder`/output."""
+    """Writes two epochs, the first of them the best, to `folder`/output."""
     output = folder / "output"
     write_epoch(output, 1, loss=2.5)
     write_epoch(output, 2, loss=1.5)
@@ -31,7 +31,7 @@ def write_judged_run(folder: Path) -> Path:
 
 @contextmanager
 def judged_service(folder: Path) -> Iterator[Running]:
-    """A ready service with a fake child beside such a run; it looks at it ten times a second."""
+    """A ready service with a fake child and such a run, which it checks ten times a second."""
     write_judged_run(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
@@ -40,22 +40,22 @@ def judged_service(folder: Path) -> Iterator[Running]:
 
 
 def rows(service: Running) -> list[dict[str, Any]]:
-    """The candidates as /v1/runs tells them, which looks at the folder now and then."""
+    """The candidates as /v1/runs lists them; the service checks the folder periodically."""
     run = service.client.get("/v1/runs").json()["runs"][0]
     return run["evaluation"]["candidates"]
 
 
 def row(service: Running, name: str) -> dict[str, Any]:
-    """One of them, which is listed already."""
+    """The row of a candidate that is already listed."""
     return next(one for one in rows(service) if one["id"] == name)
 
 
 def served(service: Running) -> Any:
-    """What /v1/runs says is served."""
+    """The served voice according to /v1/runs."""
     return service.client.get("/v1/runs").json()["served"]
 
 
 def preview(service: Running, name: str, text: str, **more: Any) -> httpx.Response:
-    """What a candidate of the current run answers to somebody who wants to hear it."""
+    """The answer to a preview request for a candidate of the current run."""
     body = {"input": text, "response_format": "wav", **more}
     return service.client.post(f"{CANDIDATES}/{name}/speech", json=body)

@@ -1,7 +1,7 @@
 """A served voice with `speakers/`, for tests that real clients reach each person and style.
 
-The voice is a tiny one of random weights, spoken by the real speaking process; what a client hears
-is what /v1/audio/speech says for that speaker, and no speaker sounds like another.
+The real speaking process speaks a tiny voice with random weights. A client must receive the same
+sound as /v1/audio/speech returns for that speaker, and every speaker sounds different.
 """
 
 from dataclasses import replace
@@ -21,8 +21,8 @@ def voice_in(folder: Path) -> str:
 
 
 def own_sounds(service: Running) -> dict[str, set[bytes]]:
-    """What each of them says, asked for by the field `voice`: as usual, and at the temperature of
-    SillyTavern's slider."""
+    """The sounds of each speaker, requested by the field `voice`: with default options, and at the
+    temperature of SillyTavern's slider."""
 
     def said(name: str, **more: float) -> bytes:
         body = {"input": TEXT, "voice": name, "response_format": "pcm", **more}

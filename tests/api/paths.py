@@ -1,4 +1,4 @@
-"""Paths that this copy serves: those of the core, and of the extras that it has."""
+"""Paths that this copy serves: the core's, and those of installed extras."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""HTTP byte by byte, for clients that stop in the middle; and a service in its own process."""
+"""HTTP byte by byte, for clients that stop midway, and a service in a separate process."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import httpx
 
 
 def request(line: str, body: bytes | dict[str, Any] = b"", **headers: object) -> bytes:
-    """`POST /path` and so on; a dictionary is sent as JSON."""
+    """The bytes of a request. line: "POST /path"; a dictionary is sent as JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     if isinstance(body, dict):
         headers["content_type"] = "application/json"
@@ -30,13 +30,13 @@ def connected(port: int, first: bytes = b"") -> socket.socket:
 
 
 def everything(one: socket.socket) -> bytes:
-    """What is answered until the other side closes."""
+    """All bytes until the other side closes."""
     return b"".join(iter(lambda: one.recv(4096), b""))
 
 
 @contextlib.contextmanager
 def process(*command: str, port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Ready to speak. Its log is in `folder`."""
+    """A service process that is ready to speak. It logs to `folder`/log."""
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
@@ -51,7 +51,7 @@ def process(*command: str, port: int, folder: Path) -> Iterator[subprocess.Popen
 
 
 def wait_ready(process: subprocess.Popen[Any], port: int, log: Path) -> None:
-    """Until it speaks."""
+    """Waits until the service can speak."""
     end = time.monotonic() + 120
     while not ready(port):
         assert process.poll() is None and time.monotonic() < end, log.read_text()

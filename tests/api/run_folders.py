@@ -33,8 +33,10 @@ JUDGES = {
 
 
 def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes = b"") -> None:
-    """A whole epoch of 3.5 minutes: checkpoint, manifest, sample, reference, and two rows of
-    metrics."""
+    """Writes a complete epoch of 3.5 minutes.
+
+    It has a checkpoint, manifest, sample, reference, and two rows of metrics.
+    """
     run = RunFolder(folder)
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     run.samples.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,7 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
 
 
 def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a blend") -> None:
-    """best.pt and its manifest, made of an epoch that is there."""
+    """Writes best.pt and its manifest for a blend of an existing epoch."""
     run = RunFolder(folder)
     written = replace_file(run.best_blend, lambda file: file.write(content))
     blend = {"epoch": epoch, "share": share, "checkpoint_sha256": sha256_of_epoch(run, epoch)}
@@ -73,7 +75,7 @@ def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a ble
 def write_learned_decoder(
     folder: Path, epoch: int, share: float = 1.0, content: bytes = b"tensors"
 ) -> None:
-    """A decoder for weights made of an epoch that is there, or for the base (0)."""
+    """Writes a decoder for the weights of an existing epoch, or of the base (0)."""
     run = RunFolder(folder)
     weights = (epoch, share, sha256_of_epoch(run, epoch)) if epoch else (0, 0.0, "")
     file = replace_file(run.best_decoder, lambda out: out.write(content))
@@ -93,7 +95,7 @@ def candidate(
     words: float = 0.5,
     **more: object,
 ) -> Candidate:
-    """One that was judged, with three sentences; the first two can be heard."""
+    """A judged candidate with three sentences; the first two have recordings."""
     run = RunFolder(folder)
     sounds = folder / "samples" / "evaluation"
     sounds.mkdir(parents=True, exist_ok=True)
@@ -119,7 +121,7 @@ def candidate(
 
 
 def write_evaluated(folder: Path, best: Candidate | None, *others: Candidate) -> None:
-    """evaluation.json: the base, `others`, and a verdict for `best` where there is one."""
+    """Writes evaluation.json: the base, `others`, and a verdict if `best` is given."""
     run = RunFolder(folder)
     verdict = None
     if best is not None:

@@ -1,4 +1,4 @@
-"""Recordings as people upload them: made here, in every form that is read."""
+"""Recordings as people upload them, made here in every readable format."""
 
 import io
 from pathlib import Path
@@ -11,7 +11,7 @@ import soundfile
 
 from tests.api.conftest import Running
 
-# ending: FFmpeg's container, its encoder, and what it adds in front and behind.
+# ending: FFmpeg's container, its encoder, and the most samples that the encoder adds.
 KINDS = {
     "m4a": ("ipod", "aac", 1_024),
     "alac": ("ipod", "alac", 0),
@@ -29,14 +29,14 @@ def speech(seconds: float = 2.0, rate: int = 22_050) -> np.ndarray:
 
 
 def file_of(sound: np.ndarray, rate: int = 22_050, **how: Any) -> bytes:
-    """By libsndfile: a WAV where nothing is said."""
+    """A file by libsndfile, a WAV by default."""
     out = io.BytesIO()
     soundfile.write(out, sound, rate, **({"format": "WAV"} | how))
     return out.getvalue()
 
 
 def made(kind: str, sound: np.ndarray, rate: int = 48_000, channels: int = 1) -> bytes:
-    """By FFmpeg: samples `[n]` of -1..1, the same in each channel."""
+    """A file by FFmpeg from samples `[n]` of -1..1, the same in each channel."""
     container, codec, _ = KINDS[kind]
     return muxed(container, codec, sound, rate, "stereo" if channels == 2 else "mono")
 
@@ -66,5 +66,5 @@ def upload(service: Running, data: bytes, name: str = "Anna") -> httpx.Response:
 
 
 def tone_reference(folder: Path) -> None:
-    """A recording for a model that is not listened to."""
+    """Writes a recording for a model whose sound is not checked."""
     soundfile.write(folder / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)

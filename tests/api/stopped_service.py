@@ -1,4 +1,4 @@
-"""`python -m api` with a fake child, to be sent signals.
+"""`python -m api` with a fake child, as a target for signals.
 
 python -m tests.api.stopped_service FOLDER PORT SLOTS [QUEUE DEADLINE]
 """

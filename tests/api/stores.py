@@ -1,4 +1,4 @@
-"""A store of the service: what the common tests of stores know about each."""
+"""A store of the service, as the common tests of stores use it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ def _nothing(service: Running) -> None:
 
 @dataclass(frozen=True)
 class Store:
-    """path: of its list; word: in codes; folder: where it is kept.
+    """path: of its list; word: in codes; folder: of its data.
 
-    add: makes one of a name. prepare: makes what one needs beside. deletes: whether one can be
-    deleted. named: whether a name may be any text. most_bytes: the largest body. grow: asks for the
-    last gigabyte of the disk; None if one is small. changing: addresses whose content may be
-    another next time.
+    add: creates an item with a name. prepare: creates what an item needs first. deletes: whether an
+    item can be deleted. named: whether a name may be any text. most_bytes: the largest body. grow:
+    asks for the last gigabyte of the disk; None if items are small. changing: addresses whose
+    content may change.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""AAC is answered as a stream or as a whole, and refused where it cannot be made."""
+"""AAC is answered as a stream or a complete file, and refused if FFmpeg cannot encode it."""
 
 import pytest
 
@@ -13,7 +13,7 @@ MOST_PADDING = 2048
 @pytest.mark.parametrize(("form", "kind"), [("aac", "audio/aac"), ("m4a", "audio/mp4")])
 @pytest.mark.parametrize("stream", [None, True, False])
 def test_aac_is_answered(service, form, kind, stream):
-    """m4a as a whole where nothing is said: its header holds its length."""
+    """m4a is a complete file by default: its header holds its length."""
     answer = service.say("hello " * 10, response_format=form, stream=stream)
     assert answer.status_code == 200 and answer.headers["content-type"] == kind
     streamed = form == "aac" if stream is None else stream

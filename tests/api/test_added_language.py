@@ -1,7 +1,7 @@
-"""A language that was added to the served voice, wherever programs ask for languages or name one.
+"""A language added to the served voice, in every list of languages and every request.
 
-With the fake child; the true one is asked in `tests/extras/languages/test_speaking.py`. A way of an
-extra to speak is a row of `SPEAKING` in `tests/extras/EXTRA/added_language.py`.
+With the fake child; `tests/extras/languages/test_speaking.py` uses the real one. A speech request
+of an extra is a row of `SPEAKING` in `tests/extras/EXTRA/added_language.py`.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SPEAKING = [
 
 @pytest.fixture(scope="module")
 def greek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Ready; the served voice speaks English, Portuguese and Greek."""
+    """A ready service whose voice speaks English, Portuguese and Greek."""
     voice = tmp_path_factory.mktemp("added") / "greek"
     voice.mkdir()
     with running(settings_in(voice.parent, voice=str(voice))) as found:

@@ -1,5 +1,8 @@
-"""Who is to blame is told: a full disk is not the body, a deleted voice no bad text, and an unknown
-path no large body."""
+"""Refusals name the right cause.
+
+A full disk is not the body's fault, a deleted voice not the text's, and an unknown path is unknown
+whatever the size of its body.
+"""
 
 import errno
 import json
@@ -16,13 +19,13 @@ from tests.api.heard import refusal
 from tests.api.paths import served
 from tests.api.sounds import file_of, speech, upload
 
-# Larger than what a form keeps in memory (1 MB).
+# Larger than the part of a form that is kept in memory (1 MB).
 LARGE = file_of(speech(30.0, 48_000), 48_000)
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One for all: nothing here outlives its test."""
+    """One service for all: no test leaves anything in it."""
     with running(settings_in(tmp_path_factory.mktemp("blame"))) as found:
         yield found
 
@@ -51,7 +54,7 @@ def test_a_temporary_folder_that_fails_is_not_the_body_s_fault(
     assert "TMPDIR" in answer.json()["detail"]
     (line,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert os.strerror(number) in line.getMessage() and answer.json()["request_id"] in line.message
-    if number == errno.ENOSPC:  # and once there is room, it is kept
+    if number == errno.ENOSPC:  # with free space, it is kept
         monkeypatch.undo()
         form = {"files": {field: ("x.wav", LARGE)}, "data": {"name": "Cleo"}}
         assert service.client.post(path, **form).is_success
@@ -86,7 +89,7 @@ def test_a_voice_that_is_deleted_while_its_request_waits_is_404(service, monkeyp
         service.parts.voices.remove(kept)
         return speak(*given)
 
-    if not in_text:  # a refusal of a voice that is there is the text's
+    if not in_text:  # with the voice present, the text is refused
         assert refusal(service.client.post("/v1/audio/speech", json=body))[:2] == (422, "refused")
     monkeypatch.setattr(engine, "speak", deleting)
     answer = service.client.post("/v1/audio/speech", json=body)

@@ -1,5 +1,7 @@
-"""Web pages of other origins: shut out unless API_ALLOWED_ORIGINS names them (CORS). Which origins
-and hosts those are is decided in `api.gate`, and tested in http/test_origins."""
+"""Web pages of other origins: refused unless API_ALLOWED_ORIGINS lists them (CORS).
+
+`api.gate` decides which origins and hosts are allowed; http/test_origins tests it.
+"""
 
 from collections.abc import Iterator
 
@@ -19,7 +21,7 @@ PREFLIGHT = {
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With a key, one page that may ask, and one name of this machine."""
+    """A service with a key, one allowed page, and one name of this machine."""
     settings = settings_in(
         tmp_path_factory.mktemp("listed"), api_key=KEY, api_allowed_origins=(CHAT,)
     )
@@ -41,7 +43,7 @@ def test_a_preflight_of_a_named_page_is_answered_without_a_key(listed):
 
 
 def test_a_named_page_reads_what_the_headers_say_and_why_it_is_refused(listed):
-    """A refusal without these headers would be a network error to it."""
+    """Without these headers, the page would see a refusal as a network error."""
     body = {"input": "hello", "response_format": "wav", "x": 1}
     answer = listed.client.post("/v1/audio/speech", json=body, headers={"Origin": CHAT})
     assert answer.status_code == 200

@@ -1,7 +1,7 @@
-"""Real client libraries, each from its registry in an environment of its own, on the embedded
-voice: the sound is whole, decodable, of the right rate, and the same streamed as whole.
+"""Real client libraries, each in a separate environment, with the embedded voice.
 
-System: they are downloaded (1.3 GB in all), by uv and npm. The programs are in `client_programs`.
+The sound is complete, decodable, of the right rate, and the same streamed and complete. System: uv
+and npm download 1.3 GB in all. The programs are in `client_programs`.
 """
 
 import os
@@ -21,15 +21,18 @@ from tests.api.decoding import correlation, decoded
 pytestmark = pytest.mark.system
 PROGRAMS = Path(__file__).parent / "client_programs"
 TEXT = "Good morning, how did you sleep?"
-# A frame and the encoder's delay in front; FFmpeg, libsndfile and livekit pad the end.
+# A frame and the encoder's delay at the start; FFmpeg, libsndfile and livekit pad the end.
 MOST_PADDING = 4_000
 LIMITS = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
 
 
 @dataclass(frozen=True)
 class ClientLibrary:
-    """packages: of PyPI, or of npm where the program is JavaScript; sounds: what the program
-    leaves; what: of the library speaks."""
+    """One library and its program.
+
+    packages: from PyPI, or from npm for a JavaScript program; sounds: the files that the program
+    writes; what: the part of the library that speaks.
+    """
 
     program: str
     packages: tuple[str, ...]
@@ -65,8 +68,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    """One that fails shows what it said."""
-    # The project's own packages are not the library's.
+    """Runs a command; a failure shows its output."""
+    # The library must not see the project's packages.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=900, check=False
@@ -75,13 +78,13 @@ def run(*command: str | Path, cwd: Path) -> None:
 
 
 def installed(library: ClientLibrary, folder: Path) -> list[str | Path]:
-    """The command that runs the library's program."""
+    """Installs the library; returns the command that runs its program."""
     if library.program.endswith(".mjs"):
         npm = shutil.which("npm")
         if npm is None:
             pytest.skip("There is no npm on this machine.")
         run(npm, "install", "--no-audit", "--no-fund", *library.packages, cwd=folder)
-        # Node looks for packages beside the program.
+        # Node looks for packages next to the program.
         return ["node", shutil.copy(PROGRAMS / library.program, folder)]
     uv = [sys.executable, "-m", "uv"]
     run(*uv, "venv", "--quiet", "--python", sys.executable, folder / "venv", cwd=folder)
@@ -96,7 +99,7 @@ def test_a_library_hears_all_of_it(library, service, tmp_path):
 
 
 def hears_all_of_it(library: ClientLibrary, service: Running, port: int, folder: Path) -> None:
-    """Sample for sample where its format is lossless, streamed or not. port: of Wyoming."""
+    """Compares each sound with ours, sample by sample for lossless formats. port: of Wyoming."""
     sounds = folder / "sounds"
     sounds.mkdir()
     try:
@@ -115,7 +118,7 @@ def hears_all_of_it(library: ClientLibrary, service: Running, port: int, folder:
 
 
 def check(path: Path, wanted: np.ndarray) -> None:
-    """lossy: samples that the library decoded; padded: samples, and silence behind them."""
+    """lossy: samples that the library decoded; padded: samples, then silence."""
     sound, form = path.read_bytes(), path.suffix[1:]
     raw = form in ("pcm", "padded", "lossy")
     found = np.frombuffer(sound, "<i2") / 32768 if raw else decoded(sound)

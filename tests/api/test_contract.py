@@ -1,8 +1,7 @@
-"""The service against its own OpenAPI document: schemathesis with every check, and every phase in
-`make test-slow`.
+"""The service against its own OpenAPI document, with every check of schemathesis.
 
-A hundred examples of each operation take ten minutes. CONTRACT_EXAMPLES is another number of them:
-a thousand take hours.
+`make test-slow` runs every phase: a hundred examples of each operation take ten minutes.
+CONTRACT_EXAMPLES sets another number; a thousand take hours.
 """
 
 import json
@@ -20,13 +19,14 @@ from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.judged_run import write_judged_run
 from tests.installed import has
 
-# A text without a letter, a language of another model, a recording that is none: no schema can say
-# so, and the answer is a 4xx all the same. 503: it is full. 413: no schema has a size in bytes.
+# A text without a letter, a language of another model, a recording with invalid content: no schema
+# can express these, and the answer is still a 4xx. 503: it is full. 413: no schema has a size in
+# bytes.
 ROOT = Path(__file__).parents[2]
 NOTES = "notes.jsonl"
 FEW = 2
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "100"))
-# Regular expressions of paths. Each part has a service of its own, without what other parts made.
+# Regular expressions of paths. Each part gets a new service, without data from other parts.
 OF_EXTRAS = {"books": ("books", "^/v1/books"), "studio": ("datasets", "^/v1/(datasets|trainings)")}
 PARTS = {
     **dict(part for extra, part in OF_EXTRAS.items() if has(extra)),
@@ -71,8 +71,10 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 def judged(
     service: Running, folder: Path, examples: int, phases: str, *more: str
 ) -> subprocess.CompletedProcess[str]:
-    """What schemathesis says, with what `contract_hooks` tells it. /events has no end, and is
-    tested in test_run_routes. more: arguments, such as `--include-path /tts`."""
+    """Runs schemathesis with `contract_hooks`. more: arguments, such as `--include-path /tts`.
+
+    /events has no end and is tested in test_run_routes.
+    """
     config = folder / "schemathesis.toml"
     config.write_text(CONFIG, encoding="utf-8")
     return subprocess.run(
@@ -96,7 +98,7 @@ def alive_and_unhurt(service: Running) -> None:
 
 
 def declared(service: Running) -> set[tuple[str, str]]:
-    """Every operation of the document with each media type in which it says that it succeeds."""
+    """Every operation of the document, with each media type that it declares for success."""
     document = service.client.get("/openapi.json").json()
     return {
         (f"{method.upper()} {path}", media_type)
@@ -108,7 +110,7 @@ def declared(service: Running) -> set[tuple[str, str]]:
 
 
 def reached(folder: Path) -> set[tuple[str, str]]:
-    """Every operation that succeeded, with each media type in which it did."""
+    """Every operation that succeeded, with each media type of a successful answer."""
     lines = (folder / NOTES).read_text(encoding="utf-8").splitlines()
     return {
         (operation, media_type) for operation, status, media_type in map(json.loads, lines)
@@ -117,7 +119,7 @@ def reached(folder: Path) -> set[tuple[str, str]]:
 
 
 def test_a_few_examples_of_each_operation(service, tmp_path):
-    """Few drawn ones; boundary cases and calls in a row take half a minute more."""
+    """Only a few random examples; boundary cases and sequences of calls take half a minute more."""
     done = judged(service, tmp_path, FEW, "examples,fuzzing")
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
@@ -131,8 +133,9 @@ def test_many_examples_of_each_operation(service, tmp_path, part):
     print(done.stdout[-2000:])
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
-    # Nothing was only ever refused. schemathesis is no browser, which / answers in HTML; there is
-    # only the current run, which is never deleted; and the one book has files of one type.
+    # Each operation succeeded at least once, with three exceptions: schemathesis is not a browser,
+    # which / answers in HTML; the only run is current and cannot be deleted; the one book has files
+    # of one type.
     asked = {one for one in declared(service) if re.search(PARTS[part], one[0].split()[1])}
     never = {("GET /", "text/html"), ("DELETE /v1/runs/{run_id}", "")}
     found = reached(tmp_path)

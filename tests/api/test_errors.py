@@ -1,5 +1,4 @@
-"""What a refusal looks like: RFC 9457, OpenAI's shape where its clients ask, no path in it, and
-words that its reader understands."""
+"""The form of a refusal: RFC 9457, OpenAI's shape for its clients, no path, and clear words."""
 
 import json
 from typing import Any
@@ -70,7 +69,7 @@ def test_openais_clients_find_theirs_inside(status, kind):
      ("GET", "/audio/speeches", False), ("POST", "/audio/speeches", False), ("GET", "/x", False)],
 )  # fmt: skip
 def test_an_address_without_v1_is_told_the_right_one(service, method, path, there):
-    """Many clients want the address with /v1, and are given it without."""
+    """Many clients need the address with /v1 but are configured without it."""
     answer = service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
     assert answer.status_code in (404, 405)
     assert (f"Did you mean /v1{path}?" in answer.json()["detail"]) is there

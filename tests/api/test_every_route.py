@@ -1,5 +1,4 @@
-"""What holds for every route that there is, asked of the routes themselves: whoever adds one adds
-it to these tests."""
+"""Rules for every route. The list comes from the application, so it includes new routes."""
 
 import contextlib
 import http.client
@@ -17,12 +16,12 @@ from tests.api.judged_run import write_judged_run
 from tests.installed import has, missing
 
 KEY = "correct-horse"
-# Answered without a key, on purpose: the page that asks for it, the reference, and probes.
+# Answered without a key on purpose: the page that asks for it, the reference, and probes.
 OPEN = {
     ("GET", "/"), ("GET", "/docs"), ("GET", "/livez"), ("GET", "/readyz"),
     ("GET", "/page/style.css"),
 }  # fmt: skip
-# Routes that no router has: the document, and the page's files.
+# Paths outside the routers: the document, and the page's files.
 MORE = {("GET", "/openapi.json"), ("GET", "/page/style.css"), ("GET", "/nothing/here")}
 JSON = b'{"input": "x", "name": "x", "text": "x", "language": "en"}'
 SECRET = "this is nobody's business"
@@ -34,7 +33,7 @@ TRICKS = (
 
 
 class Answer(NamedTuple):
-    """What came back; code: of a refusal."""
+    """An answer; code: of a refusal."""
 
     status: int
     code: str
@@ -42,7 +41,7 @@ class Answer(NamedTuple):
 
 
 def routes_of(service: Running) -> set[tuple[str, str]]:
-    """Every method and path, its parameters in braces."""
+    """Every method and path, with the parameters in braces."""
     routes = service.server.config.app.state.routes  # type: ignore[union-attr]
     return {(method, route.path) for route in routes for method in route.methods}
 
@@ -55,7 +54,7 @@ def filled(path: str, value: str = "1") -> str:
 def ask(
     service: Running, method: str, path: str, size: int | None = None, **headers: str
 ) -> Answer:
-    """As the bytes stand here: no client cleans the path up. size: of a body that is not sent."""
+    """Sends the path unchanged: no client normalises it. size: of a body that is not sent."""
     line = http.client.HTTPConnection(service.address.removeprefix("http://"), timeout=30)
     with contextlib.closing(line):
         line.putrequest(method, path, skip_host="host" in headers, skip_accept_encoding=True)
@@ -75,7 +74,7 @@ def ask(
 
 @pytest.fixture(scope="module")
 def free(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Without a key; beside its folders lies what nobody may read."""
+    """A service without a key; the files next to its folders must not be readable."""
     folder = tmp_path_factory.mktemp("free")
     write_judged_run(folder)
     for where in (folder, folder / "output", folder / "voices", folder / "output" / "samples"):
@@ -93,15 +92,15 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_the_routes_are_those_of_the_document(free, tmp_path):
-    """What these tests go by is all that there is: the document is made from the application."""
+    """These tests see all routes: the document is generated from the application."""
     document = build(settings_in(tmp_path)).openapi()
     told = {
         (method.upper(), path) for path, operations in document["paths"].items()
         for method in operations
     }  # fmt: skip
     assert len(told) > (20 if missing() else 45)
-    # Hidden in the document: the page that shows it, and an address of xtts-api-server's with one
-    # slash more.
+    # Hidden in the document: the page that shows it, and an address of xtts-api-server with one
+    # more slash.
     hidden = {("GET", "/docs")} | ({("GET", "/tts_stream/")} if has("dialects") else set())
     assert routes_of(free) - told == hidden and not told - routes_of(free)
 
@@ -118,7 +117,7 @@ def test_each_asks_for_the_key(locked):
 
 
 def test_none_answers_to_a_name_that_a_site_has_pointed_here(free):
-    """DNS rebinding: the page is then of the same origin."""
+    """With DNS rebinding the page has the same origin."""
     sent = {"host": "evil.example", "origin": "http://evil.example"}
     found = {
         one: ask(free, one[0], filled(one[1]), **sent)[:2] for one in routes_of(free) | MORE
@@ -130,7 +129,7 @@ def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
     routes = free.server.config.app.state.routes  # type: ignore[union-attr]
     speaking = {route.path for route in routes if "speech" in route.tags}
     costly = {one for one in routes_of(free) if one[0] != "GET" or one[1] in speaking}
-    # What is limited costs something; of a GET only its tag says so.
+    # Limited routes cost something; for a GET, only its tag shows that.
     limited = {route.path for route in routes if "check_rate" in inspect.getsource(route.endpoint)}
     gets = {path for method, path in routes_of(free) if method == "GET"}
     posted = {path for method, path in routes_of(free) if method == "POST"}
@@ -150,11 +149,11 @@ def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
 
 
 def test_a_path_trick_leads_nowhere(free):
-    """No file, no 500, and not a word about a folder of this machine."""
+    """No file, no 500, and no folder name of this machine."""
     folder = str(free.parts.settings.output_dir.parent).encode()
     tried = 0
     for method, path in sorted(routes_of(free)):
-        # In each parameter, with what exists in the others.
+        # In each parameter, with existing values in the others.
         for name, trick in itertools.product(re.findall(r"\{\w+\}", path), TRICKS):
             known = path.replace(name, trick).replace("{run_id}", "current")
             known = known.replace("{which}", "output").replace("{candidate}", "base")

@@ -1,4 +1,4 @@
-"""Long texts beside short ones, limits by caller, and what is counted of refusals."""
+"""Long texts next to short ones, limits per caller, and the count of refusals."""
 
 import contextlib
 import logging
@@ -91,7 +91,7 @@ def test_uploads_beyond_the_places_are_refused_and_counted(service):
     kind = "multipart/form-data; boundary=x"
     begun = request("POST /v1/voices", b"--x\r\n", content_length=1000, content_type=kind)
     with contextlib.ExitStack() as held:
-        for _ in range(8):  # each has a place as long as its body is on the way
+        for _ in range(8):  # each holds a place until its body has arrived
             held.enter_context(connected(service.port, begun))
 
         def full():
@@ -100,7 +100,7 @@ def test_uploads_beyond_the_places_are_refused_and_counted(service):
             assert answer.status_code != 503 or told == ("uploads_full", "5")
             return answer.status_code == 503
 
-        service.wait_until(full, 10)  # the eighth may still be on its way to the service
+        service.wait_until(full, 10)  # the eighth may still be in transit
         assert service.counted("tts_refusals_total", code="uploads_full", status="503") == 1
     service.wait_until(lambda: not full(), 10)  # their places are free again
 
@@ -123,7 +123,7 @@ def test_the_backend_that_computes_is_told_to_prometheus(tmp_path):
     ],
 )  # fmt: skip
 def test_a_piece_that_did_not_end_well_is_told(service, caplog, text, header, value, event, metric):
-    """In headers where the sound is sent whole, in the last event, in the log and the metrics."""
+    """In the headers of a complete answer, in the last event, in the log and in the metrics."""
     caplog.set_level(logging.WARNING, "api")
     assert service.say("hello").headers[header] == "0"
     again = service.say("!again").headers
@@ -134,7 +134,7 @@ def test_a_piece_that_did_not_end_well_is_told(service, caplog, text, header, va
     assert header not in streamed.headers
     events = service.say(text, response_format="pcm", stream_format="sse")
     assert event in events.text.split("\n\n")[-2]
-    # The service tells when the answer is sent: the client may have it a moment earlier.
+    # The service logs when the answer is sent: the client may have it a moment earlier.
     for answer in (whole, streamed, events):
         service.wait_until(lambda one=answer: one.headers["x-request-id"] in caplog.text, 10)
     assert f"{metric} 3.0" in service.metrics()
@@ -142,8 +142,10 @@ def test_a_piece_that_did_not_end_well_is_told(service, caplog, text, header, va
 
 
 def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path):
-    """By a header of a proxy on this machine, IPv6 by /64; what is no address is the proxy itself,
-    and no other peer is believed."""
+    """A caller is the address in a header from a proxy on this machine, IPv6 by /64.
+
+    An invalid address counts as the proxy itself, and headers from other peers are ignored.
+    """
     with running(settings_in(tmp_path), limits=TWO) as service:
 
         def asked(forwarded, address="127.0.0.1"):
@@ -160,7 +162,7 @@ def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path):
 
 
 def test_a_long_text_counts_for_more_than_one_request(tmp_path):
-    """A key that nobody checks is no bucket of its own."""
+    """A key that is not checked gives no separate quota."""
     with running(settings_in(tmp_path), limits=replace(QUICK, requests_per_minute=8)) as service:
         assert service.say("x" * 1_500).status_code == 200  # counts as six
         answers = []
@@ -174,7 +176,7 @@ def test_a_long_text_counts_for_more_than_one_request(tmp_path):
 
 
 def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
-    """And the service is ready all the while: it speaks."""
+    """The service stays ready all the while, because it speaks."""
     monkeypatch.setenv("FAKE_STEP", "0.01")
     monkeypatch.setenv("FAKE_PIECE", "20")
     limits = replace(QUICK, slots=2, queue=4, deadline=60.0)
@@ -198,9 +200,11 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def overloaded(service: Running, num_stalled: int) -> Iterator[list[int]]:
-    """Four callers of 36 texts of 4,096 characters at once, each of which, when it is refused,
-    comes when asked to; and so many others that ask for such a text and read nothing. All that time
-    what was answered to the 36."""
+    """Overload: four callers with 36 concurrent texts of 4,096 characters each.
+
+    They repeat refused requests after the Retry-After. `num_stalled` more clients send such a text
+    and never read. Yields the growing list of statuses of the callers' requests.
+    """
     stop, statuses = threading.Event(), list[int]()
     body = {"input": LONG, "response_format": "pcm"}
 
@@ -238,7 +242,7 @@ def overloaded(service: Running, num_stalled: int) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def readiness(service: Running) -> Iterator[list[int]]:
-    """What /readyz says, four times a second until the block ends."""
+    """Polls /readyz four times a second until the block ends; yields the list of statuses."""
     found, ended = list[int](), threading.Event()
 
     def ask() -> None:
@@ -258,8 +262,10 @@ def readiness(service: Running) -> Iterator[list[int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("num_stalled", [0, 40])
 def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path, num_stalled):
-    """With the voice in the package and the default limits: each is answered within ten seconds,
-    none is refused, and the service is ready all the while."""
+    """With the packaged voice and the default limits.
+
+    Each is answered within ten seconds, none is refused, and the service stays ready.
+    """
     settings = settings_in(tmp_path)
     with (
         running(settings, limits=limits_of(settings), threads=2) as service,

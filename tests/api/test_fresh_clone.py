@@ -1,4 +1,4 @@
-"""`make serve` as on a fresh clone: nothing is set, nothing was trained, and it speaks."""
+"""`make serve` as on a fresh clone, without settings or a trained voice: it speaks."""
 
 import io
 import os
@@ -24,7 +24,7 @@ TORN_DOWN_SECONDS = 60
 
 
 def clone(folder: Path) -> Path:
-    """What `make serve` needs of a clone, beside what has been installed."""
+    """Copies the files of a clone that `make serve` needs, and links the installed environment."""
     for name in ("api", "machine", "xtts", ".ci"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -35,7 +35,7 @@ def clone(folder: Path) -> Path:
 
 
 def other_addresses() -> list[str]:
-    """This machine's, but for loopback: found without a packet."""
+    """This machine's addresses other than loopback, found without sending a packet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
             asking.connect(("192.0.2.1", 9))
@@ -51,7 +51,7 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path):
     environ |= {"API_PORT": str(port), "TORCH_BACKEND": "default"}
     started = time.monotonic()
     log = (tmp_path / "log").open("w+b")
-    # -o: what this test runs in is installed.
+    # -o: the environment of this test is already installed.
     command = ("make", "-o", ".venv/.installed-default", "serve")
     process = subprocess.Popen(
         command, cwd=folder, env=environ, stdout=log, stderr=log, start_new_session=True

@@ -1,4 +1,4 @@
-"""The key: the whole of it, as a bearer's, and one that every client can send."""
+"""The key: it must be complete, a bearer token, and possible to send from every client."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_the_key_opens(sent):
      f"Bearer Bearer {KEY}", "Bearer ü"],
 )  # fmt: skip
 def test_nothing_else_opens(sent):
-    """No part of the key, nothing more than it, and no other scheme."""
+    """Neither a part of the key, nor a longer one, nor another scheme."""
     refusal = refuse_key(KEY, Headers({"authorization": sent}))
     assert refusal is not None and refusal.status == 401
 
@@ -44,9 +44,9 @@ def test_a_key_that_not_every_client_can_send_is_refused_at_the_start(key):
 
 
 def proxied(example: str, browser: str) -> Headers:
-    """What nginx sends on as `Host` for a page at `browser`, by the line of an example.
+    """The `Host` that nginx forwards for a page at `browser`, by the line of an example.
 
-    `$http_host` is what the browser sent, `$host` the same without its port.
+    `$http_host` is the browser's header, `$host` the same without its port.
     """
     (value,) = re.findall(r"proxy_set_header\s+Host\s+(\S+);", example)
     known = {"$http_host": browser, "$host": browser.partition(":")[0]}

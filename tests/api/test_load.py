@@ -1,7 +1,7 @@
-"""Three times more than it can do, in an open model: requests come whether or not others are
-answered. And what HTTP adds to the engine.
+"""Three times its capacity in an open model, and what HTTP adds to the engine.
 
-Slow: it takes a minute, and wants the machine to itself.
+Requests arrive whether or not others are answered. Slow: it takes a minute and needs an idle
+machine.
 """
 
 import asyncio
@@ -40,8 +40,11 @@ class Answered:
 
 @contextlib.contextmanager
 def without_pauses() -> Iterator[None]:
-    """The garbage collector goes through all that pytest has imported in 0.2 s and more: it would
-    be measured as the service's."""
+    """Keeps the garbage collector out of the measurement.
+
+    A pass over everything that pytest has imported takes 0.2 s and more, and would count as the
+    service's time.
+    """
     gc.collect()
     gc.freeze()
     yield
@@ -49,8 +52,10 @@ def without_pauses() -> Iterator[None]:
 
 
 async def ask(port: int, seed: int) -> Answered:
-    """One request, and when its answer began. By hand: a pool of httpx's takes longer to find a
-    connection than the service to answer."""
+    """Sends one request and notes when its answer began.
+
+    Over a plain socket: httpx's pool takes longer to find a connection than the service to answer.
+    """
     body = {"input": TEXT, "response_format": "pcm", "seed": seed}
     started = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -64,7 +69,7 @@ async def ask(port: int, seed: int) -> Answered:
 
 
 async def loaded(port: int) -> list[Answered]:
-    """What came of three times as many requests as it can answer, evenly."""
+    """The answers to three times as many requests as the service can answer, evenly spaced."""
     started = time.monotonic()
     for number in range(10):
         await asyncio.gather(*(ask(port, 4 * number + seed) for seed in range(SLOTS)))

@@ -1,4 +1,4 @@
-"""`python -m api`, before it serves."""
+"""`python -m api` before it starts serving."""
 
 import logging
 import sys

@@ -1,5 +1,5 @@
-"""Markup and pauses over HTTP, with the embedded voice; which markup there is, and how long pauses
-are, is tested in tests/xtts."""
+"""Markup and pauses over HTTP, with the embedded voice. tests/xtts tests the kinds of markup and
+the lengths of pauses."""
 
 import numpy as np
 import pytest

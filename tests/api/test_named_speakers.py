@@ -31,7 +31,7 @@ def openai_voice(service: Running, name: str) -> bytes:
 
 
 def openai_style(service: Running, name: str) -> bytes:
-    """The style apart from the person, as `instructions` have it."""
+    """Requests the style through `instructions` and the person through `voice`."""
     client = OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
     person, _, style = name.partition(":")
     answer = client.audio.speech.create(

@@ -1,4 +1,4 @@
-"""The settings that the service would refuse, as `doctor` asks for them."""
+"""The settings that the service would refuse, as `doctor` checks them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from api.preflight import refusals
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_wrong_setting_is_refused_and_a_right_one_is_not(tmp_path, monkeypatch, named):
-    """In the `.env` that is named, else in the one of the working folder."""
+    """In the `.env` that is named, or else the one in the working folder."""
     monkeypatch.chdir(tmp_path)
     dotenv = tmp_path / (".env.other" if named else ".env")
     given = (dotenv,) if named else ()

@@ -1,6 +1,7 @@
-"""The service with the embedded voice: sixteen at once, what HTTP costs, and how soon it speaks
-again. Slow: the model computes. Times are held against what the same machine took a moment ago, so
-that other work on it is no failure.
+"""The service with the embedded voice: sixteen streams, the cost of HTTP, and recovery.
+
+Slow: the model computes. Times are compared with those of the same machine a moment before, so
+other work on it causes no failure.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from xtts.voices.base_models import DEMO
 
 pytestmark = pytest.mark.slow
 
-# What a replacement may take: ten seconds, or as long as two starts where a start is slow.
+# The limit for a replacement: ten seconds, or the time of two starts if a start is slow.
 RECOVERY_SECONDS, RECOVERY_STARTS = 10.0, 2.0
 PATIENT = replace(QUICK, queue=32, deadline=300.0, hang=60.0)
 TEXTS = (
@@ -56,8 +57,10 @@ def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
 
 @pytest.mark.parametrize("service", [16, 4], indirect=True)
 def test_sixteen_streams_are_what_each_is_alone(service):
-    """Bit for bit: with 16 slots all at once, with 4 in turns. They come and go at any step, with
-    other texts, speeds and temperatures."""
+    """Bit for bit: with 16 slots all at once, with 4 in turns.
+
+    They come and go at any step, with different texts, speeds and temperatures.
+    """
     order = random.Random(1)
 
     def ask(seed):
@@ -79,15 +82,18 @@ def test_sixteen_streams_are_what_each_is_alone(service):
             together = list(pool.map(one, range(16)))
         assert [len(sound) for sound in together] == [len(sound) for sound in alone]
         assert together == alone
-    # Nothing is the same by chance: only where temperature is 0, the seed changes nothing.
+    # Not equal by chance: only at temperature 0 does the seed change nothing.
     assert len(set(alone)) >= 15 and min(map(len, alone)) > 4_800
     assert service.parts.engine.happened.restarts == 0
 
 
 def test_http_adds_little_to_the_voice(service):
-    """First sound and all of it, through HTTP and twice from the engine in its own event loop, in
-    turns. The same seed says the same: as much is computed, and what the two from the engine differ
-    by is the machine's own noise."""
+    """First sound and total time, through HTTP and twice from the engine in its event loop, in
+    turns.
+
+    The same seed gives the same sound, so the same work. The two runs of the engine differ only by
+    the machine's noise.
+    """
     engine, loop = service.parts.engine, service.parts.loop
     assert loop is not None
     text = TEXTS[1]
@@ -108,7 +114,7 @@ def test_http_adds_little_to_the_voice(service):
     direct(0), through(0)
     first, whole, noise_first, noise_whole = [], [], [], []
     for seed in range(20):
-        # Who begins takes turns too: the machine has other work.
+        # The order alternates too: the machine has other work.
         turns = (direct, through, direct) if seed % 2 else (through, direct, direct)
         found = [one(seed) for one in turns]
         http = found.pop(1 if seed % 2 else 0)
@@ -149,7 +155,7 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
 
 @pytest.mark.parametrize("service", [8], indirect=True)
 def test_eight_adapters_at_once_are_what_each_is_alone(service, tmp_path):
-    """Of the embedded voice: put into the folder while it speaks, and none mixed with another."""
+    """Adapters of the embedded voice, added to the folder while it speaks, do not mix."""
     names = [f"voice {number}" for number in range(1, 8)]
     for seed, name in enumerate(names):
         exported_adapter(tmp_path / "voices" / "adapters" / name, DEMO, seed)

@@ -24,7 +24,7 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
 
 @pytest.fixture
 def proxied(replicas: tuple[Running, Running]) -> Iterator[Callable[[str], int]]:
-    """proxied(text): the status of speaking it, by a proxy in front of the two."""
+    """proxied(text): the status of a speech request through a proxy in front of both replicas."""
     proxy = Proxy([one.address for one in replicas])
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
@@ -39,8 +39,10 @@ def proxied(replicas: tuple[Running, Running]) -> Iterator[Callable[[str], int]]
 
 
 class Proxy(ThreadingHTTPServer):
-    """In turns; the next one where one is gone. What was sent to one is sent to no other: it may be
-    what ends the process there."""
+    """Alternates between replicas, and tries the next one if it cannot connect.
+
+    A request that reached a replica is never sent to another: it may have killed the process there.
+    """
 
     daemon_threads = True
 
@@ -73,7 +75,7 @@ class Passing(BaseHTTPRequestHandler):
         self.wfile.write(answer.content)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 def test_a_voice_and_a_promotion_at_one_are_the_others_too(replicas):
@@ -100,7 +102,7 @@ def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(replicas, prox
 
 
 def test_an_input_that_ends_the_process_visits_one_replica(replicas, proxied):
-    """With `non_idempotent` and http_503 it was sent to each in turn."""
+    """With `non_idempotent` and http_503 the proxy sent it to every replica."""
     assert proxied("!signal SIGSEGV") == 503
     assert sorted(one.parts.engine.happened.restarts for one in replicas) == [0, 1]
 

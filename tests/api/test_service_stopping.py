@@ -1,4 +1,4 @@
-"""SIGTERM to a real process: `docker stop` kills ten seconds later."""
+"""SIGTERM to a real process: `docker stop` kills it ten seconds later."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ def seconds_to_end(service: subprocess.Popen[str]) -> float:
 
 @pytest.mark.slow
 def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(tmp_path, monkeypatch):
-    """Three pages, one who speaks for longer than there is time, and two who wait for his slot."""
+    """Three pages, a speech longer than the time left, and two requests that wait for its slot."""
     monkeypatch.setenv("FAKE_STEP", "0.05")
     port = free_port()
     answers: list[httpx.Response] = []
@@ -36,7 +36,7 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(tmp_path, monkeypa
     def ask(text, form):
         url = f"http://127.0.0.1:{port}/v1/audio/speech"
         body = {"input": text, "response_format": form}
-        with contextlib.suppress(httpx.RemoteProtocolError):  # a stream is cut
+        with contextlib.suppress(httpx.RemoteProtocolError):  # the stream is cut
             answers.append(httpx.post(url, json=body, timeout=60, trust_env=False))
 
     command = ("tests.api.stopped_service", str(tmp_path), str(port), "1")
@@ -63,8 +63,11 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(tmp_path, monkeypa
 
 @pytest.mark.parametrize("embedded", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path, monkeypatch, embedded):
-    """And with a client that has sent half of a head. embedded: `python -m api` as it is, with the
-    voice in the package: docker's ten seconds hold."""
+    """Also with a client that has sent half of a head.
+
+    embedded: `python -m api` unchanged, with the packaged voice; it ends within docker's ten
+    seconds.
+    """
     port = free_port()
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "output"))
     monkeypatch.setenv("VOICES_DIR", str(tmp_path / "voices"))

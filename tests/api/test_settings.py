@@ -1,4 +1,4 @@
-"""What the service's settings take, and the sentence for what they refuse."""
+"""The valid values of the service's settings, and the sentence for each refusal."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Texts that hurt: whatever is in one, the speaking process and everybody else go on.
+"""Harmful texts: whatever a text contains, the speaking process and other callers continue.
 
-The real child with a tiny model of all languages; nothing that it says is listened to. Slow:
-what is timed wants the machine to itself.
+The real child with a tiny model of all languages; the sound is not checked. Slow, because the
+timings need an idle machine.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ HURTING = [
 
 @contextlib.contextmanager
 def speaking(folder: Path, normalizer: str = "") -> Iterator[Running]:
-    """With a tiny model of all languages, and of another normaliser where one is named."""
+    """A service with a tiny model of all languages, and another normaliser if one is named."""
     voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
     tone_reference(voice)
     if normalizer:
@@ -56,7 +56,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def first_byte(service: Running, language: str, text: str) -> tuple[int, str, float]:
-    """Status, code of a refusal, and the seconds until the answer began; then we go away."""
+    """Status, refusal code, and seconds until the answer began; then the client disconnects."""
     body = {"input": text, "language": language, "response_format": "pcm"}
     started = time.monotonic()
     with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
@@ -113,7 +113,7 @@ def test_another_digit_or_seed_is_the_same_deadly_input():
 
 
 def test_an_old_voice_keeps_coquis_normaliser(service, tmp_path):
-    """It began with it, and a newer one with ours: Coqui's rules for Czech know no ordinals."""
+    """It was trained with it; newer voices use ours. Coqui's rules for Czech have no ordinals."""
     assert service.say("5. května", language="cs").status_code == 200
     with speaking(tmp_path, COQUI) as old:
         answer = old.say("5. května", language="cs")

@@ -1,4 +1,4 @@
-"""The service's own process computes nothing: it never imports torch, whatever it is asked."""
+"""The service's main process computes nothing: it never imports torch, whatever the request."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The room of a folder that need not exist yet, and what files below one take."""
+"""The free space of a folder that need not exist yet, and the size of the files below a folder."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Calls that begin at the same moment."""
+"""Calls that start at the same moment."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """What each returns, in their order; each in a thread, all let go by one barrier."""
+    """Runs each call in a thread, released together by a barrier. Returns the results in order."""
     barrier = threading.Barrier(len(calls))
 
     def held(call: Callable[[], T]) -> T:

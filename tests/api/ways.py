@@ -1,4 +1,4 @@
-"""A way to ask for speech: what the common tests of options know about each."""
+"""A way to request speech, as the common tests of options use it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.api.conftest import Running
 
 @dataclass(frozen=True)
 class Asked:
-    """One request; what is empty is left out, as clients leave it out."""
+    """One request; empty fields are omitted, as clients do."""
 
     text: str = "hello"
     voice: str = ""
@@ -20,7 +20,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Doors:
-    """http: the service; ports: what listens beside it, by the name of its setting."""
+    """http: the service; ports: of its other listeners, by the name of the setting."""
 
     http: Running
     ports: dict[str, int]
@@ -31,9 +31,12 @@ Answer = tuple[int, str]  # status and code; (200, "") for speech, Wyoming's sta
 
 @dataclass(frozen=True)
 class Way:
-    """ask: makes one request. fastest: the highest speed, None without one. by_name: whether it
-    names a voice by what people call it. longest: a character that may be said as often as a text
-    is long. empty: the code for an empty text."""
+    """A kind of speech request.
+
+    ask: sends one. fastest: the highest speed, None without one. by_name: whether it can use a
+    voice's display name. longest: the character that is repeated for the longest text. empty: the
+    code for an empty text.
+    """
 
     name: str
     ask: Callable[[Doors, Asked], Answer]

@@ -1,4 +1,4 @@
-"""The figures of the evaluation's benchmark, from results that are made up."""
+"""The figures of the evaluation benchmark, from made-up results."""
 
 import json
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from xtts.voices.evaluation_file import Candidate, Evaluation
 
 
 def run(seed: int, lost: tuple[float, ...]) -> Evaluation:
-    """A run whose epochs leave out so many words; the first comes nearest to the person."""
+    """A run whose epochs lose these shares of words; the first is closest to the person's voice."""
     epochs = [
         candidate(
             facts(seed + 10 * number, lost=share, voice=0.9 - 0.1 * number),

@@ -17,8 +17,8 @@ from benchmarks.__main__ import main, names
 from benchmarks.loading import GROWING
 from tests.installed import ROOT, has, missing
 
-# The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
-# the test's own.
+# The arguments of each benchmark's smallest modes. {base}: a small base model, {tmp}: the test's
+# folder.
 SMALLEST = {
     "data": [
         "--rounds 1 --threads 1 --folder {base} --json",
@@ -47,7 +47,7 @@ SMALLEST = {
         for precision in ("fp32", "onnx-int8")
     ],
 }  # fmt: skip
-# What a whole run in a benchmark takes from the environment, as `make train` does.
+# Settings for complete runs in benchmarks, which read the environment as `make train` does.
 SHORT_RUN = {
     "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "12", "BLEND": "0.5", "LEARN_DECODER": "off",
     "EVALUATE_RECOGNISER": "off",
@@ -57,7 +57,7 @@ EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along 
 
 ROWS_HERE = ["coqui", "ours auto", "ours LOW_MEMORY", "onnx LOW_MEMORY"]
 NEED_FLITE = ("guard", "voice")
-# Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
+# Every listed benchmark. Without a smallest mode it runs as is, and the next test fails.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())
     for name in names()
@@ -83,7 +83,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def skip_without_what_it_needs(name: str, arguments: str) -> None:
-    """Also an extra that its source or its arguments name: onnx-int8 is a precision."""
+    """Also an extra named in its source or its arguments: onnx-int8 is a precision."""
     source = (ROOT / "benchmarks" / name).with_suffix(".py")
     told = {*re.findall("[a-z]+", source.read_text("utf-8") + arguments)}
     if deleted := told & set(missing()):
@@ -111,7 +111,7 @@ def test_it_ends_and_every_row_has_figures(name, arguments, base, tmp_path):
     else:
         lines = done.stdout.splitlines()
         first = next(number for number, line in enumerate(lines) if line.startswith(("[", "{")))
-        found = json.loads("\n".join(lines[first:]))  # Coqui prints before
+        found = json.loads("\n".join(lines[first:]))  # Coqui prints before it
     check_rows(found, name)
     if name == "loading":
         assert list(found) == (GROWING if "--sentences" in arguments else ROWS_HERE)
@@ -124,8 +124,10 @@ def test_it_ends_and_every_row_has_figures(name, arguments, base, tmp_path):
 
 
 def check_rows(found: Any, place: str) -> bool:
-    """Whether there is a number in it. Every number is finite, every row of a table has one, and
-    none tells an error in its place."""
+    """Whether `found` has a number in it.
+
+    Every number is finite, every row of a table has one, and no row reports an error instead.
+    """
     if isinstance(found, bool | str) or found is None:
         return False
     if isinstance(found, int | float):

@@ -1,4 +1,4 @@
-"""The hour with a GPU: what is known after each part, what is left out, and a rehearsal of all."""
+"""The hour with a GPU: results after each part, parts left out, and a rehearsal of all."""
 
 import json
 import math
@@ -19,7 +19,7 @@ def run(out: Path, *more: str) -> dict[str, Any]:
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Three parts: one that is well, one that lacks a package, one that fails; who ran."""
+    """Three parts: one succeeds, one lacks a package, one fails. Returns the names that ran."""
     ran: list[str] = []
     ends: dict[str, Any] = {
         "well": {"4 clips": {"milliseconds": 3.5, "mfu": None}, "times": 12.0},
@@ -50,7 +50,7 @@ def test_it_goes_on_behind_what_is_there(fakes, tmp_path):
     run(tmp_path / "gpu.json", "--only", "well")
     assert fakes == ["well"]
     run(tmp_path / "gpu.json", "--resume")
-    # What has no figures yet is tried again.
+    # Parts without figures are tried again.
     assert fakes == ["well", "lacking", "failing"]
     run(tmp_path / "gpu.json", "--resume")
     assert fakes == ["well", *["lacking", "failing"] * 2]

@@ -1,4 +1,4 @@
-"""The texts, the judge and the sums of the guard's counts; the voice is not asked."""
+"""The texts, the judge and the sums of the guard's counts, without a voice."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The judges on sounds whose truth is known."""
+"""The judges on sounds with known properties."""
 
 import math
 
@@ -10,7 +10,7 @@ from benchmarks import judges
 
 
 def voice(pitch: float, brightness: float, seed: int, seconds: float = 1.0) -> Tensor:
-    """A buzz of this pitch, its overtones falling more or less steeply."""
+    """A buzz at this pitch. `brightness` is the exponent with which its overtones fall."""
     generator = torch.Generator().manual_seed(seed)
     time = torch.arange(int(seconds * judges.RATE)) / judges.RATE
     pitch = pitch * (1 + 0.02 * float(torch.randn(1, generator=generator)))
@@ -24,7 +24,7 @@ def voice(pitch: float, brightness: float, seed: int, seconds: float = 1.0) -> T
 def test_pitch_is_found(pitch):
     found = judges.fundamental(voice(pitch, 1.0, 0)).median()
     assert found == pytest.approx(pitch, rel=0.05)
-    # Silence has none, and yet a portrait.
+    # Silence has no pitch, but still a portrait.
     assert torch.isfinite(torch.from_numpy(judges.portrait(torch.zeros(8000) + 1e-4))).all()
 
 

@@ -1,4 +1,4 @@
-"""Each row of the loading benchmark is a process of its own; memory stays over many sentences."""
+"""Each row of the loading benchmark is a separate process; memory settles over many sentences."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_a_child_that_fails_is_no_figure(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("row", loading.GROWING)
 def test_memory_settles_over_320_sentences_of_mixed_length(row):
-    """A leak grows in each of three runs; the heap's free pieces, by 15 MB and more, in some."""
+    """A leak grows in each of three runs; free pieces of the heap, 15 MB and more, only in some."""
     found: list[dict[str, Any]] = []
     while len(found) < 3 and (not found or found[-1]["grown_mb"] >= 15):
         found.append(loading.growth(row, 320, 1))

@@ -1,4 +1,4 @@
-"""The count of a step's memory: known tensors, and what each way of training saves."""
+"""The memory count of a step: known tensors, and the savings of each training mode."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_tensors_are_counted_from_their_making_to_their_end():
         del two
         assert counted.live_bytes == 8_000
         del one
-        assert counted.live_bytes == 8_000  # the view holds it
+        assert counted.live_bytes == 8_000  # the view keeps it
         del view
         assert counted.live_bytes == 4_000
     assert counted.peak_bytes == 12_000
@@ -40,7 +40,7 @@ def test_a_step_has_at_least_weights_gradients_and_states(measured):
 def test_each_way_takes_less_than_the_one_it_is_for(measured):
     whole, recomputed, _, lora, both = (one.peak_bytes for one in measured)
     assert whole > recomputed
-    # What 8-bit AdamW works in is larger than so small a model; at full size it is 2.6 GB less.
+    # 8-bit AdamW's buffers are larger than so small a model; at full size it uses 2.6 GB less.
     assert measured[2].states_bytes < measured[1].states_bytes / 2
     assert whole > lora > both
     assert measured[3].learning == 16 * 16 * memory.SMALL.width * memory.SMALL.layers
@@ -51,14 +51,14 @@ def test_the_states_are_what_the_footprint_says(measured):
     from train.memory.estimate import STATE_BYTES
 
     assert measured[0].states_bytes == pytest.approx(8 * measured[0].learning, rel=0.001)
-    # So small a model has many tensors of under 4,096 values, which stay in float32.
+    # A small model has many tensors of fewer than 4,096 values, which stay in float32.
     quantised = STATE_BYTES["adamw8bit"] * measured[2].learning
     assert quantised < measured[2].states_bytes < 1.2 * quantised
 
 
 def test_a_gpus_peak_begins_when_the_mode_before_is_gone(monkeypatch):
-    """Each mode has its own: what the one before took, at its most, is none of it."""
-    held, peak = [30], [30]  # a learner of the mode before, not collected yet
+    """Each mode has a separate peak, without the memory of the previous mode."""
+    held, peak = [30], [30]  # a learner of the previous mode, not collected yet
     monkeypatch.setattr("gc.collect", lambda: held.clear())
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Result files and goals: what is written, what is refused, and what is computed."""
+"""Result files and goals: writing, refusals and computed values."""
 
 import json
 import re
@@ -176,7 +176,7 @@ def test_reached_and_missed_are_computed(fields, figure, folder):
     reached = judged(folder, **fields)
     assert reached.figures == pytest.approx((figure,))
     assert (reached.verdict, reached.results) == ("reached", ("speaking",))
-    # The same figure against a limit on its other side.
+    # The same figure against a limit on the other side.
     name = "at_least" if "at_least" in fields else "at_most"
     limit = 100.0 if name == "at_least" else -100.0
     assert judged(folder, **fields | {name: limit, "reason": "slow"}).verdict == "missed"

@@ -1,4 +1,4 @@
-"""The figures of a service: medians, and whose memory is whose."""
+"""A service's figures: medians, and the memory of each process by role."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The benchmark really runs both sides, and says what it measured."""
+"""A row of the speaking benchmark: medians, and the ratio to the peer."""
 
 from benchmarks import speaking
 

@@ -1,4 +1,4 @@
-"""What is measured speaks as the product does: under the guard, and each text once."""
+"""Benchmarks speak as the product does: with the guard, and each text once."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ REQUEST = SynthesisRequest(synthetic.TEXT, "en", max_codes=CODES)
 
 @pytest.fixture
 def guards(monkeypatch: pytest.MonkeyPatch) -> list[Guard | None]:
-    """The guard of each piece that is spoken."""
+    """The guard of each spoken piece."""
     seen: list[Guard | None] = []
     real = GuardedPiece.__init__
 

@@ -1,4 +1,4 @@
-"""Sentences to choose by, to report by, and those that the model learns from: none is in two."""
+"""Sentences for choosing, reporting and training: none is in two sets."""
 
 import itertools
 from collections import Counter
@@ -33,7 +33,7 @@ def test_every_length_from_1_to_40_words_has_several_sentences(name):
 
 
 def test_no_sentence_is_in_two_sets_nor_learned_from():
-    """Nor in the demo dataset, whose validation clips an epoch is judged by."""
+    """Nor in the demo dataset, whose validation clips judge an epoch."""
     rows = Path("train/data/demo/metadata.csv").read_text(encoding="utf-8").splitlines()
     judges_own = [voice.REFERENCE_TEXT, *voice.JUDGE_TEXTS, speaking.REFERENCE_TEXT]
     groups = [*map(texts.sentences, texts.FILES), [row.split("|")[1] for row in rows], judges_own]
@@ -43,7 +43,7 @@ def test_no_sentence_is_in_two_sets_nor_learned_from():
 
 @pytest.mark.parametrize("kind", [Grammar, LongGrammar])
 def test_the_teacher_says_none_of_them(tmp_path, kind):
-    """What the generators would say is left out where a file of the sets has it."""
+    """A generated sentence is left out if a file of the sets has it."""
 
     def drawn(unseen: Collection[str], count: int) -> list[str]:
         return list(itertools.islice(sentences(kind(FEW_WORDS, "x"), unseen), count))
@@ -56,7 +56,7 @@ def test_the_teacher_says_none_of_them(tmp_path, kind):
 
 
 def test_a_part_of_one_is_told():
-    """The GPT learns from no clip that says a part of a judged text."""
+    """The GPT trains on no clip with a part of a judged text."""
     line = next(line for line in texts.sentences("reporting") if texts.num_words(line) > 8)
     words = line.split()
     assert is_judged(line) and is_judged(" ".join(words[2:5]).upper() + "!")

@@ -1,4 +1,4 @@
-"""The pure parts of `benchmarks training`; the whole of it at the small size is slow."""
+"""The pure parts of `benchmarks training`; a complete run at the small size is slow."""
 
 from pathlib import Path
 

@@ -8,7 +8,7 @@ from benchmarks import judges, texts, voice
 
 
 class Deaf:
-    """A judge that hears the wanted voice in loud clips only."""
+    """A judge that recognises the wanted voice only in loud clips."""
 
     wanted = "slt"
 
@@ -20,7 +20,7 @@ class Deaf:
 
 
 class Loud:
-    """A judge to whom a clip is as natural as it is loud."""
+    """A judge that rates a louder clip as more natural."""
 
     def mos(self, clip: Tensor) -> float:
         return 1 + 4 * float(clip.abs().max())

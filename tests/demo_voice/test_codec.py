@@ -1,4 +1,4 @@
-"""The codec: what it learns from, and codes that come to life."""
+"""The codec: its training data, and the revival of unused codes."""
 
 import torch
 
@@ -39,4 +39,4 @@ def test_dead_codes_are_revived():
     before = torch.cdist(latents, book.embed.T).amin()
     codec._revive(book, latents, 1)
     assert before > 100 and torch.cdist(latents, book.embed.T).amin() < 1e-3
-    assert torch.equal(book.embed[:, :2], torch.full((8, 2), 100.0))  # those in use stay
+    assert torch.equal(book.embed[:, :2], torch.full((8, 2), 100.0))  # codes in use stay

@@ -1,4 +1,4 @@
-"""`make demo-voice` shortened: every stage, from clips to a folder that speaks."""
+"""A shortened `make demo-voice`: every stage, from clips to a folder that speaks."""
 
 import hashlib
 import itertools
@@ -39,7 +39,7 @@ def hum(said: str, pitch: float) -> Spoken:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
-    """A voice made by the shortened recipe: a step a stage."""
+    """A voice from the shortened recipe: one step per stage."""
     folder = tmp_path_factory.mktemp("making")
     making = Making(SHORT, folder / "work", folder / "demo", torch.device("cpu"), 1e-4, 1)
     (making.work / "speech").mkdir(parents=True)
@@ -103,7 +103,7 @@ def test_ids_are_the_tokenizer_s(made):
 
 
 def test_codes_are_those_of_the_packed_codec_for_each_clip_alone(made):
-    """In a batch with others, a clip's last codes must not hear the clip behind it."""
+    """In a batch, a clip's last codes must not depend on the next clip."""
     clips = read(made)
     dvae, stats = codec.load(made._at("codec"))
     packed = load_dvae(made.to, load_model(made.to).config)
@@ -171,7 +171,7 @@ def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path):
 
 
 def test_no_person_is_the_demo_s():
-    """The demo dataset is hibari's voice as it is."""
+    """The demo dataset is hibari's unchanged voice."""
     for number in range(SHORT.persons * 50):
         who = person(number)
         assert abs(np.log(who.joint)) + abs(np.log(who.pitch)) > 0.04
@@ -186,7 +186,7 @@ def test_a_batch_shares_references_among_clips_of_one_person(made):
     assert torch.equal(rows.reference_of, torch.arange(2).repeat_interleave(8))
     again = lessons.at(3, 16)
     assert all(torch.equal(a, b) for a, b in zip(rows[:7], again[:7], strict=True))
-    # Of each person's clips, those of a like length: little padding.
+    # The clips of each person have similar lengths: little padding.
     assert rows.code_lengths.float().mean() > 0.8 * rows.codes.shape[1]
     kept = {clips.clips[index].text for index in lessons.kept_back.tolist()}
     taught = {clips.clips[index].text for own in lessons.own for index in own.tolist()}

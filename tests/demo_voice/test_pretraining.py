@@ -1,4 +1,4 @@
-"""Pretraining the GPT: the rows of a fine-tune, what the heads read, a voice that stays finite."""
+"""Pretraining of the GPT: rows as in a fine-tune, the heads' inputs, and finite losses."""
 
 import math
 
@@ -26,7 +26,7 @@ LENGTHS = ((7, 20, 64), (12, 9, 40), (3, 31, 100))
 
 @pytest.fixture
 def batch() -> tuple[Rows, list[list[torch.Tensor]]]:
-    """Rows, and the texts, codes and references that they were padded from."""
+    """Rows, and the texts, codes and references before padding."""
     torch.manual_seed(0)
     texts = [torch.randint(3, 49, (n,)) for n, _, _ in LENGTHS]
     codes = [torch.randint(0, 1024, (n,)) for _, n, _ in LENGTHS]
@@ -42,7 +42,7 @@ def batch() -> tuple[Rows, list[list[torch.Tensor]]]:
 
 
 def test_rows_are_those_of_a_fine_tune(batch):
-    """Losses and latents equal those of the packed batches that `train` learns from."""
+    """Losses and latents equal those of the packed batches in `train`."""
     rows, (texts, codes, heard) = batch
     pupil = Pupil(new_gpt(SHORT.gpt, 1)).eval()
     packed = pack(texts, codes, heard, SHORT.gpt, stop_input=True)
@@ -92,12 +92,12 @@ def test_a_pitch_counts_only_where_it_is_known():
     assert float(pitch_loss(right, pitches)) < 1e-6
     right[0, 0] += 0.25
     assert float(pitch_loss(right, pitches)) == pytest.approx(0.25)
-    right[0, 5] = 40.0  # says that the unvoiced is voiced
+    right[0, 5] = 40.0  # claims that the unvoiced is voiced
     assert float(pitch_loss(right, pitches)) > 5
 
 
 def test_recordings_start_out_different():
-    """Frames are themselves until mixing them pays: two voices are two from the first step on."""
+    """The encoder starts close to the identity, so two voices differ from the first step."""
     gpt = Pupil(new_gpt(SHORT.gpt, 1)).gpt
     mel = torch.randn(2, 80, 100, generator=torch.Generator().manual_seed(1)) - 2
     mel[1, :40] += 1

@@ -1,4 +1,4 @@
-"""The vocoder's first layer, from widened mels to latents, without losing what it knows."""
+"""The vocoder's first layer is converted from widened mels to latents and keeps its training."""
 
 import torch
 from torch import nn
@@ -14,8 +14,9 @@ def test_a_convolution_of_latents_hears_the_mels_that_they_mean():
     widen, head = nn.Linear(mel, width), nn.Linear(2 * width, mel)
     first = nn.Conv1d(width, out, 7, padding=3)
     with torch.no_grad():
-        first.weight[:, :, -2:] = 0.0  # what its farthest taps would need lies beyond the kernel
-    # Slow, as latents at a code's pace are not: between two codes lies what interpolation says.
+        first.weight[:, :, -2:] = 0.0  # the farthest taps would need a larger kernel
+    # Slower than real latents at a code's pace, so that interpolation between two codes is
+    # accurate.
     latents = torch.cumsum(torch.randn(1, codes, width), dim=1) * 0.1
     after = torch.cat((latents[:, 1:], latents[:, -1:]), dim=1)
     mels = head(torch.cat((latents, after), dim=2))

@@ -1,1 +1,1 @@
-"""What only a GPU shows: `make test-gpu`."""
+"""Tests that need a GPU: `make test-gpu`."""

@@ -1,4 +1,4 @@
-"""For tests that need a GPU: where there is none they are skipped, and say so."""
+"""Tests that need a GPU are skipped without one, with the reason."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Faults of a GPU, each provoked in a process of its own.
+"""Faults of a GPU, each provoked in a separate process.
 
 An error 710, an FFT without memory, and a libcufft that refuses every plan.
 """
@@ -21,7 +21,7 @@ LIMIT_SECONDS = 900.0
 
 
 def provoked(name: str, device: str) -> dict[str, Any]:
-    """Has a child provoke a fault; what it says of it, and whether this process still computes."""
+    """Provokes a fault in a child. Returns its report, and whether this process still computes."""
     command = (sys.executable, "-m", "tests.gpu.faults", name, device)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -35,7 +35,7 @@ def provoked(name: str, device: str) -> dict[str, Any]:
 
 
 def provoke(name: str, device: str) -> None:
-    """The child's side: fails, tells how the error is classified, and leaves as a worker would."""
+    """The child: fails, reports how the error is classified, and exits as a worker would."""
     found = assertion(device) if name == "assertion" else low_memory(device)
     print(json.dumps(found), flush=True)
     cuda_errors.exit_after_fault(
@@ -44,7 +44,7 @@ def provoke(name: str, device: str) -> None:
 
 
 def assertion(device: str) -> dict[str, Any]:
-    """Reads outside of a table, as a token of a foreign vocabulary does (coqui #3079)."""
+    """Reads outside a table, as a token of a foreign vocabulary does (coqui #3079)."""
     import torch
 
     table = torch.nn.Embedding(402, 8).to(device)
@@ -56,8 +56,7 @@ def assertion(device: str) -> dict[str, Any]:
 
 
 def low_memory(device: str) -> dict[str, Any]:
-    """The speaker's mel of 30 s while 64 MB are left; then as `faults.free_after_fault` leaves
-    it."""
+    """The speaker's mel of 30 s with 64 MB left, and again after `free_after_fault`."""
     import torch
 
     from xtts.audio import speaker_mel
@@ -82,7 +81,7 @@ def low_memory(device: str) -> dict[str, Any]:
 
 
 def refused_fft(device: str, folder: Path) -> dict[str, Any]:
-    """The check and a whole run with a libcufft that refuses every plan."""
+    """The check and a complete run with a libcufft that refuses every plan."""
     library = build_shim(folder)
     environ = {
         **ProbeChild().environ,
@@ -100,7 +99,7 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
 
 
 def build_shim(folder: Path) -> Path:
-    """Compiles the shim. Raises SotaqueError where there is no compiler."""
+    """Compiles the shim. Raises SotaqueError without a compiler."""
     library = folder / "cufft_shim.so"
     command = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SHIM))
     try:
@@ -113,7 +112,7 @@ def build_shim(folder: Path) -> Path:
 
 
 def run_of_one_epoch(folder: Path, environ: Mapping[str, str], device: str) -> dict[str, Any]:
-    """`python -m train` on the embedded model with 8 clips; the sidecar of its sample."""
+    """`python -m train` on the embedded model with 8 clips: exit code and the sample's sidecar."""
     synthetic.write_dataset(folder / "data")
     command = measuring.training_command(
         folder, base_model="demo", dataset_dir=folder / "data", num_epochs=1,

@@ -1,4 +1,4 @@
-"""Each finding of docs/develop/gpu.md that a card alone can show."""
+"""The findings of docs/develop/gpu.md that only a card can show."""
 
 import copy
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.gpu
 
 GREEDY = SamplingParams(greedy=True)
 MEDIUM = GPTShape(text_ids=300, text_start=261, layers=6, width=256, heads=4)
-# Of the mean loss, after a step: fp32 differs by the order of sums, 16 bits by their rounding.
+# Tolerance of the mean loss after a step: fp32 differs in the order of sums, 16 bits in rounding.
 OFF = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 2e-2}
 
 
 @contextmanager
 def card_of(gigabytes: float) -> Iterator[None]:
-    """The allocator refuses what a smaller card would not have, half a gigabyte of it a context."""
+    """Limits the allocator to a smaller card, of which the context takes half a gigabyte."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(min(1.0, (gigabytes - 0.5) * 1e9 / total))
@@ -58,7 +58,8 @@ def test_training_is_the_cpus_within_rounding(device, precision):
     there = Learner(
         copy.deepcopy(here.gpt), replace(here.config, precision=precision), device=device
     )
-    # A scale that no gradient here overflows: the first steps would find it, and change no weight.
+    # At this scale no gradient overflows; otherwise the first steps would only lower it and change
+    # no weight.
     there.scaler = torch.amp.grad_scaler.GradScaler(
         "cuda", init_scale=1024.0, enabled=precision == "fp16"
     )
@@ -87,7 +88,7 @@ def test_a_graph_says_what_the_plain_step_says(device, rows):
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_an_utterance_is_the_same_whoever_else_speaks(device, kind):
-    """Bit for bit, though other numbers of slots and other spans are attended to."""
+    """Bit for bit, despite other numbers of slots and other attention spans."""
     gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
     gpt.gpt.to(kind)
     gpt.gpt.cache_type = kind
@@ -114,7 +115,7 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device, kind):
 
 
 def test_a_gpus_features_are_the_cpus(device, tmp_path, caplog):
-    """Recordings of unlike lengths; none of them is handed to the CPU."""
+    """Recordings of different lengths; none of them is left to the CPU."""
     from machine.devices.selection import Choice
     from tests.train.dataset.test_features import Place
 
@@ -158,7 +159,7 @@ def test_codes_are_the_cpus(device):
 
 
 def test_bf16_speaks_near_the_cpus_bf16(device):
-    """The arithmetic whose words were judged on a CPU: the same inputs, within its rounding."""
+    """The evaluated arithmetic ran on a CPU: the same inputs agree within its rounding."""
     if torch.cuda.get_device_capability() < BF16_CAPABILITY:
         pytest.skip("This GPU has no bf16.")
     gpt = new_gpt(MEDIUM, seed=0).eval().requires_grad_(False)
@@ -174,7 +175,7 @@ def test_bf16_speaks_near_the_cpus_bf16(device):
 
 
 def test_rows_with_adapters_change_no_bit_of_each_other_or_of_those_without(device):
-    """Those without are replayed as a graph where they are alone, and are not beside the others."""
+    """Rows without adapters are replayed as a graph when alone, but not next to the others."""
     gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
     adapters = [None] + [
         Adapter(gpt, random_adapter(MEDIUM, seed, rank=8), 1.0, "") for seed in (1, 2, 3)
@@ -208,7 +209,7 @@ def test_a_capture_on_the_second_gpu_replays_there():
 
 
 def test_a_capture_while_another_thread_allocates(device):
-    """As a voice that is opened while another one speaks for the first time."""
+    """As when a voice is opened while another one speaks for the first time."""
     from concurrent.futures import ThreadPoolExecutor
 
     gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
@@ -250,8 +251,8 @@ def test_a_sample_beside_training_changes_nothing_and_gives_its_memory_back(devi
                 here.ask(request, 60.0, lambda: False)
                 held.append(torch.cuda.memory_allocated())
     for one, other in zip(pair[0].gpt.parameters(), pair[1].gpt.parameters(), strict=True):
-        # Two runs without a sample are 3.5e-6 apart on an H200, by the order of attention's sums.
-        # Another dropout mask would be a thousand times as far.
+        # Two runs without a sample differ by 3.5e-6 on an H200, from the order of attention's sums.
+        # Another dropout mask would differ a thousand times as much.
         assert torch.allclose(one, other, rtol=0.0, atol=2e-5)
     assert max(held[1:]) <= held[0] + (4 << 20)
 
@@ -261,7 +262,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(device, monkeypatch):
     wanted = [train_step(alone, a_batch(seed)).loss for seed in range(3)]
     for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29571")):
         monkeypatch.setenv(name, value)
-    # One process of a run: `is_single_process` would leave DDP out.
+    # A run of one process: `is_single_process` would skip DDP.
     monkeypatch.setattr(World, "is_single_process", property(lambda _: False))
     world = World(0, 1, 0, 1)
     with distributed.joined(world, device):
@@ -312,7 +313,7 @@ def test_a_small_card_is_enough(gigabytes, mode, limit):
 
 def test_a_step_that_is_too_large_leaves_the_gpu_well(device):
     learner = Learner(a_learner().gpt, a_learner().config, device=device)
-    # What other tests left reserved may hold a small tensor, and never eight gigabytes.
+    # Memory that other tests left reserved may hold a small tensor, but never eight gigabytes.
     torch.cuda.empty_cache()
     held = torch.cuda.memory_reserved()
     with card_of(0.5 + (held + (8 << 20)) / 1e9), pytest.raises(torch.OutOfMemoryError):
@@ -321,7 +322,7 @@ def test_a_step_that_is_too_large_leaves_the_gpu_well(device):
 
 
 def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device):
-    """Through the true speaking process's server, without its pipes."""
+    """In the real speaking process's server, without its pipes."""
     import time
 
     from tests.xtts.workers.test_server import Written, answer, messages

@@ -1,4 +1,4 @@
-"""Coqui's classes at any size with random weights: what ours is measured against."""
+"""Coqui's classes at any size with random weights: the reference for ours."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def coqui_gpt(shape: GPTShape) -> Any:
         stop_audio_token=shape.audio_stop, use_perceiver_resampler=True,
     )  # fmt: skip
     for name, parameter in gpt.named_parameters():
-        if "proj_out" in name:  # zero at the start, which would hide the attention before it
+        if "proj_out" in name:  # initially zero, which would hide the attention before it
             torch.nn.init.normal_(parameter, std=0.05)
     for module in gpt.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -36,7 +36,7 @@ def coqui_gpt(shape: GPTShape) -> Any:
 
 
 def ours_from(coqui: Any, shape: GPTShape) -> GPT:
-    """Our module with the weights of Coqui's."""
+    """Our module with Coqui's weights."""
     gpt = new_gpt(shape, seed=0)
     state = {"gpt." + name: tensor for name, tensor in coqui.state_dict().items()}
     gpt.load_state_dict(from_coqui(state), strict=True)

@@ -9,7 +9,7 @@ from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import TorchUtterance, decode
 
 COUNT = 40
-# Where Coqui's own two best logits are closer than this, rounding decides.
+# If Coqui's two best logits are closer than this, rounding decides.
 MARGIN = 1e-4
 
 
@@ -17,7 +17,7 @@ MARGIN = 1e-4
 def both():
     coqui = coqui_gpt(SMALL)
     for table in (coqui.text_embedding, coqui.mel_embedding, coqui.mel_head):
-        torch.nn.init.normal_(table.weight, std=0.7)  # random models else say one code for ever
+        torch.nn.init.normal_(table.weight, std=0.7)  # otherwise random models repeat one code
     ours = ours_from(coqui, SMALL).eval()
     coqui.init_gpt_for_inference()
     return coqui.eval(), ours
@@ -33,8 +33,8 @@ def by_coqui(coqui, latents: Tensor, tokens: Tensor, penalty: float):
     return codes[0], margins
 
 
-# 1 is none, 5 stands in the published config.json, 10 is `Xtts.inference`'s own; they see the
-# placeholders of the prefix as well.
+# 1 is none, 5 is in the published config.json, 10 is the default of `Xtts.inference`. Penalties
+# apply to the placeholders of the prefix as well.
 @pytest.mark.parametrize("penalty", [1.0, 5.0, 10.0])
 @pytest.mark.parametrize("text", range(20))
 def test_greedy_codes_equal_coquis(both, penalty, text):

@@ -1,4 +1,4 @@
-"""The export is loaded and spoken by Coqui's own `Xtts`, strictly."""
+"""Coqui's own `Xtts` loads the export strictly and speaks with it."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
-# XTTS-v2's learning part in small; its vocoder and speaker encoder have no other size at Coqui.
+# A small XTTS-v2 learning part; Coqui's vocoder and speaker encoder have only one size.
 SMALL = {
     "gpt_layers": 2, "gpt_n_model_channels": 64, "gpt_n_heads": 2, "decoder_input_dim": 64,
     "gpt_num_audio_tokens": 66, "gpt_start_audio_token": 64, "gpt_stop_audio_token": 65,
@@ -34,7 +34,7 @@ FULL = {"gpt_num_audio_tokens": 1026, "gpt_start_audio_token": 1024, "gpt_stop_a
 
 
 def coquis_base(folder: Path, sizes: dict[str, Any]) -> Path:
-    """A base that Coqui's own classes wrote: config.json and the state of a fresh `Xtts`."""
+    """A base written by Coqui's own classes: config.json and the state of a fresh `Xtts`."""
     from TTS.tts.configs.xtts_config import XttsConfig
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
     from TTS.tts.models.xtts import Xtts
@@ -54,7 +54,7 @@ def coquis_base(folder: Path, sizes: dict[str, Any]) -> Path:
 
 
 def perturbed(base: Path, output_dir: Path, own_text_ids: int) -> Path:
-    """A checkpoint of the base's learning part, each value 1 % larger, at our own text ids."""
+    """A checkpoint of the base's learning part, each value 1 % larger, with our text ids."""
     config = ModelConfig.read(base)
     assert config.gpt.text_ids == own_text_ids
     fingerprint = Fingerprint.of(base, "d" * 64, config.gpt, output_dir / "cache")
@@ -110,7 +110,7 @@ def check_weights(
 
 
 def learned_decoder_of(checkpoint: Path, base: Path) -> dict[str, torch.Tensor]:
-    """A decoder that the run has learned for its epoch: the base's, each value a little other."""
+    """A decoder learned by the run for its epoch: the base's with slightly changed values."""
     run = RunFolder(checkpoint.parent.parent)
     tensors = {
         name: tensor * 1.1
@@ -126,7 +126,7 @@ def learned_decoder_of(checkpoint: Path, base: Path) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def check_decoder(xtts: Any, base: Path, voice: Path) -> None:
-    """Coqui's vocoder and ours make the same sound of the same latents."""
+    """Coqui's vocoder and ours make the same sound from the same latents."""
     exact = ComputeConfig(precision="fp32")
     model = load_voice(VoiceSpec(str(voice), tos_agreed=True), exact).model
     width, vocoder = model.config.gpt.width, model.vocoder
@@ -136,14 +136,14 @@ def check_decoder(xtts: Any, base: Path, voice: Path) -> None:
     theirs = xtts.hifigan_decoder(latents, g=speaker).squeeze()
     ours = vocoder(latents, speaker).squeeze()
     of_base = load_voice(VoiceSpec(str(base), tos_agreed=True), exact).model.vocoder
-    loudest = float(theirs.abs().max())  # of random weights: far under 1
+    loudest = float(theirs.abs().max())  # random weights: far below 1
     assert (ours - theirs).abs().max() < 1e-4 * loudest
     assert (ours - of_base(latents, speaker).squeeze()).abs().max() > 0.1 * loudest
 
 
 def files_of(checkpoint: Path, base: Path) -> VoiceFiles:
-    """A checkpoint's, without a recording."""
-    # Of XTTS-v2's shape and without a licence of their own, so its licence is asked for.
+    """The files of a checkpoint, without a recording."""
+    # They have XTTS-v2's shape and no licence file, so its licence must be accepted.
     spec = VoiceSpec(str(checkpoint), base=str(base), tos_agreed=True)
     return replace(find_voice(spec), reference=None)
 

@@ -34,7 +34,7 @@ def coqui_losses(coqui, batch: dict):
     most = max(len(c) for c in batch["codes"])
     codes = torch.stack([F.pad(c, (0, most - len(c))) for c in batch["codes"]])
     lengths = torch.tensor([len(t) for t in batch["tokens"]])
-    # No cond_idxs: its mask is Coqui's own defect (last row only, wrong stride).
+    # No cond_idxs: its mask is a defect of Coqui's (last row only, wrong stride).
     text_loss, audio_loss, _ = coqui(
         text, lengths, codes, batch["samples"], cond_mels=batch["mels"].unsqueeze(1)
     )
@@ -83,9 +83,9 @@ def test_losses_and_gradients_equal_coquis_at_full_size():
 
 
 def test_losses_differ_when_the_text_does():
-    """The reference project's loss did not see the text at all."""
+    """The reference project's loss did not depend on the text at all."""
     gpt = ours_from(coqui_gpt(SMALL), SMALL)
-    # Random text embeddings are 50 times smaller than the latents beside them.
+    # Random text embeddings are 50 times smaller than the latents.
     torch.nn.init.normal_(gpt.text_embedding.weight)
     batch = a_batch(SMALL, [1.7])
     before = gpt.losses(our_rows(batch, SMALL)).audio

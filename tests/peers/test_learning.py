@@ -1,7 +1,7 @@
 """Our training steps against Coqui's `GPT` trained on the same batches: the same curve.
 
-Coqui's mask is left out (its own is on the last row of a batch only, at the wrong stride), dropout
-is 0, AdamW is torch's on both sides.
+Coqui's mask is left out (it covers only the last row of a batch, at the wrong stride), dropout is
+0, and both sides use torch's AdamW.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def coquis_curve(
 def our_curve(
     gpt: GPT, steps: int, precision: str, rate: float = RATE
 ) -> Iterator[tuple[float, float]]:
-    """The same with the trainer's own step, packed batches and all."""
+    """The same with the trainer's step and packed batches."""
     recipe = OptimizationConfig(
         learning_rate=rate, warmup_steps=1, weight_decay=0.0, gradient_clip=1.0,
         precision=precision, seed=0,
@@ -76,7 +76,7 @@ def test_fifty_steps_follow_coquis_within_a_thousandth():
 def test_two_hundred_steps_in_bf16_end_within_one_percent_of_coquis():
     coqui = coqui_gpt(SMALL).train()
     ours = ours_from(coqui, SMALL)
-    # At 1e-3 these clips of noise are being learned by heart by then, which magnifies every
+    # At 1e-3 the model has learned these clips of noise by heart at the end, which magnifies every
     # difference (bf16 ended 1.9 % lower); a fine-tune's rate is 5e-6.
     theirs = [audio for _, audio in coquis_curve(coqui, 200, rate=3e-4)]
     found = [audio for _, audio in our_curve(ours, 200, "bf16", rate=3e-4)]

@@ -1,7 +1,7 @@
 """The published model.pth carries Coqui's pickled configuration and opens without Coqui.
 
-By the classes' old home (`TTS.tts.models.xtts`, where they stood when it was published) and their
-new one, in a process that has imported nothing of Coqui's.
+By the classes' old path (`TTS.tts.models.xtts`, theirs at publication) and their new one, in a
+process that has imported nothing from Coqui.
 """
 
 import subprocess

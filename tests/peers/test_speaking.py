@@ -1,4 +1,4 @@
-"""Listening and speaking against Coqui's `Xtts` on the same files."""
+"""Conditioning and speaking against Coqui's `Xtts` on the same files."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def both(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
-    """9.4 s in stereo at 44,100 Hz: two whole chunks of 4 s and a rest."""
+    """9.4 s in stereo at 44,100 Hz: two full chunks of 4 s and a rest."""
     path = tmp_path_factory.mktemp("recording") / "voice.wav"
     sound = np.stack([a_sound(9.4, 44_100, seed=1), a_sound(9.4, 44_100, seed=2)], axis=1)
     soundfile.write(path, sound, 44_100)

@@ -1,4 +1,4 @@
-"""İ in Turkish: as Coqui trains with it, which is not how its inference reads it."""
+"""İ in Turkish is read as in Coqui's training, which differs from Coqui's inference."""
 
 import pytest
 
@@ -11,8 +11,10 @@ TEXT = "İstanbul'da İYİ bir gün"
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 def test_turkish_is_read_as_coqui_trains_with_it(tmp_path, normalizer):
-    """`XTTSDataset.get_text` hands the text to the tokenizer as it is written, whose rule makes i
-    of İ; `Xtts.inference` lowers it before, and Python makes i and a second dot of it."""
+    """`XTTSDataset.get_text` passes the text to the tokenizer unchanged, whose rule maps İ to i.
+
+    `Xtts.inference` lowercases it first, and Python maps İ to i and a combining dot.
+    """
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
     from TTS.tts.layers.xtts.trainer.dataset import XTTSDataset
 

@@ -1,4 +1,4 @@
-"""job.json: what is written is read, and what is of another version is no work."""
+"""job.json: a written job is read back, and one of another version is ignored."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The end of work behind speech is told in a sentence."""
+"""The end of background work is reported in a sentence."""
 
 import pytest
 

@@ -1,3 +1,5 @@
-"""What `tests/api/test_client_libraries.py` runs, each with a real library in an environment of its
-own: `PROGRAM ADDRESS WYOMING_PORT TEXT FOLDER` speaks TEXT and leaves each sound in FOLDER as
-`NAME.FORMAT`."""
+"""Programs of `tests/api/test_client_libraries.py`, each with a real library in a separate
+environment.
+
+`PROGRAM ADDRESS WYOMING_PORT TEXT FOLDER` speaks TEXT and writes each sound to FOLDER/NAME.FORMAT.
+"""

@@ -11,7 +11,7 @@ address, _, text, folder = sys.argv[1:]
 
 
 async def main() -> None:
-    """As samples, and as MP3, its default, which it decodes itself."""
+    """Speaks as samples and as MP3, the plugin's default, which it decodes itself."""
     async with http_context.open():
         for form in ("pcm", "mp3"):
             tts = openai.TTS(

@@ -11,7 +11,7 @@ address, _, text, folder = sys.argv[1:]
 
 
 async def main() -> None:
-    """As the pipeline asks for it."""
+    """Speaks as the voice pipeline does."""
     client = AsyncOpenAI(base_url=f"{address}/v1", api_key="none")
     model = OpenAIVoiceModelProvider(openai_client=client).get_tts_model("sotaque")
     sound = b""

@@ -1,4 +1,4 @@
-"""openai: whole and streamed, and as events."""
+"""openai: complete, streamed, and as events."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ for form in ("wav", "pcm", "mp3", "flac", "opus", "aac"):
 
 
 async def stream() -> None:
-    """By the asynchronous client."""
+    """Speaks with the asynchronous client."""
     async with AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as other:
         create = other.audio.speech.with_streaming_response.create
         for form in ("wav", "pcm", "mp3"):

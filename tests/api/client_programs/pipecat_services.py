@@ -1,4 +1,4 @@
-"""pipecat-ai: its services for OpenAI and for XTTS, in a pipeline each."""
+"""pipecat-ai: its services for OpenAI and for XTTS, each in a pipeline."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ address, _, text, folder = sys.argv[1:]
 
 
 class Ear(FrameProcessor):
-    """Keeps what is spoken."""
+    """Collects the sound."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Ear(FrameProcessor):
         self.errors: list[str] = []
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        """pipecat's."""
+        """Implements pipecat's FrameProcessor."""
         await super().process_frame(frame, direction)
         if isinstance(frame, TTSAudioRawFrame):
             assert (frame.sample_rate, frame.num_channels) == (24_000, 1)
@@ -37,7 +37,7 @@ class Ear(FrameProcessor):
 
 
 async def spoken(service: Any) -> bytes:
-    """What comes out of a pipeline of the service."""
+    """The sound from a pipeline with the service."""
     ear = Ear()
     params = PipelineParams(audio_out_sample_rate=24_000)
     task = PipelineTask(Pipeline([service, ear]), params=params)
@@ -48,7 +48,7 @@ async def spoken(service: Any) -> bytes:
 
 
 async def main() -> None:
-    """Both."""
+    """Runs both services."""
     openai = OpenAITTSService(
         api_key="none", base_url=f"{address}/v1", settings=OpenAITTSService.Settings(voice="nova")
     )

@@ -1,4 +1,4 @@
-"""wyoming: as Home Assistant asks, whole and streamed, for each voice that is listed."""
+"""wyoming: Home Assistant's requests, complete and streamed, for each listed voice."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ async def listed() -> list[str]:
 
 
 async def kept(client: AsyncTcpClient, name: str, last: type) -> None:
-    """Writes what comes up to the event `last` as a WAV."""
+    """Writes the sound up to the event `last` as a WAV."""
     with wave.open(str(Path(folder, f"{name}.wav")), "wb") as file:
         begun = False
         while True:
@@ -51,7 +51,7 @@ async def kept(client: AsyncTcpClient, name: str, last: type) -> None:
 
 
 async def main() -> None:
-    """Each on a connection of its own."""
+    """Speaks each voice on a separate connection."""
     for number, name in enumerate(await listed()):
         voice = SynthesizeVoice(name=name)
         async with AsyncTcpClient("127.0.0.1", int(port)) as client:

@@ -1,4 +1,4 @@
-"""The answers of the speaking process: what it says comes out, and anything else is an error."""
+"""Answers of the speaking process: valid ones are returned, anything else is an error."""
 
 import asyncio
 import io
@@ -33,7 +33,7 @@ def test_an_answer_comes_out_as_it_went_in(header, sound):
         write_json_line(pipe, header, sound)
     told = {**header, "bytes": len(sound)} if sound else header
     assert answers(pipe.getvalue()) == [(told, sound)] * 2
-    assert answers(pipe.getvalue()[:-1]) == [(told, sound)]  # it ended in the middle of one
+    assert answers(pipe.getvalue()[:-1]) == [(told, sound)]  # truncated answer
 
 
 @given(st.binary(max_size=60))

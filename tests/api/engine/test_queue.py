@@ -1,4 +1,4 @@
-"""The queue: bounded, in time, and an input that kills is found. No clock but the test's."""
+"""The queue is bounded, drops late requests and finds a deadly input. The clock is the test's."""
 
 import random
 from typing import Any
@@ -15,7 +15,7 @@ def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> Q
 
 
 def queue_of(*names: str, slots: int = 1, most: int = 5) -> RequestQueue:
-    """With a request of each name, none of which speaks."""
+    """A queue with one waiting request for each name."""
     waiting = RequestQueue(slots, most)
     for name in names:
         waiting.enter(job(name))
@@ -23,13 +23,13 @@ def queue_of(*names: str, slots: int = 1, most: int = 5) -> RequestQueue:
 
 
 def begins(waiting: RequestQueue) -> str | None:
-    """Whose turn it is."""
+    """The name of the request whose turn it is."""
     found = waiting.next()
     return found and found.name
 
 
 def code_of(waiting: RequestQueue, digest: str = "", caller: str = "") -> str:
-    """Why a request that comes now is refused; "" if it is not."""
+    """The code with which a new request is refused, or ""."""
     refusal = waiting.refusal(digest, caller)
     return refusal.code if refusal else ""
 
@@ -60,7 +60,7 @@ def test_expired_jobs_are_dropped_before_they_begin():
 
 
 def test_the_next_piece_waits_behind_those_who_came_meanwhile():
-    """Nobody waits for a whole text; whoever has begun is not dropped for his first deadline."""
+    """No caller waits for a whole text; a started request is not dropped at its first deadline."""
     waiting = queue_of("long", "short", "other")
     order = []
     for _ in range(5):
@@ -84,8 +84,8 @@ def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies():
 
 
 def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking():
-    """One death counts once however many said the same, or two people who ask for the same
-    sentence would be refused it for ever."""
+    """One death counts once, however many identical requests were speaking. Otherwise two people
+    who request the same sentence would block it permanently."""
     waiting = queue_of(slots=3)
     for spoken in (("killer", "killer", "innocent"), ("killer",)):
         assert code_of(waiting, "killer") == ""
@@ -108,7 +108,7 @@ def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
     waiting.died()
     for name in ("a2", "x", "b2"):
         waiting.enter(job(name, digest=name[0]))
-    for name in ("a2", "x", "b2"):  # each waits until nobody else speaks
+    for name in ("a2", "x", "b2"):  # each waits until it can speak alone
         assert [begins(waiting), begins(waiting)] == [name, None]
         waiting.said(name)
 
@@ -165,7 +165,7 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
 
 @given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 2**32))
 def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, seed):
-    """However the others came, spoke and left; and the queue stays bounded."""
+    """In any sequence of arrivals, turns and departures. The queue stays bounded too."""
     draw = random.Random(seed)
     waiting, callers, now = RequestQueue(slots, most), 4, 0.0
     for number in range(150):
@@ -193,7 +193,7 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, s
 
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
 def test_nobody_is_lost_whatever_happens(slots, most, seed):
-    """Everybody who comes in goes out exactly once."""
+    """Each request that enters leaves exactly once."""
     draw = random.Random(seed)
     waiting, inside, now = RequestQueue(slots, most), set[str](), 0.0
     for number in range(120):
@@ -224,7 +224,7 @@ def test_nobody_is_lost_whatever_happens(slots, most, seed):
 
 @pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
 def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
-    """Each of them has one short text at a time, and asks again when it is spoken."""
+    """Each of them has one short text at a time, and sends another after it."""
     waiting, turns = RequestQueue(slots=slots, most=32), 0
     waiting.enter(job("long", caller="long"))
     for number in range(others):

@@ -1,4 +1,4 @@
-"""The sound of a request on its way to a caller who reads slowly, or not at all."""
+"""The sound of a request for a caller who reads slowly or not at all."""
 
 import asyncio
 from dataclasses import replace
@@ -10,7 +10,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 
 def test_a_reader_who_stops_gets_no_turn_until_it_reads(tmp_path, monkeypatch):
-    """Its sound waits, so much and no more; the slot is another's."""
+    """A bounded amount of its sound waits, and another request takes the slot."""
     monkeypatch.setenv("FAKE_PIECE", "50")
     monkeypatch.setenv("FAKE_STEP", "0.0005")
     monkeypatch.setattr(child, "_UNREAD_BYTES", 2 * 50 * 960)

@@ -1,4 +1,4 @@
-"""Where the next child computes: decided from a made-up machine and what happened."""
+"""Which device the next child uses, given a fake machine and past failures."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,13 +27,16 @@ def condition(
     found: Place, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "",
     once: bool = True,
 ) -> EngineCondition:  # fmt: skip
-    """placed: what ONNX Runtime says where it computes, {} of a voice that stands with torch;
-    problem: also its code."""
+    """An engine condition.
+
+    placed: ONNX Runtime's report of its device, {} for a voice in torch. problem: used as its code
+    too.
+    """
     return EngineCondition(asked, found, placed, once, problem, problem, FRESH)
 
 
 def with_gpu(operation: str = "", outcome: Outcome = Outcome.OK) -> Environment:
-    """A machine whose GPU fails at this operation."""
+    """A machine with a GPU that fails this operation, if any."""
     verdicts = (OperationVerdict(operation, False, reason="bad"),) if operation else ()
     gpu = replace(GOOD, outcome=outcome, reason="it is bad.", operations=verdicts)
     return replace(CPU, gpus=(gpu if operation else GOOD,))
@@ -57,20 +60,20 @@ HINT = "DOCKER_RUNTIME=nvidia"
     ("machine", "wish", "happened", "now", "device", "code", "told"),
     [
         (with_gpu(), "auto", FRESH, 0.0, "cuda:0", "", ""),
-        # Until it died four times in ten minutes.
+        # Until it has died four times in ten minutes.
         (with_gpu(), "auto", dead(3), 200.0, "cuda:0", "", ""),
         (with_gpu(), "auto", dead(4), 200.0, "cpu", "gpu_fault", "4 times in 10 minutes"),
         (with_gpu(), "auto", dead(4), 701.0, "cuda:0", "", ""),
-        # Deaths on the CPU say nothing of the GPU.
+        # Deaths on the CPU do not count against the GPU.
         (with_gpu(), "auto", dead(9, "cpu"), 200.0, "cuda:0", "", ""),
         (with_gpu("matrix_product", Outcome.STICKY), "auto", FRESH, 0.0, "cpu",
          "gpu_failed_check", "it is bad"),
-        # Bad FFTs leave the GPU: the mel goes to the CPU.
+        # Bad FFTs: only the mel moves to the CPU.
         (with_gpu("fft", Outcome.DEGRADED), "auto", FRESH, 0.0, "cuda:0", "", ""),
         (CPU, "auto", FRESH, 0.0, "cpu", "", ""),
         (CPU, "cuda", FRESH, 0.0, "cpu", "device_refused", ""),
         (CPU, "cuda:3", FRESH, 0.0, "cpu", "device_refused", ""),
-        # A container that was given no GPU: which line is missing.
+        # A container without access to the GPU: the message gives the missing line.
         (replace(CPU, gpu_hint=f"Write {HINT} into .env."), "auto", FRESH, 0.0, "cpu",
          "gpu_out_of_reach", HINT),
     ],
@@ -92,7 +95,7 @@ def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
 
 
 def test_what_children_died_of_is_left_out_on_the_gpu():
-    """One step down the ladder for each fault, as with samples, before the CPU is taken."""
+    """Each fault goes one step down the ladder, as in training samples, before the CPU is used."""
     for faults, mel_device, cudnn in (
         ((FFT,), "cpu", True),
         ((CUDNN,), "cuda:0", False),
@@ -107,7 +110,7 @@ def test_what_children_died_of_is_left_out_on_the_gpu():
 def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
     waits = [back_off(dead(times, "cpu")) for times in range(9)]
     assert waits == sorted(waits) and waits[0] == 0.0 and waits[-1] == 30.0
-    assert sum(waits[:2]) < 1.0  # the first restart is at once: back within ten seconds
+    assert sum(waits[:2]) < 1.0  # the first restart is immediate: back within ten seconds
     spoke = dead(9, "cpu").spoke()
     assert back_off(spoke) == 0.0 and spoke.restarts == 9
 
@@ -147,7 +150,7 @@ def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu(
 
 
 def test_an_error_of_ours_is_no_fault_of_the_gpu():
-    """Four requests whose text raised had moved the service to the CPU."""
+    """Four requests whose text raised once moved the service to the CPU."""
     happened, why = FRESH, death(1, "OverflowError in text.py:12")
     for at in range(10):
         happened = happened.died("cuda:0", why, float(at))

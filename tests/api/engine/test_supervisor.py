@@ -1,5 +1,7 @@
-"""A child that fails in every way: what the caller gets, what the service says of itself, and that
-it speaks again. The machine and the child are made up; loop, frames and processes are real."""
+"""Every kind of child failure: the caller's answer, the reported state, and recovery.
+
+The machine and the child are fake; the loop, frames and processes are real.
+"""
 
 import os
 import signal
@@ -73,11 +75,11 @@ def test_in_a_container_the_published_port_is_named(tmp_path, caplog, monkeypatc
 
 
 def test_a_crash_that_takes_its_time_is_no_kill(service):
-    """Its own exit is waited for: our SIGKILL would look like one of the system's, for memory."""
+    """The service waits for the child's exit: its own SIGKILL would look like the OOM killer's."""
     answer = service.say("!lingers and more")
     assert refused(answer) == (503, "crashed")
     told = answer.json()["detail"]
-    # What an exception says may hold a caller's text: its class and place are told instead.
+    # An exception's message may hold a caller's text, so only its class and place are reported.
     assert "exit status 1" in told and "KeyError in fake_child.py" in told
     assert "nothing of a GPU" not in answer.text
     service.wait_ready()
@@ -85,7 +87,7 @@ def test_a_crash_that_takes_its_time_is_no_kill(service):
 
 @pytest.mark.slow
 def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, monkeypatch):
-    """The newest epoch ends the child: the one before is served, and nothing is restarted again."""
+    """The newest epoch kills the child: the previous one is served, without further restarts."""
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
     output = tmp_path / "output"
     write_epoch(output, 1)
@@ -107,7 +109,7 @@ def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, m
     ("name", "voice", "code", "told", "spoken"),
     [
         ("deadly.pt", "demo", "voice_refused", "deadly.pt ended", 200),
-        # Uploaded voices speak with it; a proxy that asks /readyz must not turn away from that.
+        # Uploaded voices speak with it, so a proxy that polls /readyz must keep sending requests.
         ("mute.pt", "mute.pt", "no_reference", "use an uploaded voice", 409),
     ],
 )
@@ -178,7 +180,7 @@ def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
 def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
     with ThreadPoolExecutor(7) as pool:
         answers = [one.status_code for one in pool.map(service.say, ["!cufft", *["y" * 30] * 6])]
-    # Four at most spoke when it died; the others were spoken by the next child.
+    # At most four were speaking when it died; the next child spoke the others.
     assert set(answers) <= {200, 503} and answers.count(503) <= 4
 
 
@@ -192,7 +194,7 @@ def on_gpu(tmp_path: Path) -> Iterator[Running]:
 @pytest.mark.slow
 def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu):
     assert on_gpu.status()["execution_provider"] == "torch:cuda"
-    for word in ("one", "two", "three", "four"):  # texts that differ in digits count as one input
+    for word in ("one", "two", "three", "four"):  # digits do not make another input
         status = on_gpu.status()
         assert status["device"] == "cuda:0" and status["state"] == "ready"
         assert on_gpu.say(f"!cufft {word}").status_code == 503

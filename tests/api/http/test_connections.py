@@ -1,4 +1,4 @@
-"""Clients that hold connections: nobody else waits for them, and probes least of all."""
+"""Clients that hold connections open do not delay other clients, least of all probes."""
 
 import contextlib
 import resource
@@ -35,7 +35,7 @@ def closed_by_it(service: Running, reason: str) -> float:
 
 
 def alive_seconds(port: int) -> float:
-    """How long `/livez` takes on a connection of its own, which has to answer 200."""
+    """Seconds until `/livez` answers 200 on a new connection."""
     started = time.monotonic()
     with connected(port, LAST) as probe:
         answer = everything(probe)
@@ -62,10 +62,10 @@ def test_a_head_that_does_not_come_is_given_up(strict, sent):
 
 
 def test_a_head_in_drops_is_given_up_too_also_the_second(strict):
-    """The time is counted from its beginning; a kept connection may wait before it."""
+    """The time counts from the first byte of the head; a kept connection may wait before it."""
     with connected(strict.port, LIVE) as slow:
         assert b"200" in slow.recv(4096)
-        time.sleep(0.8)  # between two requests it is in nobody's way
+        time.sleep(0.8)  # between two requests it blocks no other client
         slow.sendall(HALF)
         with pytest.raises(OSError):
             for _ in range(100):
@@ -103,7 +103,7 @@ def test_idle_connections_give_way_to_new_ones(strict):
 
 
 def test_beyond_the_cap_requests_are_refused_and_probes_are_not(strict):
-    """As many as may be are answered: pages that listen."""
+    """Requests up to the cap are answered: pages that listen to /events."""
     with contextlib.ExitStack() as held:
         for _ in range(20):
             one = held.enter_context(connected(strict.port, request("GET /events")))
@@ -150,7 +150,7 @@ def test_open_files_are_raised_and_connections_stay_below_them():
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", HALF])
 def test_two_thousand_held_connections_stop_nobody(tmp_path, sent):
-    """Kept up: who is closed comes again, for as long as `/livez` is asked. The service is another
+    """Closed connections are replaced while `/livez` is polled. The service runs in another
     process: this one is busy with its sockets."""
     raise_open_files()
     port = free_port()

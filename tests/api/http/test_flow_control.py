@@ -1,4 +1,4 @@
-"""A client that reads slowly: the answer waits for it, and its memory has a limit."""
+"""A slow reader: its answer waits, and the memory for it is bounded."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ from tests.api.raw import request
 
 CHUNK = bytes(64 * 1024)
 CHUNKS = 64
-# asyncio pauses a protocol above 64 KiB; the chunk that exceeds it is kept whole.
+# asyncio pauses a protocol above 64 KiB; it keeps all of the chunk that exceeds the limit.
 MOST_HELD = 3 * len(CHUNK)
 
 
 @dataclass
 class Answer:
-    """An application whose answer has many chunks; `ended` once it has sent them."""
+    """An application that answers in many chunks; `ended` is set once it has sent them."""
 
     sent: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -36,7 +36,7 @@ class Answer:
 
 @contextlib.asynccontextmanager
 async def asked(answer: Answer, limits: ConnectionLimits) -> Any:
-    """(protocol, the client's socket) after a request, of which the client has read nothing."""
+    """(protocol, the client's socket) after a request whose answer the client has not read."""
     loop = asyncio.get_running_loop()
     kind = Connections(limits).protocol()
     config = uvicorn.Config(answer, http="h11", ws="none", log_config=None)
@@ -56,7 +56,7 @@ async def asked(answer: Answer, limits: ConnectionLimits) -> Any:
 
 
 async def settled(answer: Answer, protocol: BoundedProtocol) -> None:
-    """Until the answer is paused or whole: one of the two comes, however slow the machine is."""
+    """Waits until the answer is paused or complete, however slow the machine is."""
     while not answer.ended.is_set() and not (protocol.flow and protocol.flow.write_paused):
         await asyncio.sleep(0)
 
@@ -81,7 +81,7 @@ def test_an_answer_waits_for_a_client_that_reads_nothing_and_goes_to_its_end():
             assert answer.sent == CHUNKS and read > sent * len(CHUNK) / 2
             while protocol.transport.get_write_buffer_size():
                 await loop.sock_recv(client, len(CHUNK))
-            # A client that reads again is not let go for the pause before.
+            # A client that reads again is not closed for the earlier pause.
             assert all(one.cancelled() for one in (timer, protocol._stall_timer))
             assert not protocol.transport.is_closing()
 

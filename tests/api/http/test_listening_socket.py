@@ -1,4 +1,4 @@
-"""The port: which addresses are bound, and what is said where they cannot be."""
+"""The port: the bound addresses, and the message if an address cannot be bound."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from tests.ports import free_port
 def test_each_address_of_a_host_is_bound_without_nagles_delay(host, addresses):
     found = listening(host, 0)
     assert {"127.0.0.1"} <= {one.getsockname()[0] for one in found} <= addresses
-    # What asyncio looks at before it sets TCP_NODELAY.
+    # asyncio checks this before it sets TCP_NODELAY.
     assert {one.proto for one in found} == {socket.IPPROTO_TCP}
     for one in found:
         one.close()

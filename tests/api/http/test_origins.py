@@ -1,4 +1,4 @@
-"""Which pages and host names are answered. Pure."""
+"""Which pages and host names are answered. Pure functions."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -49,15 +49,15 @@ def test_the_preflight_of_another_page_is_refused():
 
 
 FOREIGN: list[dict[str, str]] = [
-    {"sec_fetch_site": "cross-site"},  # <img src=…> of a page that hides where it is
-    {"sec_fetch_site": "same-site"},  # of another port of this machine
+    {"sec_fetch_site": "cross-site"},  # <img src=…> of a page that hides its address
+    {"sec_fetch_site": "same-site"},  # from another port of this machine
     {"sec_fetch_site": "cross-site", "referer": "https://evil.example/page"},
     {"origin": "https://evil.example"},
     {"origin": "null", "sec_fetch_site": "cross-site"},
     {"referer": "http://evil.example/"},  # to an address of the network, without Fetch Metadata
     {"referer": "data:text/html,x"},
 ]
-# Programs, people and its own page; a page that is named.
+# Programs, direct visits, our own page, and a page listed in the settings.
 OWN: list[dict[str, str]] = [
     {"user_agent": "curl/8.5"},
     {},
@@ -69,7 +69,7 @@ OWN: list[dict[str, str]] = [
 NAMED: list[dict[str, str]] = [
     {"origin": CHAT, "sec_fetch_site": "cross-site"},
     {"referer": f"{CHAT}/chat", "sec_fetch_site": "cross-site"},
-    {"sec_fetch_site": "same-site"},  # SillyTavern's <audio>: on this host too, without Referer
+    {"sec_fetch_site": "same-site"},  # SillyTavern's <audio>: also on this host, without Referer
 ]
 
 
@@ -79,7 +79,7 @@ NAMED: list[dict[str, str]] = [
 def test_no_foreign_page_makes_it_speak_by_a_get(sent, has_key, method):
     rules = OriginRules(has_key=has_key, speaks=OPEN.speaks)
     assert code(rules, method, user_agent=BROWSER, **sent) == "foreign_origin"
-    # What does not speak costs nothing, and without CORS no page reads it.
+    # Without synthesis a request costs nothing, and without CORS no page reads its answer.
     assert code(rules, method, "/v1/voices", user_agent=BROWSER, **sent) is None
 
 
@@ -90,7 +90,7 @@ def test_programs_people_its_own_and_a_named_page_speak_by_a_get():
 
 
 def test_a_browser_that_says_nothing_of_its_page_does_not_speak_without_a_key():
-    """As from a page of https that hides the Referer, to an address of http in the home network."""
+    """As from an https page that hides the Referer, to an http address in the home network."""
     at = {"host": "192.168.1.5:8005", "user_agent": BROWSER}
     assert code(OPEN, "GET", **at) == "foreign_origin"
     assert code(OriginRules(has_key=True, speaks=OPEN.speaks), "GET", **at) is None
@@ -104,7 +104,7 @@ def test_a_page_of_this_host_is_let_in_only_where_one_of_it_is_named():
 
 @pytest.mark.parametrize("path", ["/api/tts", "/v1/voices", "/livez"])
 def test_without_a_key_a_public_name_is_refused_unless_it_is_listed(path):
-    """A site may point its own name at this machine (DNS rebinding); it cannot point another's."""
+    """A site may point its own name at this machine (DNS rebinding), but not another's."""
     for rules, hosts, expected in (
         (OPEN, ("evil.example", "nas.lan:8005", "127.0.0.1.evil.example"), "foreign_host"),
         (LISTED, ("evil.example", "x.nas.lan", "nas.lan.evil.example"), "foreign_host"),

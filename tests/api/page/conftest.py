@@ -1,4 +1,4 @@
-"""Chromium, driven by Playwright; and a page that may neither complain nor leave its host."""
+"""Chromium, driven by Playwright. A page may not log errors or leave its host."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,11 +16,10 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Open]:
-    """open_page(address, **context): the page, once its epochs are shown or known to be none;
-    `browser`: another one than `chromium`.
+    """open_page(address, **context): the page once `ready` matches; `browser` replaces `chromium`.
 
-    At the end the console may have said nothing but what the test names in `page.provoked` (the
-    browser notes every status of 400 and more), and no request may have gone to another host.
+    At the end, the console may hold only messages that match a word of `page.provoked` (the browser
+    logs every status of 400 and more), and no request may have gone to another host.
     """
     contexts = []
 
@@ -48,7 +47,7 @@ def open_page(chromium: Any) -> Iterator[Open]:
 
 @pytest.fixture
 def world() -> World:
-    """What the fake server knows; tests change it before or while the page looks."""
+    """The state of the fake server; tests change it before or during the page's requests."""
     return World()
 
 
@@ -61,7 +60,7 @@ def address(world: World) -> Iterator[str]:
 
 @pytest.fixture
 def opened(address: str, open_page: Open) -> Open:
-    """As `open_page`, on the fake server."""
+    """`open_page` on the fake server."""
     return partial(open_page, address)
 
 

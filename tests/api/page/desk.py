@@ -1,4 +1,4 @@
-"""What a test does with the page: press, wait, play, speak, look at its layout."""
+"""Actions of a test on the page: press, wait, play, speak, check the layout."""
 
 import time
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-# A loaded machine: what takes a second alone may take a minute beside a training.
+# On a loaded machine an action of one second may take a minute.
 PATIENCE_MILLISECONDS = 120_000
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
-# The speak box has spoken.
+# The speak box has finished.
 DONE = "!document.getElementById('again').disabled"
-# Where the desk and the speak box play, in seconds; and that the desk has something to play.
+# Positions of the desk and the speak box in seconds, and whether the desk is ready to play.
 POSITION = "document.getElementById('position').valueAsNumber"
 SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
 WORKS = "!document.getElementById('desk-works').hidden"
@@ -26,7 +26,8 @@ EVIL = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
 def until(page: Any, expression: str, seconds: float = PATIENCE_MILLISECONDS / 1000) -> None:
     """Waits until a JavaScript expression is true.
 
-    Asked from here: `page.wait_for_function` evaluates inside the page, whose policy forbids it.
+    It polls from Python: `page.wait_for_function` evaluates inside the page, whose policy forbids
+    it.
     """
     end = time.monotonic() + seconds
     while not page.evaluate(expression):
@@ -44,7 +45,7 @@ def position(page: Any) -> float:
 
 
 def play(page: Any, track: str = "output", seconds: float = 0.2) -> None:
-    """Has the desk play, beyond so many seconds."""
+    """Plays a track on the desk until its position exceeds `seconds`."""
     page.click(f"#play-{track}")
     until(page, f"{POSITION} > {seconds}")
 
@@ -60,46 +61,48 @@ def pressed(page: Any, *keys: str) -> None:
 
 
 def shows_serving(page: Any, number: int) -> None:
-    """Waits until this epoch's row says that it speaks."""
+    """Waits until this epoch's row says "Serving"."""
     cell = f"document.querySelector('tr[data-epoch=\"{number}\"] .serving')"
     until(page, f"{cell}.textContent === 'Serving'")
 
 
 def is_only_words(page: Any) -> bool:
-    """Whether none of EVIL has become markup."""
+    """Whether no part of EVIL became markup."""
     count = page.evaluate("document.querySelectorAll('img, b').length")
     return count == 0 and page.title() == "Sotaque"
 
 
 def say(page: Any, text: str) -> None:
-    """Has the speak box begin to speak."""
+    """Starts the speak box."""
     page.fill("#text", text)
     page.click("#say")
 
 
 def speak(page: Any, text: str) -> None:
-    """Has the speak box speak, to the end."""
+    """Speaks a text in the speak box to the end."""
     say(page, text)
     until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
 
 
 def add_voice(page: Any, recording: Path, name: str) -> None:
-    """Sends a recording by the form."""
+    """Uploads a recording through the form."""
     page.set_input_files("[name=file]", recording)
     page.fill("#voice-form [name=name]", name)
     page.click("#voice-form [type=submit]")
 
 
 def faults(page: Any, width: int, least_texts: int) -> list[str]:
-    """What an accessibility checker would say, and what leaves a page of this width; it has looked
-    at more texts than `least_texts`."""
+    """Accessibility faults, and elements that overflow a page of this width.
+
+    The check must have looked at more than `least_texts` texts.
+    """
     found = page.evaluate(CHECKS)
     assert found["texts"] > least_texts
     return found["faults"] + outside(page, width, "button, input, select, td, dd")
 
 
 def outside(page: Any, width: int, chosen: str) -> list[str]:
-    """Of these elements, those that leave a page of this width; and whether it scrolls sideways."""
+    """Those elements that overflow a page of this width, and whether it scrolls sideways."""
     found = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
       .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
       .map((one) => one.id || one.textContent)""")
@@ -108,7 +111,7 @@ def outside(page: Any, width: int, chosen: str) -> list[str]:
 
 
 def too_small(page: Any, chosen: str) -> list[str]:
-    """Of these elements, those that a finger does not hit (WCAG 2.5.5: 44 px)."""
+    """Those elements that are too small for a finger (WCAG 2.5.5: 44 px)."""
     return page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
       .filter((one) => one.checkVisibility())
       .map((one) => [one.id || one.textContent, one.getBoundingClientRect()])

@@ -1,7 +1,4 @@
-"""A server that says what the page may hear from the API: the shapes of its JSON.
-
-The page's fast double. What it says is data: a test changes `world` and sees what the page does.
-"""
+"""A fake API server for fast page tests. It answers from a `World`, which tests change."""
 
 import base64
 import json
@@ -23,7 +20,7 @@ from xtts import encoding
 
 
 class Answers(BaseHTTPRequestHandler):
-    """One request. `self.server.world` is what it answers from."""
+    """One request, answered from `self.server.world`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -123,14 +120,14 @@ class Answers(BaseHTTPRequestHandler):
         return self.body(encoding.whole(form, pcm), encoding.MEDIA_TYPES[form])
 
     def speak_events(self, wanted: dict[str, Any], samples: np.ndarray) -> None:
-        """As OpenAI's events, with words as ours has them: known when half of the sound is."""
+        """OpenAI's events and our word times, which come after half of the sound."""
         made = wav(samples) if wanted["response_format"] == "wav" else None
         pcm = made or (samples * 32767).astype("<i2").tobytes()
         self.start(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-        # Odd pieces: a sample is cut in two at nearly every seam.
+        # Odd chunk sizes split a sample at nearly every boundary.
         for at in range(0, len(pcm), 9_601):
-            if self.world.breaks_off and at:  # As the service: a stream without its last chunk.
-                # A browser that is busy drops what it has not read when a stream breaks.
+            if self.world.breaks_off and at:  # As the service: no last chunk.
+                # A busy browser discards unread data when a stream breaks.
                 time.sleep(0.5)
                 self.close_connection = True
                 return None
@@ -208,14 +205,14 @@ class Answers(BaseHTTPRequestHandler):
         try:
             super().handle()
         except (BrokenPipeError, ConnectionResetError):
-            pass  # The page went away: that is its right.
+            pass  # The page closed the connection, as it may.
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: a test tells what it sees."""
+        """Logs nothing."""
 
 
 def words_of(text: str) -> list[dict[str, Any]]:
-    """The words of a text, 0.4 s each from 0.2 s on."""
+    """The words of a text, 0.4 s each, starting at 0.2 s."""
     words = [word.strip(".,") for word in text.split()]
     return [
         {"word": word, "start_time": 0.2 + 0.4 * number, "end_time": 0.6 + 0.4 * number}
@@ -224,7 +221,7 @@ def words_of(text: str) -> list[dict[str, Any]]:
 
 
 def sentence_of(candidate: str, number: int) -> tuple[float, float, float]:
-    """Length, pitch and level of what a candidate says: each its own."""
+    """Length, pitch and level of a candidate's sentence, different for each candidate."""
     which = sum(map(ord, candidate)) % 7
     return 2.0 + 0.2 * number + 0.1 * which, 110.0 + 15 * which, 0.1 + 0.1 * which
 
@@ -240,7 +237,7 @@ class Fake(ThreadingHTTPServer):
 
 @contextmanager
 def serving(world: World | None = None) -> Iterator[tuple[str, World]]:
-    """A fake on a free port: its address, and the world it answers from."""
+    """A fake server on a free port: its address and its world."""
     server = Fake(world or World())
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

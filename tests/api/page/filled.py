@@ -1,4 +1,4 @@
-"""A world in which every section of the page has something to show, named by one long word."""
+"""A world in which every section of the page shows something, named by one long word."""
 
 from typing import Any
 
@@ -9,8 +9,10 @@ _SPACE = {"used": 1_500_000, "most": 10_000_000_000, "free": 50_000_000_000}
 
 
 def filled(world: World, word: str = LONG) -> World:
-    """An evaluated run that trains, voices, a dataset that was cut and one that is read aloud,
-    trainings, runs, and a book that was read."""
+    """Adds a run in training with its evaluation, voices, trainings, runs and a finished book.
+
+    There are two datasets: one that was cut, and one that is being read aloud.
+    """
     world.evaluation = evaluation()
     errors = {**world.evaluation["judges"]["word_errors"], "absent": None}
     world.evaluation["judges"] = {**world.evaluation["judges"], "word_errors": errors}

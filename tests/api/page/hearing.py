@@ -1,4 +1,4 @@
-"""A Chromium whose microphone hears a wav of ours, again and again, from when it is opened."""
+"""A Chromium whose microphone plays a wav file in a loop, starting when it is opened."""
 
 import contextlib
 import shutil

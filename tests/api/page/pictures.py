@@ -1,4 +1,4 @@
-"""Pictures of the page for docs/images, in few colours."""
+"""Screenshots of the page for docs/images, in few colours."""
 
 import io
 import os
@@ -13,16 +13,16 @@ _MOST_BYTES = 300_000
 
 
 def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> None:
-    """A picture from the section `first`, or the top, down to the section `last`.
+    """Writes a screenshot from the section `first`, or the top, down to the section `last`.
 
-    SOTAQUE_PICTURES names another folder to write to.
+    SOTAQUE_PICTURES names another output folder.
     """
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     width = page.viewport_size["width"]
     ending = f"{'-phone' if width < 1280 else ''}{'-dark' if dark else ''}.png"
     path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
     box = "document.getElementById('{}').getBoundingClientRect()"
-    # Below a part of a section the next line is near.
+    # With `first`, the next line of text is close below.
     foot = page.evaluate(f"{box.format(last)}.bottom + scrollY") + (4 if first else 16)
     head = page.evaluate(f"{box.format(first)}.top + scrollY") - 16 if first else 0
     clip = {"x": 0, "y": head, "width": width, "height": foot - head}
@@ -32,8 +32,10 @@ def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> N
 
 
 def _few_colours(found: Image.Image) -> Image.Image:
-    """In 256 colours, which makes a third of the size; those of the page stay, however few pixels
-    have them."""
+    """Reduces a picture to 256 colours, a third of the size.
+
+    All colours of the page stay, however few pixels have them.
+    """
     style = _COLOURS.read_text(encoding="utf-8")
     own = [byte for one in re.findall("#([0-9a-f]{6})", style) for byte in bytes.fromhex(one)]
     others = found.quantize(256 - len(own) // 3).getpalette() or []

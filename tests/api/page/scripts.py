@@ -10,9 +10,10 @@ from api.parts import PAGE, page_folders
 
 
 def node_tests(tests: Path, folder: Path, extra: str = "") -> None:
-    """Copies the page as it is served, with these tests beside the scripts, and runs them.
+    """Copies the served page and these tests into one folder and runs the tests.
 
-    extra: whose scripts are beside them; "" for those of the core."""
+    extra: the extra with the tested scripts; "" for the core.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.fail("node is not installed; on Debian: apt-get install nodejs")

@@ -1,4 +1,4 @@
-"""The page for everybody: by keyboard, by ear, small, dark; and words that are only words."""
+"""Accessibility of the page: keyboard, screen reader, small and dark screens, escaped markup."""
 
 import itertools
 from pathlib import Path
@@ -24,7 +24,7 @@ FOCUSED = """(() => {
 
 
 def full(world: World, opened: Open, **options: Any) -> Any:
-    """A page with everything that it can show, at once."""
+    """A page in which every section shows something."""
     world.epochs = [
         epoch(1, checkpoint_state="pruned"), epoch(2), epoch(3, checkpoint_state="damaged"),
         epoch(4),
@@ -48,7 +48,7 @@ def test_names_headings_and_contrast(world, opened, scheme):
     page.wait_for_selector("#epochs-fault:not([hidden])")
     found = page.evaluate(desk.CHECKS)
     assert found["faults"] == []
-    assert found["texts"] > 60  # It did look.
+    assert found["texts"] > 60  # It did look at the texts.
     page.provoked.append("503")
 
 
@@ -76,7 +76,7 @@ def test_the_question_for_the_key_has_names_and_contrast(world, opened):
 def test_no_width_scrolls_sideways(world, opened, width):
     page = full(world, opened, viewport={"width": width, "height": 700})
     assert desk.outside(page, width, "button, input, select, textarea") == []
-    # What is pressed is what is on top: the slider lies over the lanes, not over their buttons.
+    # Buttons must be on top: the slider covers the lanes but not their buttons.
     desk.play(page)
     page.click("#play-reference")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
@@ -111,7 +111,7 @@ RECTANGLES = """((chosen) => [...document.querySelectorAll(chosen)]
 
 
 def rectangles(page: Any, chosen: str) -> list[tuple[str, float, float, float, float]]:
-    """Name, left, top, right and bottom of what can be seen of it."""
+    """Name, left, top, right and bottom of the visible part of each element."""
     return page.evaluate(f"{RECTANGLES}({chosen!r})")
 
 
@@ -132,12 +132,12 @@ def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
 
 
 def test_all_of_it_by_keyboard(page, world):
-    """Tab alone, from the top: everything is reached in the order of reading, and seen."""
+    """Tab alone reaches every control from the top, in reading order, and each is visible."""
     seen = []
     for _ in range(80):
         page.keyboard.press("Tab")
         name, outlined = page.evaluate(FOCUSED)
-        if name == "body":  # Round, and back at the top.
+        if name == "body":  # The focus wrapped around to the top.
             break
         assert outlined, f"the focus cannot be seen on {name}"
         seen.append(name)
@@ -189,7 +189,7 @@ def test_a_letter_outside_the_desk_does_nothing_and_nothing_moves_where_that_is_
 
 
 def test_words_are_only_words(world, opened):
-    """Markup in anything that the server says stays text; the policy would stop what did not."""
+    """Markup in a server text stays text. The content policy would stop any that did not."""
     one = epoch(1)
     one["sample"] |= {"text": desk.EVIL, "reason": desk.EVIL, "device": desk.EVIL}
     world.epochs, world.message, world.state = [one], desk.EVIL, "degraded"

@@ -1,4 +1,4 @@
-"""Around the speak box and the voices: history, the request elsewhere, renaming, a phone."""
+"""The speak box and the voices: history, the request as code, renaming, phones."""
 
 import subprocess
 import sys
@@ -92,7 +92,7 @@ def add_voices(world, count: int) -> None:
 
 
 def test_of_many_voices_ten_are_shown_at_a_time_and_one_is_found_by_its_name(world, opened):
-    add_voices(world, 199)  # With the served one, 200.
+    add_voices(world, 199)  # 200 with the served one
     page = opened()
     page.wait_for_selector("#voice-list li")
     names = "#voice-list .name"

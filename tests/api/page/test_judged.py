@@ -1,4 +1,4 @@
-"""A run that was evaluated: its table, the comparison of two candidates, and the notes."""
+"""An evaluated run on the page: its table, the comparison of two candidates, and the notes."""
 
 import json
 import re
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.system
 READY = "#judgement:not([hidden])"
 ROWS = """[...document.querySelectorAll("#judged-table tbody tr")]
   .map((row) => row.dataset.candidate)"""
-# What the two lanes of the desk are called.
+# The names of the desk's two lanes.
 NAMES = """["output", "reference"]
   .map((track) => document.getElementById(`name-${track}`).textContent)"""
 
@@ -40,7 +40,7 @@ def rows(page: Any) -> list[str]:
 
 
 def sorts(page: Any) -> dict[str, str]:
-    """The headings that sort, and how."""
+    """The sortable headings, and how each is sorted."""
     return dict(
         page.evaluate("""Object.fromEntries(
       [...document.querySelectorAll("#judged-table th[aria-sort]")]
@@ -59,7 +59,7 @@ def test_the_base_is_first_and_the_best_says_why(page):
     assert marks == ["", "ruled out", "best", "", "no measurable difference"]
     cells = page.locator("tr[data-candidate='epoch_3'] td").all_text_contents()
     assert cells[0] == "2 unfinished"
-    # In words too, not by a sign alone.
+    # In words too, not only by a symbol.
     assert cells[2] == "▲better than the base: 0.65±0.06"
     facts = page.locator("#candidate-facts li").all_text_contents()
     assert "Every sentence finished." in facts
@@ -106,13 +106,13 @@ def test_each_judge_sorts_and_the_base_stays(page):
     heading(page, "Voice").click()
     assert sorts(page) == {"voice": "ascending"}
     assert rows(page)[0] == "base" and rows(page)[-1] == "epoch_3"
-    heading(page, "Rate").click()  # the nearest to 0 first, whichever side it is on
+    heading(page, "Rate").click()  # the nearest to 0 first, on either side
     assert sorts(page) == {"rate_drift_percent": "ascending"}
     assert rows(page) == ["base", "epoch_2_share_0.5", "epoch_1", "epoch_2", "epoch_3"]
     heading(page, "Failed").focus()
     page.keyboard.press("Enter")
     assert sorts(page) == {"failed": "ascending"} and rows(page)[-1] == "epoch_3"
-    heading(page, "Audio loss").click()  # a blend has none: it is last, either way
+    heading(page, "Audio loss").click()  # a blend has none: it is last in either order
     assert rows(page)[-1] == "epoch_2_share_0.5"
     heading(page, "Audio loss").click()
     assert rows(page)[-1] == "epoch_2_share_0.5"
@@ -154,7 +154,7 @@ def test_two_candidates_say_the_same_sentence_on_one_clock(page, world):
     until(page, desk.WORKS)
     assert page.evaluate(NAMES) == ["The base", "Epoch 3"]
     desk.play(page)
-    # An epoch's own sample beside the person's recording is one of the choices.
+    # One of the choices is an epoch's sample and the person's recording.
     page.click("tr[data-candidate='epoch_1'] .epoch")
     page.select_option("#sentence", "sample")
     until(page, desk.WORKS)
@@ -196,7 +196,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     page.keyboard.press("Space")
     says(page, "desk-title", "Blind comparison")
     until(page, desk.WORKS)
-    # Nothing on the desk says who is who.
+    # The desk does not reveal the candidates.
     assert page.evaluate(NAMES) == ["A", "B"]
     shown = page.inner_text("#desk")
     assert "epoch 3" not in shown.lower()
@@ -215,7 +215,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     page.keyboard.press("1")
     assert cast(page) == ["prefer-a"]
     assert page.text_content("#judged-info") == "Noted: A is better, sentence 1."
-    # What was noted stays hidden, or the notes would tell it.
+    # Notes stay hidden, or they would reveal the candidates.
     assert page.text_content("#notes-title") == "Notes (1)"
     assert page.locator("#note-list li").count() == 0
     page.keyboard.press("n")
@@ -233,7 +233,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     noted = page.locator("#note-list li").all_text_contents()
     assert len(noted) == 2 and noted[0].endswith(", blind. 1 and n and r are letters here")
     assert "no difference in 1." in page.text_content("#tally")
-    # What A was, by what it sounds like: the note names the one that lay there.
+    # The note names the candidate that was really A.
     page.reload()
     page.wait_for_selector(READY)
     assert page.text_content("#notes-title") == "Notes (2)"
@@ -252,7 +252,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
 
 
 def cast(page: Any) -> list[str]:
-    """The vote that is marked."""
+    """The ids of the votes that are marked."""
     return page.eval_on_selector_all(
         "#judgement [aria-pressed=true]", "all => all.map((o) => o.id)"
     )
@@ -270,7 +270,7 @@ def test_a_vote_stays_marked_when_the_names_are_revealed(page, vote):
     assert page.text_content("#judged-info").endswith(f" You preferred {vote.upper()}.")
     assert cast(page) == [f"prefer-{vote}"]
     preferred = page.text_content(f"#prefer-{vote}")
-    # It is known again without the blind comparison, wherever its side is now.
+    # The vote is found again without the blind comparison, on whichever side it is now.
     page.uncheck("#blind")
     until(page, "document.getElementById('judged-info').textContent === ''")
     (marked,) = cast(page)
@@ -281,7 +281,7 @@ def test_a_vote_stays_marked_when_the_names_are_revealed(page, vote):
 
 
 def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page):
-    """Over twelve draws both sides come; what is heard as A is what the note says A is."""
+    """Both sides occur in twelve draws, and the candidate that plays as A is noted as A."""
     page.check("#blind")
     first = []
     for _ in range(12):
@@ -319,13 +319,13 @@ def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page, world):
 def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page, world):
     where = "/v1/runs/current/candidates/epoch_1/speech"
     choices = page.locator("#voice optgroup option").all_text_contents()
-    assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # not the blend
+    assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # no blend
     page.select_option("#voice", where)
     assert page.text_content("#speaks-with") == "with epoch 1, not served"
     desk.speak(page, "Good morning.")
     assert world.spoken_with == [where]
     assert world.said[0]["voice"] == "default" and world.promoted is None
-    # An epoch that is pruned meanwhile cannot be chosen any more, and the served voice is.
+    # An epoch pruned meanwhile is no longer offered, and the served voice takes its place.
     world.evaluation["candidates"][1]["can_speak"] = False
     world.tell("epoch")
     until(page, "document.getElementById('voice').value === 'default'")
@@ -349,7 +349,7 @@ def test_the_base_may_be_best_with_what_to_try(world, opened):
     assert page.text_content("#advice") == "Try more clips, or a lower learning rate."
     assert page.text_content("#suggestion-text").endswith("leave VOICE empty, or set VOICE=best.")
     assert page.is_hidden("#suggest")
-    # It is compared with something all the same: with the newest epoch.
+    # It is still compared, with the newest epoch.
     assert page.text_content("#desk-title") == "Epoch 3 and the base"
 
 
@@ -384,7 +384,7 @@ def test_names_contrast_and_width(world, opened, width, scheme):
     page.click("#notes summary")
     page.click("#prefer-a")
     assert desk.faults(page, width, 100) == []
-    # Sections stand beside or under each other, never over.
+    # Sections never overlap.
     over = page.evaluate("""(() => {
       const boxes = [...document.querySelectorAll("main > section")].map((one) =>
         [one.id, one.getBoundingClientRect()]);
@@ -400,7 +400,7 @@ def test_names_contrast_and_width(world, opened, width, scheme):
 
 
 def settled(page: Page, expression: str) -> object:
-    """Its value, as soon as it has been the same for a second."""
+    """The value of an expression once it has been the same for a second."""
     values = [page.evaluate(expression)]
     while len(values) < 5 or len(set(values[-5:])) > 1:
         assert len(values) < 100, values
@@ -410,10 +410,10 @@ def settled(page: Page, expression: str) -> object:
 
 
 def test_nothing_moves_under_the_hand(page):
-    """Sorting, a tooltip, a judgement and another sentence leave the desk where it is."""
+    """Sorting, a tooltip, a judgement and another sentence do not move the desk."""
     top = "document.getElementById('desk').getBoundingClientRect().top + scrollY"
     size = "document.getElementById('judged-table').getBoundingClientRect().width"
-    # The lists above it are filled by answers of their own.
+    # The lists above the desk load separately.
     before = settled(page, top), page.evaluate(size)
     for name in ("Words", "Rate", "Rate", "Failed"):
         heading(page, name).click()
@@ -452,6 +452,6 @@ def test_a_damaged_store_of_notes_is_none(world, opened):
 
 
 def test_the_judged_rows_are_what_they_are_compared_by():
-    """The world is not so even that any order would pass."""
+    """The fake values differ enough that a wrong order would fail."""
     found = [judged(number)["judges"]["rate_drift_percent"]["mean"] for number in (1, 2, 3)]
     assert found == sorted(found, key=abs) and found != sorted(found)

@@ -1,4 +1,4 @@
-"""The desk: both recordings play, A/B keeps the position, and what cannot be heard is told."""
+"""The desk: both recordings play, A/B keeps the position, and a message explains a missing one."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_a_player_plays_and_pauses(page, track):
 
 def test_switching_keeps_the_position_and_goes_on(page):
     play(page, seconds=0.4)
-    # Both within one task: whatever the machine is busy with, no time passes between.
+    # Both in one task: no time passes between them, however busy the machine is.
     before, after = page.evaluate(
         f"(() => {{ const before = {POSITION}; document.getElementById('switch').click();"
         f" return [before, {POSITION}]; }})()"
@@ -57,7 +57,7 @@ def test_it_ends_at_the_end_and_begins_again_by_itself_in_a_loop(page):
 
 
 def test_what_is_heard_is_the_gain_that_says_so(page):
-    """The graph itself: the audible source has a gain, the other none."""
+    """The audio graph: the audible source has a gain, the other has zero."""
     found = page.evaluate("""async () => {
       const { Transport } = await import("/page/transport.js");
       const rate = 24000;
@@ -89,7 +89,7 @@ def test_what_is_heard_is_the_gain_that_says_so(page):
       transport.pause();
       return [first, second, third];
     }""")
-    # The louder one is turned down to the quieter one's level; unmatched it is left alone.
+    # The louder one is reduced to the level of the quieter one; unmatched it keeps its level.
     assert found == [[0.2, 0], [0, 1], [1, 0]]
 
 
@@ -103,7 +103,7 @@ def test_a_spectrogram_shows_sound_where_there_is_sound(page, track):
       return [seen.size, data[data.length - 1], sheet.getAttribute("aria-label")];
     }})()""")
     assert inks[0] > 6
-    # The output is the shorter one: its lane is empty where it has ended.
+    # The output is shorter: its lane is empty after its end.
     assert inks[1] == (0 if track == "output" else 255)
     assert f"Spectrogram of the {track}, 3" in inks[2]
 
@@ -190,6 +190,6 @@ def test_the_word_of_the_sample_that_is_heard_is_marked(page):
         seek(page, seconds)
         until(page, f"{marked} === '{word}'")
     page.click("#switch")
-    # The person's recording has no words of its own.
+    # The person's recording has no word times.
     until(page, f"{marked} === undefined")
     assert page.text_content("#desk-text") == TEXT

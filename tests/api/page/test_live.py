@@ -13,13 +13,13 @@ def test_an_epoch_appears_when_the_server_tells_of_it(page, world):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(4000)
-    assert [url for url in asked if "/v1/runs" in url] == []  # No polling beside the events.
+    assert [url for url in asked if "/v1/runs" in url] == []  # The events replace polling.
     page.focus("tr[data-epoch='2'] button")
     world.add(epoch(4))
     page.wait_for_selector("tr[data-epoch='4']")
     says(page, "desk-title", "Epoch 4")
     until(page, "document.getElementById('announcement').textContent.includes('Epoch 4')")
-    # The focus stayed where the person was.
+    # The focus has not moved.
     assert page.evaluate("document.activeElement.closest('tr')?.dataset.epoch") == "2"
     until(page, "document.querySelector('#loss-chart svg').ariaLabel.includes('step 160')")
 

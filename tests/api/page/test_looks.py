@@ -1,4 +1,4 @@
-"""How the page looks: what is on the first screen, what wraps, and what is marked."""
+"""The look of the page: the first screen, wrapping lines and marked figures."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.api.page.world import World, evaluation, figure_of
 pytestmark = pytest.mark.system
 DESKTOP = {"width": 1280, "height": 800}
 JUDGED = "#judgement:not([hidden])"
-# The lines of text in each element.
+# The number of text lines in each element.
 LINES = """((chosen) => [...document.querySelectorAll(chosen)].map((one) => {
   const words = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
   const middles = [];
@@ -57,7 +57,7 @@ def test_speak_is_on_the_first_screen(world, opened, size, is_judged):
     until(page, desk.WORKS)
     bottom = "document.getElementById('say').getBoundingClientRect().bottom"
     assert page.evaluate(bottom) < size["height"]
-    # So is the beginning of what the page is for on a desktop.
+    # On a desktop the epochs also begin on the first screen.
     top = "document.getElementById('epochs').getBoundingClientRect().top"
     assert size is PHONE or page.evaluate(top) < 500
 
@@ -94,7 +94,7 @@ def test_what_is_worse_is_marked_alike_in_every_column(worst, opened):
         "all => all.map((one) => getComputedStyle(one).color)"
     )
     assert len(set(colours)) == 1
-    # Neither better nor worse has the colour of none of them.
+    # A figure that is neither better nor worse has a third colour.
     colour = "getComputedStyle(document.querySelector('tr[data-candidate=epoch_2] .mark')).color"
     page.evaluate("document.querySelector('tr[data-candidate=epoch_2] .mark').className = 'mark'")
     plain = page.evaluate(colour)
@@ -118,7 +118,7 @@ def test_a_long_voice_name_stays_in_its_card(world, opened, size, name):
                        ("#fact-voice", ".strip")):  # fmt: skip
         assert page.evaluate(inside(part, card)), part
     assert desk.outside(page, size["width"], "button, select, dd, p") == []
-    # Cut short, it is still whole in the list of voices.
+    # Shortened elsewhere, the name is complete in the list of voices.
     assert page.text_content("#voice-list .name") == name
 
 

@@ -1,4 +1,4 @@
-"""What the page says about itself: how far training is, what is a fault, and what figures mean."""
+"""The page's explanations: training progress, faults, and the meaning of figures."""
 
 import pytest
 
@@ -9,7 +9,7 @@ CPU = "Speaks on the CPU: there is no GPU on this machine."
 
 
 def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(page, world):
-    """Three epochs of five are learned, then five steps of the fourth."""
+    """Three of five epochs are done, then five steps of the fourth."""
     told = "document.getElementById('progress-info').textContent"
     share = "document.getElementById('progress-bar').value"
     until(page, f"{told} === 'Epoch 3 of 5, step 40 of 40; about 20 min left.'")

@@ -1,6 +1,6 @@
-"""A voice by the page's own microphone: recorded, cut, heard, added; and told where it cannot be.
+"""A voice recorded with the page's microphone: recording, trimming, playing, adding, and refusals.
 
-Chromium's fake device plays a wav of ours, so that what arrives can be compared with what was said.
+Chromium's fake device plays our wav, so the upload can be compared with it.
 """
 
 import io
@@ -24,7 +24,7 @@ SAID_SECONDS, SILENT_SECONDS = 2.0, 1.5
 
 @pytest.fixture(scope="module")
 def with_microphone(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A browser whose microphone hears two seconds of speech between silences, again and again."""
+    """A browser whose microphone records two seconds of speech between silences, in a loop."""
     said = tmp_path_factory.mktemp("microphone") / "said.wav"
     silence = np.zeros(int(SILENT_SECONDS * RATE), np.float32)
     said.write_bytes(wav(np.concatenate((silence, speech(SAID_SECONDS, 150), silence))))
@@ -39,7 +39,7 @@ def hearing(opened: Open, with_microphone: Any) -> Any:
 
 
 def recorded(page: Any, seconds: float) -> None:
-    """By keyboard alone."""
+    """Makes a recording by keyboard alone."""
     page.focus("#record")
     page.keyboard.press("Enter")
     says(page, "record", "Stop recording")
@@ -69,7 +69,7 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     recorded(page, 4.5)
     told = page.text_content("#trim-info")
     kept, all_ = map(float, re.findall(r"[\d.]+", told)[:2])
-    # The silence in front and behind is left out by itself.
+    # The silence at both ends is trimmed automatically.
     assert kept <= all_ - 0.5 and kept == pytest.approx(kept_seconds(page), abs=0.1)
     page.focus("#trim-end")
     before = kept_seconds(page)
@@ -78,7 +78,7 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     assert kept_seconds(page) == pytest.approx(before - 0.2, abs=0.03)
     kept = kept_seconds(page)
     page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # Play the selection.
+    page.keyboard.press("Enter")  # Plays the selection.
     says(page, "trim-hear", "Stop")
     says(page, "trim-hear", "Play the selection")
     page.focus("[name=name]")
@@ -89,7 +89,7 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     assert len(found) / RATE == pytest.approx(kept, abs=0.01)
     spectrum = np.abs(np.fft.rfft(found)) ** 2
     hertz = np.fft.rfftfreq(len(found), 1 / RATE)
-    # The pitch of what was said, 150 Hz and 12 % about it, and not the fake device's own beep.
+    # The pitch of our wav, 150 Hz ± 12 %, and not the beep of the fake device.
     assert 125 < hertz[40 + np.argmax(spectrum[(hertz < 240)][40:])] < 175
     assert page.is_hidden("#trim") and page.text_content("#record") == "Record with the microphone"
     assert page.evaluate("document.querySelector('[name=file]').required")
@@ -109,7 +109,7 @@ def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(hearing, tmp
     assert page.is_hidden("#trim")
     assert page.evaluate("document.activeElement.id") == "record"
     assert page.evaluate("document.querySelector('[name=file]').required")
-    recorded(page, 1.5)  # A file that is chosen afterwards takes its place.
+    recorded(page, 1.5)  # A file chosen afterwards replaces it.
     (tmp_path / "anna.wav").write_bytes(wav(speech(2.0, 200)))
     page.set_input_files("[name=file]", tmp_path / "anna.wav")
     assert page.is_hidden("#trim")
@@ -127,7 +127,7 @@ def test_too_short_a_recording_is_told(hearing):
 
 
 def test_where_no_microphone_may_be_had_it_says_why(page):
-    """The ordinary headless browser, which nobody allowed anything."""
+    """The ordinary headless browser has no permission for the microphone."""
     page.click("#record")
     page.wait_for_selector("#microphone-fault:not([hidden])")
     told = page.text_content("#microphone-fault")

@@ -1,4 +1,4 @@
-"""The page's arithmetic, in the browser that will do it, against numpy and by hand."""
+"""The page's arithmetic in a real browser, against numpy and figures by hand."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,14 +12,14 @@ from tests.api.page.world import World, speech, wav
 pytestmark = pytest.mark.system
 
 Run = Callable[..., Any]
-# The page itself may not make functions out of text; a test may.
+# The page's policy forbids functions made from text; a test may bypass it.
 CODE = """async ([file, code, v]) =>
   new Function("m", "v", `return (${code})`)(await import(file), v)"""
 
 
 @pytest.fixture(scope="module")
 def run(chromium: Any) -> Iterator[Run]:
-    """run(module, expression, value): the expression, with the module as m and the value as v."""
+    """run(module, expression, value): the result, with the module as m and the value as v."""
     with serving(World()) as (url, _):
         context = chromium.new_context(bypass_csp=True)
         page = context.new_page()
@@ -47,12 +47,13 @@ EVENT = {"event": "epoch", "data": "{}"}
 @pytest.mark.parametrize(
     ("module", "code", "value", "expected"),
     [
-        # Slaney's mel scale, there and back; every band's weights sum to one.
+        # Slaney's mel scale, both directions; the weights of all bands sum to one.
         ("fourier", "v.map(m.toMel)", [0, 200, 1000, 6400], [0, 3, 15, 42]),
         ("fourier", "v.map((h) => m.toHertz(m.toMel(h)))", [60, 999, 5000], [60, 999, 5000]),
         ("fourier", BANDS, "mel", [1] * 128),
         ("fourier", BANDS, "linear", [1] * 128),
-        # Ticks are round and inside; a range is never empty and leaves out what is no number.
+        # Ticks are round and inside the range. A range is never empty and ignores non-finite
+        # values.
         ("scales", "m.ticks(...v)", [0, 10, 5], [0, 2, 4, 6, 8, 10]),
         ("scales", "m.ticks(...v)", [0.61, 0.89, 5], [0.65, 0.7, 0.75, 0.8, 0.85]),
         ("scales", "m.ticks(...v)", [3, 3, 5], [3]),
@@ -61,22 +62,22 @@ EVENT = {"event": "epoch", "data": "{}"}
         ("scales", "m.rangeOf(v).map((edge) => Math.sign(edge - 5))", [5], [-1, 1]),
         ("scales", "v.map(m.linear(1, 3, 100, 0))", [1, 2, 3], [100, 50, 0]),
         ("scales", "m.linear(2, 2, 0, 10)(v)", 2, 5),
-        # Smoothing starts fair.
+        # Smoothing starts without bias.
         ("scales", "m.smoothed(v.map((y, x) => ({x, y}))).map((p) => p.y)", [4] * 5, [4] * 5),
-        # A clock; what is no time or number is a dash.
+        # A clock; an invalid time or number is a dash.
         ("wording", "v.map((s) => m.clock(s))", [0, 4.24, 59.96, 61, 3604.2],
          ["0:00.0", "0:04.2", "1:00.0", "1:01.0", "1:00:04.2"]),
         ("wording", "[NaN, -1, undefined, Infinity].map((s) => m.clock(s))", None, ["–"] * 4),
         ("wording", "[null, undefined, NaN].map((n) => m.figure(n))", None, ["–"] * 3),
         ("wording", "v.map(m.spokenTime)", [1, 64.2], ["1 second", "1 minute 4 seconds"]),
-        # A file name holds no path.
+        # A file name contains no path.
         ("wording", "m.fileName(...v)", ["a/../b", "c d.wav"], "a-..-b_c-d.wav"),
-        # Matching only turns down.
+        # Matching only reduces levels.
         ("sound", "m.matchingGains(v)", [0.1, 0.4, 0], [1, 0.25, 1]),
         ("sound", "m.loudness(Float32Array.from(v))", [0] * 100, 0),
         ("sound", "Array.from(m.fromPcm(Uint8Array.from(v)))", [0, 0, 255, 127, 0, 128],
          [0, 32767 / 32768, -1]),
-        # Blocks of events.
+        # Event blocks.
         ("events", "m.parsed(v)", "event: epoch\ndata: {}", EVENT),
         ("events", "m.parsed(v)", "data: a\ndata: b", {"event": "message", "data": "a\nb"}),
         ("events", "m.parsed(v)", "event:x\ndata", {"event": "x", "data": ""}),
@@ -122,7 +123,7 @@ def test_steps_that_were_told_twice_stand_once(run):
     found = run("scales", "m.joined(...v)", [old, fresh])
     trained = [(row["step"], row["of"]) for row in found if row["kind"] == "train"]
     assert trained == [(1, "old"), (2, "new"), (3, "new")]
-    # The validation of step 2 comes after its training row: it is no repetition.
+    # The validation row of step 2 follows its training row: it is not a repetition.
     later = run("scales", "m.joined(...v)", [[row(1), row(2)], [row(2, "validation", "new")]])
     assert len(later) == 3
 
@@ -139,7 +140,7 @@ def test_pcm_becomes_a_wav_and_comes_out_of_one_again(run):
     file = wav(samples)
     pcm = run("sound", "Array.from(m.pcmOf(Uint8Array.from(v)))", list(file))
     assert bytes(pcm) == file[44:]
-    # A chunk before the samples, as some writers put one.
+    # Some writers put a chunk before the samples.
     odd = file[:36] + b"LIST\x03\x00\x00\x00abc\x00" + file[36:]
     assert bytes(run("sound", "Array.from(m.pcmOf(Uint8Array.from(v)))", list(odd))) == file[44:]
     code = "m.wavOf([Uint8Array.from(v)]).arrayBuffer().then((b) => Array.from(new Uint8Array(b)))"

@@ -1,7 +1,7 @@
-"""The page on the true service beside a true training: nothing of it is a double.
+"""The page with the real service and a real training, without doubles.
 
-`python -m train` learns the demo for two epochs, `python -m api` looks at the same folder, and the
-page was open before the first epoch.
+`python -m train` trains the demo for two epochs, `python -m api` follows the same folder, and the
+page is open before the first epoch.
 """
 
 import json
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[3]
 LONGEST_SECONDS = 900
-# The pictures of docs/page.md show as many epochs as a default run has.
+# The pictures of docs/page.md show the number of epochs of a default run.
 EPOCHS = 4 if "SOTAQUE_PICTURES" in os.environ else 2
 SHOWN = r"""[
   ...new Set([...document.querySelectorAll("tr[data-epoch], tr[data-candidate^='epoch_']")]
@@ -41,7 +41,7 @@ SHOWN = r"""[
 
 
 class Service:
-    """The API's process, its address, and the run folder that it looks at."""
+    """The API's process, its address and its run folder."""
 
     def __init__(self, folder: Path) -> None:
         port = free_port()
@@ -105,7 +105,7 @@ def wait(true: Callable[[], Any], service: Service, seconds: float = LONGEST_SEC
 
 @pytest.fixture(scope="module")
 def trained(service: Service, chromium: Any) -> Iterator[list[tuple[float, str]]]:
-    """A page that was open during the whole training: when it showed what, by the desk's clock."""
+    """A page open during the whole training: each text it showed, with the time."""
     context = chromium.new_context()
     page = context.new_page()
     faults: list[str] = []
@@ -135,14 +135,14 @@ def trained(service: Service, chromium: Any) -> Iterator[list[tuple[float, str]]
 
 
 def put_aside(service: Service) -> None:
-    """Without its evaluation the run is one that nothing was judged of."""
+    """Hides the evaluation, so the run counts as not evaluated."""
     (service.output / "evaluation.json").rename(service.folder / "evaluation.json")
     wait(lambda: service.asks("/v1/runs")["runs"][0]["evaluation"] is None, service)
 
 
 @pytest.fixture
 def evaluated(trained: Any, service: Service) -> Iterator[Any]:
-    """The run with what the trainer judged of it: its evaluation, as /v1/runs tells it."""
+    """The run with the trainer's evaluation, as /v1/runs returns it."""
     (service.folder / "evaluation.json").rename(service.output / "evaluation.json")
     wait(lambda: service.asks("/v1/runs")["runs"][0]["evaluation"], service)
     yield service.asks("/v1/runs")["runs"][0]["evaluation"]
@@ -151,7 +151,7 @@ def evaluated(trained: Any, service: Service) -> Iterator[Any]:
 
 @pytest.fixture
 def page(trained: Any, service: Service, open_page: Open) -> Any:
-    """The page after the run, the newest epoch on its desk."""
+    """The page after the run, with the newest epoch on its desk."""
     return open_page(service.address, ready=desk.DESK)
 
 

@@ -1,4 +1,4 @@
-"""The runs on the page, with the true service: exported, deleted, two of them compared blind."""
+"""Runs on the page, with the real service: export, deletion, blind comparison of two runs."""
 
 import asyncio
 import io
@@ -23,7 +23,7 @@ LIST = "document.getElementById('run-list').textContent"
 
 
 def write_run(output: Path, name: str, epochs: int, best: int) -> Path:
-    """A run of the training queue that was judged."""
+    """Writes an evaluated run of the training queue."""
     folder = output / "runs" / name
     for number in range(1, epochs + 1):
         write_epoch(folder, number, content=f"{name} {number}".encode() * 1000)
@@ -34,7 +34,7 @@ def write_run(output: Path, name: str, epochs: int, best: int) -> Path:
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    """With two runs of the queue, of which none is served."""
+    """A service with two runs of the queue, neither of them served."""
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
     write_run(tmp_path / "output", "ana", 1, best=1)
     write_run(tmp_path / "output", "ben", 2, best=2)
@@ -43,7 +43,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
-    """The page once it knows how large both runs are."""
+    """The page once it shows the size of both runs."""
     page = open_page(service.address, **options)
     until(page, f"({LIST}.match(/on disk/g) ?? []).length === 2")
     return page
@@ -63,19 +63,19 @@ def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, 
     assert f"{size / 1e3 + 0.5:.0f} kB on disk, a deletion frees" in told
     pressed(page, "Delete ben")
     assert folder.is_dir()
-    page.keyboard.press("Enter")  # Confirm.
+    page.keyboard.press("Enter")  # Confirms.
     until(page, "document.querySelectorAll('#run-list > li').length === 1")
     assert page.evaluate("document.activeElement.id") == "runs" and not folder.exists()
 
 
 def test_a_run_that_is_being_deleted_is_not_measured_again(service, open_page, monkeypatch):
-    """It would be gone by then, which a browser notes as an error."""
+    """It would be missing, and the browser would log an error."""
     page = opened(service, open_page)
     remove, asked = service.parts.follower.remove, list[str]()
 
     async def slowly(run: str) -> None:
         RunFolder(service.parts.settings.output_dir / "runs" / run).checkpoint_path(1).unlink()
-        await asyncio.sleep(1.5)  # in which it is listed with an epoch less
+        await asyncio.sleep(1.5)  # meanwhile it is listed with one epoch fewer
         await remove(run)
 
     monkeypatch.setattr(service.parts.follower, "remove", slowly)
@@ -131,7 +131,7 @@ def test_two_runs_are_compared_blind(service, open_page):
     until(page, "document.getElementById('judged-info').textContent.includes('epoch 1 of ana')")
     page.click("#notes summary")
     assert "Epoch 1 of ana against epoch 2: " in page.text_content("#tally")
-    page.keyboard.press("n")  # The second sentence is the last that was kept.
+    page.keyboard.press("n")  # The second sentence is the last one kept.
     says(page, "desk-text", "The second one.")
 
 

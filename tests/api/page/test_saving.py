@@ -1,4 +1,4 @@
-"""What was spoken becomes a file, in the formats that the service says it can make."""
+"""Speech is saved as a file, in the formats that the service offers."""
 
 import io
 from pathlib import Path
@@ -14,12 +14,12 @@ from tests.api.page.world import World, speech, wav
 pytestmark = pytest.mark.system
 
 FORMATS = "[...document.getElementById('format').options].map((one) => one.textContent)"
-# As the container's first bytes say.
+# The first bytes of each container.
 BEGINS = {"mp3": b"\xff", "flac": b"fLaC", "opus": b"OggS"}
 
 
 def saved(page: Any, folder: Path) -> tuple[str, bytes]:
-    """The name and content of what a press on Save downloads."""
+    """Name and content of the file that Save downloads."""
     with page.expect_download() as got:
         page.click("#keep-spoken")
     got.value.save_as(folder / "kept")
@@ -28,7 +28,7 @@ def saved(page: Any, folder: Path) -> tuple[str, bytes]:
 
 @pytest.fixture
 def spoken(world: World, opened: Open) -> Any:
-    """A page that has spoken, on a service without FFmpeg's encoder."""
+    """A page that has spoken, on a service whose FFmpeg lacks one encoder."""
     world.formats = ("wav", "pcm", "flac", "mp3", "opus")
     page = opened(ready="#desk-works:not([hidden])")
     page.click("#speak summary")
@@ -47,14 +47,14 @@ def test_only_formats_that_the_service_makes_are_offered(spoken, world):
 
 
 def test_a_wav_is_what_was_heard_and_asks_nobody(spoken, world, tmp_path):
-    """Pieces of odd length, put together: the saved wav is the server's, byte for byte."""
+    """Chunks of odd length are joined: the saved wav equals the server's, byte for byte."""
     assert saved(spoken, tmp_path) == ("sotaque_Good-morning..wav", wav(speech(2.4, 150)))
     assert len(world.said) == 1
 
 
 @pytest.mark.parametrize("form", BEGINS)
 def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, form):
-    """It is sent whole, so that its header holds its length."""
+    """The request is not streamed, so the header of the file holds its length."""
     spoken.fill("#text", "Something else, typed since.")
     spoken.select_option("#format", form)
     name, content = saved(spoken, tmp_path)

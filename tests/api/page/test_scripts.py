@@ -1,4 +1,4 @@
-"""The page's pure functions in Node, which starts in less time than a browser."""
+"""The page's pure functions in Node, which starts faster than a browser."""
 
 from pathlib import Path
 

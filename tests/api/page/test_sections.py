@@ -26,7 +26,7 @@ def test_the_index_stays_in_view_and_names_the_section_on_the_screen(world, open
         page.keyboard.press("Enter")
         until(page, f"{CURRENT} === {name!r}")
         assert page.evaluate(INDEX) <= max(0, 200 - page.evaluate("scrollY"))
-        # The heading is below the index, and the entry of the section is on the screen.
+        # The heading is below the index, and the section's index entry is on the screen.
         target = page.evaluate("location.hash.slice(1)")
         heading = f"document.getElementById('{target}-title')?.getBoundingClientRect().top"
         foot = "document.getElementById('index').getBoundingClientRect().bottom"

@@ -1,4 +1,4 @@
-"""The speak box plays while it is spoken; voices come and go."""
+"""The speak box plays during synthesis; voices are added and removed."""
 
 from urllib.parse import quote
 
@@ -47,14 +47,14 @@ def test_it_stops_at_a_click(page):
 
 
 def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(page, world):
-    """As when the speaking process is killed: the stream ends without its end."""
+    """The stream breaks without its last chunk, as when the speaking process is killed."""
     world.breaks_off = True
     say(page, "Good morning.")
     page.wait_for_selector("#speak-fault:not([hidden])")
     assert "stopped early" in page.text_content("#speak-fault")
     assert page.text_content("#spoken-info") == "Interrupted after 0.2 s."
     says(page, "say", "Speak")
-    assert page.is_enabled("#again")  # What was heard can be heard again.
+    assert page.is_enabled("#again")  # The received part can be played again.
     world.breaks_off = False
     speak(page, "Good morning.")
     until(page, "document.getElementById('spoken-info').textContent.includes('2.4 s spoken in')")
@@ -101,7 +101,7 @@ def test_a_language_that_was_added_to_the_voice_stays_chosen(page, world):
     world.tell("status")
     until(page, "document.getElementById('language').options[1].text === 'Greek'")
     page.select_option("#language", "el")
-    # As while the speaking process is started again.
+    # The state while the speaking process restarts.
     world.languages, world.state = (), "restarting"
     world.tell("status")
     says(page, "state", "Restarting")
@@ -152,7 +152,7 @@ def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, wor
 
 
 def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
-    """However the list has them: the style of an uploaded voice came long after it."""
+    """In any order of the list: an uploaded voice's style was added long after the voice."""
     speakers, uploads = ("kim", "kim:calm", "ben"), ("Anna", "Eve", "anna : whisper")
     for name in (*speakers, *uploads):
         origin = "speaker" if name in speakers else "upload"
@@ -177,7 +177,7 @@ def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
         page.select_option("#voice", who)
         speak(page, "Good morning.")
         assert world.said[-1]["voice"] == who
-    for name in ("kim", "kim:calm"):  # Parts of a run: heard, but neither renamed nor removed.
+    for name in ("kim", "kim:calm"):  # Parts of a run: playable, but not to be renamed or removed.
         row = page.locator(f"#voice-list li:has(> p .name:text-is('{name}')) > .row")
         assert row.locator("button").all_inner_texts() == ["Play"]
     page.click("[aria-label='Play the recording of kim:calm']")
@@ -201,7 +201,7 @@ MARKED = "document.querySelector('#spoken-text .word.now')?.textContent"
 
 
 def test_the_word_that_is_spoken_is_marked(page, world):
-    # Noted in the page: whoever asks from outside may be late by a word on a busy machine.
+    # Recorded in the page: a poll from outside may lag a word on a busy machine.
     page.evaluate(f"""() => {{
         window.marked = [];
         const look = () => {MARKED} && window.marked.push([{MARKED}, {SECONDS}]);
@@ -217,7 +217,7 @@ def test_the_word_that_is_spoken_is_marked(page, world):
     words = [word for word, _ in seen]
     assert words == ["One", "two", "three", "four", "five"][-len(words) :] and len(words) >= 3
     starts = {"One": 0.2, "two": 0.6, "three": 1.0, "four": 1.4, "five": 1.8}
-    # The first may have become known after it began.
+    # The time of the first word may arrive after the word has begun.
     assert all(starts[word] - 0.05 <= at <= starts[word] + 0.35 for word, at in seen[1:])
     assert page.evaluate(MARKED) is None
     page.click("#again")

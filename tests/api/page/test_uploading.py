@@ -1,5 +1,7 @@
-"""The page's picker of recordings against the service itself: what it offers is taken, and its hint
-says what the service says. (It once offered .mp3, which was refused, and named other lengths.)"""
+"""The page's recording picker against the real service: accepted types and lengths agree.
+
+(It once offered .mp3, which the service refused, and stated other lengths.)
+"""
 
 import re
 
@@ -50,7 +52,7 @@ def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path)
     hint = page.text_content("#consent")
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
     assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
-    # Of so much speech the service remarks nothing; a recording has pauses too.
+    # The service has no remark about this much speech. A recording has pauses too.
     assert samples.GOOD_SECONDS <= good < samples.GOOD_SECONDS + 2
     page.provoked.append("422")
     for seconds, taken in ((least - 0.1, False), (least + 0.1, True), (most + 1, False)):

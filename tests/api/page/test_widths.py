@@ -1,5 +1,7 @@
-"""The page from 320 to 1,400 px in both themes: nothing leaves it, no control covers another, and
-nothing moves when speech begins."""
+"""The page from 320 to 1,400 px in both themes.
+
+Nothing overflows the page, no control covers another, and nothing moves when speech begins.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.system
 WIDTHS = range(320, 1401, 40)
 CONTROLS = "button, a, input, select, textarea, summary"
 # Where each control and heading is on the page: [name, left, top, right, bottom]. The slider of the
-# desk lies over both lanes by design; what is pressed there lies above it (test_access.py).
+# desk covers both lanes by design; the buttons lie above it (test_access.py).
 PLACES = f"""[...document.querySelectorAll("{CONTROLS}, h1, h2, h3, h4, dt, dd, canvas")]
   .filter((one) => one.id !== "position" && !one.matches(".skip, .hidden, .hidden *")
     && one.checkVisibility({{ visibilityProperty: true }}))
@@ -60,7 +62,7 @@ def empty(world: World) -> None:
 
 
 def in_both_themes(page: Any, *expressions: str) -> list[Any]:
-    """What each expression is, in the light theme and then in the dark one."""
+    """The value of each expression in the light theme, then in the dark theme."""
     found = []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -112,7 +114,7 @@ def test_nothing_moves_when_speech_begins(world: World, opened: Any) -> None:
         until(page, "document.getElementById('fact-queue').textContent === '1 of 4 speaking'")
         until(page, f"{desk.SECONDS} > 0")
         after = in_both_themes(page, PLACES)
-        page.click("#say")  # It stops.
+        page.click("#say")  # Stops it.
         both = zip(before[0] + before[1], after[0] + after[1], strict=True)
         if places := [(one, other) for one, other in both if one[1:] != other[1:]]:
             moved[width] = places[:3]

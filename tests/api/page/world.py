@@ -1,4 +1,4 @@
-"""What the page's fake server knows: epochs, curves, voices, and wavs made by code."""
+"""The data of the page's fake server: epochs, curves, voices and synthetic wavs."""
 
 import threading
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ TEXT = "The harbour was quiet when the first boats came in."
 
 
 def speech(seconds: float, pitch_hertz: float, level: float = 0.3) -> np.ndarray:
-    """Something with syllables, harmonics and pauses, so that a spectrogram shows structure."""
+    """A synthetic signal with syllables, harmonics and pauses: its spectrogram shows structure."""
     time_seconds = np.arange(int(seconds * RATE)) / RATE
     pitch = pitch_hertz * (1 + 0.12 * np.sin(2 * np.pi * 0.6 * time_seconds))
     phase = 2 * np.pi * np.cumsum(pitch) / RATE
@@ -33,7 +33,7 @@ def wav(samples: np.ndarray) -> bytes:
 
 
 def epoch(number: int, **more: Any) -> dict[str, Any]:
-    """One row of /v1/runs, as after `number` epochs of a run that goes well."""
+    """One row of /v1/runs after `number` epochs of a run that learns well."""
     where = f"/v1/runs/current/epochs/{number}"
     sample = {
         "output": f"{where}/output.wav", "reference": f"{where}/reference.wav", "text": TEXT,
@@ -74,7 +74,7 @@ JUDGES = {
 
 
 def figure_of(mean: float, base: float | None, half: float) -> dict[str, Any]:
-    """A judge's mean, and its difference to the base's."""
+    """A judge's mean, and its difference from the base."""
     by = None
     if base is not None:
         by = {"mean": mean - base, "low": mean - base - half, "high": mean - base + half,
@@ -83,7 +83,7 @@ def figure_of(mean: float, base: float | None, half: float) -> dict[str, Any]:
 
 
 def judged(number: int, share: float = 1.0, **more: Any) -> dict[str, Any]:
-    """A candidate of an evaluation: the base (0), an epoch, or a blend of it."""
+    """A candidate of an evaluation: the base (0), an epoch or a blend."""
     kind = "base" if number == 0 else "epoch" if share == 1.0 else "blend"
     name = "base" if number == 0 else f"epoch_{number}"
     base = None if number == 0 else 1.0
@@ -108,7 +108,7 @@ def judged(number: int, share: float = 1.0, **more: Any) -> dict[str, Any]:
 
 
 def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
-    """The base, three epochs and a blend; the third epoch runs on."""
+    """An evaluation of the base, three epochs and a blend. Two sentences of epoch 3 never end."""
     candidates = [
         judged(0), judged(1, indistinguishable_from_base=True), judged(2),
         judged(3, unfinished=2, ruled_out="Two of three sentences never end.",
@@ -131,7 +131,7 @@ def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
 
 @dataclass
 class World:
-    """What the server knows; tests change it."""
+    """The state of the fake server; tests change it."""
 
     key: str | None = None
     epochs: list[dict[str, Any]] = field(default_factory=lambda: [epoch(n) for n in (1, 2, 3)])
@@ -157,7 +157,7 @@ class World:
     follows: str | None = None
     spoken_with: list[str] = field(default_factory=list)
     speaking: int = 0
-    # By path, beside those that the server knows.
+    # Additional answers, by path.
     answers: dict[str, Any] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -211,7 +211,7 @@ class World:
         }  # fmt: skip
 
     def details(self) -> dict[str, Any]:
-        """/v1/runs/current/evaluation."""
+        """The answer of /v1/runs/current/evaluation."""
         told = []
         for one in self.evaluation["candidates"]:
             where = f"/v1/runs/current/candidates/{one['id']}/sentences"

@@ -1,5 +1,7 @@
-"""What every store of the service has in common, in one table: voices, and what the extras keep. A
-new one is a row of `STORES` in `tests/extras/EXTRA/stores.py`."""
+"""What all stores of the service have in common, in one table: voices, and the extras' stores.
+
+A new one is a row of `STORES` in `tests/extras/EXTRA/stores.py`.
+"""
 
 import errno
 import os
@@ -26,13 +28,13 @@ def each(stores: list[Store]) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """For what leaves nothing behind."""
+    """A service for tests that leave no data."""
     with running(settings_in(tmp_path_factory.mktemp("common"))) as found:
         yield found
 
 
 def left_in(folder: Path) -> set[str]:
-    """What is kept in a folder, without its lock."""
+    """The files in a folder, except its lock."""
     if not folder.is_dir():
         return set()
     return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.name != ".lock"}
@@ -48,7 +50,7 @@ def test_what_is_not_there_is_404_for_every_method(common, store):
 
 @each(STORES)
 def test_a_full_disk_is_507_and_leaves_nothing_behind(service, tmp_path, monkeypatch, store):
-    """While the record is written, the last thing of all; then it is accepted as before."""
+    """While the record is written, the last step; afterwards a retry is accepted."""
     store.prepare(service)
     folder = tmp_path / store.folder
     before = left_in(folder)
@@ -112,7 +114,7 @@ def count_of(service: Running, store: Store) -> int:
 
 @each([store for store in STORES if store.changing])
 def test_what_may_be_another_thing_next_time_is_not_stored(common, store):
-    """The address of a sound or a table stays, its content not."""
+    """The address of a sound or a table is constant, but its content is not."""
     for path in store.changing(common):
         answer = common.client.get(path)
         assert answer.status_code == 200, path

@@ -1,4 +1,4 @@
-"""Runs, samples, curves and promotion, with a run folder that grows while the service is up."""
+"""Runs, samples, curves and promotion, with a run folder that grows while the service runs."""
 
 import asyncio
 import errno
@@ -41,12 +41,12 @@ def service(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def speaks(run: str, epoch: int) -> dict[str, Any]:
-    """What is served, where it is an epoch."""
+    """The served voice, for an epoch."""
     return {"run": run, "epoch": epoch, "candidate": f"epoch_{epoch}"}
 
 
 def epochs(service: Running) -> list[dict[str, Any]]:
-    """Of the current run, as /v1/runs tells them."""
+    """The epochs of the current run, as /v1/runs lists them."""
     return list(service.client.get("/v1/runs").json()["runs"][0]["epochs"])
 
 
@@ -133,12 +133,12 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
     assert read_manifest(kept.with_suffix(".json")).epoch == 1
     engine = service.parts.engine
     child = engine.child.pid
-    # As the trainer prunes: the manifest first; the sample stays.
+    # The trainer prunes the manifest first; the sample stays.
     RunFolder(output).manifest_path(1).unlink()
     RunFolder(output).checkpoint_path(1).unlink()
     service.wait_until(lambda: engine.wanted.wanted["name"] == str(kept), 5)
     assert served(service) == speaks("current", 1)
-    # It speaks with the same weights: nothing was opened again.
+    # The weights are the same, so nothing was reopened.
     assert engine.standing.voice.wanted["name"] != str(kept) and engine.child.pid == child
     with running(settings_in(tmp_path)) as again:
         assert served(again) == speaks("current", 1)
@@ -154,7 +154,7 @@ def test_only_one_promotion_is_kept(service, output, tmp_path):
         promoted(service, epoch)
         (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/*.pt")
         assert kept.name == f"checkpoint_epoch_{epoch}.pt" and old.exists()
-    # What is promoted already is not copied again, also a day later: there may be no room for it.
+    # An already promoted epoch is not copied again, even a day later: the disk may be full.
     folder = kept.parents[1].stat().st_ino
     os.utime(kept.parents[1], (1, 1))
     promoted(service, 1)
@@ -186,7 +186,7 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service):
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(service.say, "v" * 300, seed=seed) for seed in range(4)]
         speaking = service.parts.engine.waiting.speaking
-        # On a machine that hardly gets to run, the first may be answered before the last is asked.
+        # On a very busy machine, the first may be answered before the last is sent.
         service.wait_until(lambda: len(speaking) + sum(one.done() for one in asked) == 4)
         for epoch in (1, 2, 1, 2, 1):
             answer = promoted(service, epoch)
@@ -207,7 +207,7 @@ def test_samples_come_whole_and_in_ranges(service, output):
     assert part.status_code == 206 and part.content == data[10:20]
     assert refusal(behind)[:2] == (416, "range_not_satisfiable")
     assert behind.headers["content-range"] == f"bytes */{len(data)}"
-    # RFC 9110, 14.2: what is no range is ignored.
+    # RFC 9110, 14.2: an invalid range is ignored.
     assert nonsense.status_code == 200 and nonsense.content == data
     for other in ("abc", "bytes=9-2", "lines=1-2", "bytes=", "bytes=-"):
         answer = service.client.get(path, headers={"range": other})
@@ -242,7 +242,7 @@ def test_curves_are_read_on_from_where_the_last_answer_ended(service, output):
         file.write('{"kind": "train", "epoch": 3, "step": 21, "loss": 1.0}\n{"half')
     steps, second = read(first)
     assert steps == [21] and read(second) == ([], second)
-    (output / "metrics.jsonl").write_text('{"step": 1}\n')  # a run that went on from earlier
+    (output / "metrics.jsonl").write_text('{"step": 1}\n')  # a run resumed from an earlier step
     assert read(first)[0]
 
 
@@ -274,7 +274,7 @@ def test_a_browser_gets_the_page_and_anything_else_the_status(service):
 
 
 def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(service, output):
-    """Cut short, without a manifest, set aside by the trainer, and gone: told apart."""
+    """The states are distinct: truncated, without a manifest, set aside by the trainer, missing."""
     run = RunFolder(output)
 
     def becomes(state, code):

@@ -1,4 +1,4 @@
-"""A voice of several recordings over HTTP: three, ten, eleven, a bad one, and added to later."""
+"""A voice of several recordings over HTTP: three, ten, eleven, a bad one, and later additions."""
 
 import io
 import os
@@ -20,7 +20,7 @@ from xtts.inference import latents_file
 
 
 def take(number: int, seconds: float = 2.0, rate: int = 22_050) -> bytes:
-    """Other speech of the same person: no two are the same."""
+    """Speech of the same person, different for each number."""
     return file_of(speech(seconds, rate) * (1 - 0.05 * number), rate)
 
 
@@ -67,7 +67,7 @@ def test_several_recordings_are_one_voice_in_which_each_is_heard(service, count)
     assert voice["duration_seconds"] == pytest.approx(4.0 * count, abs=0.5 * count)
     samples, rate = heard(service, voice)
     assert len(samples) / rate == pytest.approx(voice["duration_seconds"], abs=0.01)
-    # In the first ten seconds, each has its turn.
+    # Each recording has its turn in the first ten seconds.
     turn = (2.0 if count <= 5 else 1.0) * rate
     loudest = [
         float(np.abs(samples[int(n * turn) : int((n + 1) * turn)]).max()) for n in range(count)
@@ -111,7 +111,7 @@ def test_a_bad_third_refuses_all_and_is_named(service, bad, status, words):
 
 
 def test_recordings_that_take_too_much_when_they_are_decoded_are_refused(service, monkeypatch):
-    """A minute at 192 kHz takes 22 MB: three of them are more than the limit of 64 MB."""
+    """A minute at 192 kHz takes 22 MB: three of them exceed the limit of 64 MB."""
     voice = upload(service, take(0)).json()
     before = kept(service)
     minute = DecodedRecording(file_of(speech(1.0)).ljust(22 << 20, b"\0"), 60.0, {})
@@ -137,7 +137,7 @@ def test_a_voice_is_added_to_and_keeps_its_id_and_name(service):
     assert changed["recordings"] == 3 and changed["duration_seconds"] > 5
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == changed
     assert service.client.get(voice["preview"]).content != alone
-    # As if they had come together.
+    # As if uploaded together.
     together = sent(service, take(0), take(1), take(2)).json()
     one, other = (service.client.get(v["preview"]).content for v in (changed, together))
     assert one == other
@@ -187,7 +187,7 @@ def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
     assert not (voices.latents / first.sha256).exists() and first.sha256 != second.sha256
     added(service, voice, take(2))
     third = voices.find(voice["id"])
-    # Who was listening to what was heard before writes late.
+    # A reader of an earlier merged recording writes its latents late.
     for one in (first, second, third):
         path = latents_file.path_of(voices.latents, "a" * 64, one.sha256)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Speaking over HTTP with a fake child: what is sent, refused, cut off and let go."""
+"""Speech over HTTP with a fake child: answers, refusals, cut-offs and disconnects."""
 
 import asyncio
 import threading
@@ -103,7 +103,7 @@ def test_head_is_get_without_a_body(service):
         head, got = service.client.head(path), service.client.get(path)
         assert (head.status_code, head.content) == (got.status_code, b""), path
         assert head.headers["content-type"] == got.headers["content-type"]
-    # What has no end for GET has one for HEAD.
+    # An endless GET has a HEAD that ends.
     assert service.client.head("/events", timeout=10).status_code == 200
     assert "HEAD" in service.client.post("/v1/models").headers["allow"]
 
@@ -129,7 +129,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(service):
         try:
             answer = service.client.post("/v1/audio/speech", content=content)
             assert answer.status_code == 413
-        except httpx.WriteError:  # it was refused while it was sent
+        except httpx.WriteError:  # refused during the upload
             pass
 
 
@@ -173,7 +173,7 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path):
 
 
 def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, caplog):
-    """Its slot is free again; in the log it is a line, not a traceback."""
+    """Its slot is freed, and the log has a line instead of a traceback."""
     monkeypatch.setattr("api.speech.speaking._SEND_SECONDS", 0.05)
     cancelled: list[SpeechStream] = []
     parts = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Uploads: what becomes a voice, what is refused, and that nothing an upload holds does harm."""
+"""Uploads: accepted, refused, and harmless whatever they contain."""
 
 import io
 import json
@@ -78,7 +78,7 @@ def test_what_is_no_usable_recording_is_refused(service, data, words):
 
 
 def test_a_bomb_is_refused_by_its_header_in_no_time(service):
-    """250 kB of FLAC that hold an hour of silence, 302 MB decoded."""
+    """250 kB of FLAC with an hour of silence, 302 MB decoded."""
     out = io.BytesIO()
     with soundfile.SoundFile(out, "w", 22_050, 1, "PCM_16", format="FLAC") as file:
         for _ in range(60):
@@ -89,7 +89,7 @@ def test_a_bomb_is_refused_by_its_header_in_no_time(service):
     answer = upload(service, bomb)
     assert answer.status_code == 422 and "3,600 s long" in answer.json()["detail"]
     assert time.monotonic() - started < 8
-    # The same with a header that says nothing of its length.
+    # The same with a header that states no length.
     hidden = bytearray(bomb)
     hidden[21] &= 0xF0
     hidden[22:26] = bytes(4)
@@ -150,7 +150,7 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
         latents_file.path_of(voices.latents, weights, voice.sha256)
         for voice in (gone, stays) for weights in ("a" * 64, "b" * 64)
     ]  # fmt: skip
-    # An earlier version kept them side by side, without a word about whose they are.
+    # An earlier version kept them side by side, without their owner.
     for path in (*latents, old := voices.latents / f"{'c' * 64}.safetensors"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"latents")
@@ -160,7 +160,7 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
 
 
 def test_nothing_of_a_deleted_voice_remains(real):
-    """With the embedded model: what it took from the recording is on the disk, and then is not."""
+    """With the embedded model: the latents on disk are removed with the voice."""
     folder = real.parts.voices.folder
 
     def files():

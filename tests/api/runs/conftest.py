@@ -1,4 +1,4 @@
-"""The runs of these tests were evaluated: fixtures that their files share."""
+"""Fixtures with evaluated runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +22,6 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One for all tests that only ask."""
+    """One service for all read-only tests."""
     with judged_service(tmp_path_factory.mktemp("still")) as found:
         yield found

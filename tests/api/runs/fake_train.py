@@ -1,5 +1,7 @@
-"""`python -m tests.api.runs.fake_train check|export …`: answers at once. FAKE_TRAIN=refuse: it ends
-as for a dataset without a clip, and for a run without a voice."""
+"""`python -m tests.api.runs.fake_train check|export …` answers immediately.
+
+FAKE_TRAIN=refuse: it exits as for a dataset without clips or a run without a voice.
+"""
 
 import argparse
 import json

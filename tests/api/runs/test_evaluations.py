@@ -1,4 +1,4 @@
-"""A run's evaluation over HTTP: candidates with their figures, and the sentences that they said."""
+"""A run's evaluation over HTTP: candidates with their figures, and their spoken sentences."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_rows_have_the_base_first_and_what_each_figure_is(still):
 
 def test_a_figure_that_is_no_number_is_null(service, output):
     path = RunFolder(output).evaluation_file
-    other = path.with_suffix(".part")  # as the trainer does: nobody reads half of it
+    other = path.with_suffix(".part")  # as the trainer does: no reader gets half of it
     other.write_text(path.read_text().replace('"mean": 0.2', '"mean": NaN'))
     other.replace(path)
     service.wait_until(lambda: row(service, "base")["judges"]["voice"]["mean"] is None, 10)
@@ -64,7 +64,7 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output)
         run = service.client.get("/v1/runs").json()["runs"][0]
         return [one["id"] for one in run["evaluation"]["candidates"]]
 
-    # What is served may turn before the list of the run is read anew.
+    # The served voice may change before the run's list is read again.
     service.wait_until(lambda: names() == ["base", "epoch_2"], 30)
     assert "another one than was judged" in follower.reason
 

@@ -1,4 +1,4 @@
-"""Which voice is served where a run was evaluated, and why."""
+"""The served voice of an evaluated run, and the reason for it."""
 
 import pytest
 
@@ -40,16 +40,16 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(service, output):
     opened = service.parts.engine.standing.voice.wanted
     assert opened["base_only"] and opened["reference"].endswith("epoch_2_reference.wav")
     key = service.parts.engine.standing.key
-    write_epoch(output, 3)  # another checkpoint of the same base: nothing is opened again
+    write_epoch(output, 3)  # another checkpoint of the same base: nothing is reopened
     service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
     assert served(service) == expected and service.parts.engine.standing.key == key
-    write_learned_decoder(output, 0)  # for that base: it is opened with it
+    write_learned_decoder(output, 0)  # for that base: it is reopened with the decoder
     service.wait_until(lambda: service.parts.engine.standing.key != key, 10)
     assert served(service) == expected and service.parts.engine.standing.voice.decoder
 
 
 def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
-    """It comes when a run ends, for weights that may speak already; without it they go on."""
+    """It appears at the end of a run; its weights may be served without it until then."""
     keys = [service.parts.engine.standing.key]
 
     def another():
@@ -60,7 +60,7 @@ def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
         service.wait_until(another, 10)
         keys.append(service.parts.engine.standing.key)
     assert served(service)["candidate"] == "epoch_1"
-    write_learned_decoder(output, 2)  # of weights that do not speak
+    write_learned_decoder(output, 2)  # for weights that are not served
     service.wait_until(another, 10)
     keys.append(service.parts.engine.standing.key)
     write_learned_decoder(output, 2, content=b"new")
@@ -70,7 +70,7 @@ def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
 
 
 def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(service, output):
-    write_blend(output, 1, 0.5)  # as left behind by a kill between best.pt and evaluation.json
+    write_blend(output, 1, 0.5)  # as left by a kill between best.pt and evaluation.json
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, blend)
     service.wait_until(lambda: "train evaluate` writes it" in service.parts.follower.reason, 10)
@@ -81,7 +81,7 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
     assert refused(preview(service, "epoch_2_share_0.5", "hello")) == (409, "no_checkpoint")
-    # Its epoch speaks in its place, not the newest.
+    # Its epoch is served instead, not the newest.
     blend = candidate(output, "blend", 1, 0.7)
     write_evaluated(output, blend, blend)
     service.wait_until(lambda: served(service)["candidate"] == "epoch_1", 10)
@@ -125,7 +125,7 @@ def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, o
 
 
 def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, output):
-    """As the best of a run beside the current one is served, which nothing follows."""
+    """Like the best of a run that is not the current one, which nothing follows."""
     write_blend(output, 2, 0.5)
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, candidate(output, "epoch", 1), blend)

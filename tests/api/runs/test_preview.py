@@ -1,5 +1,7 @@
-"""Hearing a candidate of a run without serving it: one voice beside the served one, for whoever
-asks, within the same limits."""
+"""Previews a candidate of a run without serving it.
+
+One preview voice is open in addition to the served one, for all callers and within the same limits.
+"""
 
 import os
 from dataclasses import replace
@@ -46,7 +48,7 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
 
 
 def test_those_who_want_another_candidate_wait_for_those_who_speak(still):
-    """Both are answered whole, and never are both voices open."""
+    """Both candidates answer completely, but are never open at the same time."""
     names, text = ("epoch_2", "epoch_2", "base", "base"), "p" * 200
     answers = at_once([partial(preview, still, name, text, seed=n) for n, name in enumerate(names)])
     assert [answer.content[44:] for answer in answers] == [said(text, n) for n in range(4)]
@@ -61,7 +63,7 @@ def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
         next(sound)
         busy = preview(service, "base", "hello")
     assert refused(busy) == (503, "preview_busy") and int(busy.headers["retry-after"]) > 0
-    # Whoever goes away frees it.
+    # A client that disconnects frees it.
     engine.previews._limits = PATIENT
     assert preview(service, "base", "hello").status_code == 200
 
@@ -71,7 +73,7 @@ def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
     assert service.parts.engine.previews.current is None
     service.wait_ready()
     assert served(service)["candidate"] == "epoch_1"
-    # The same words are no suspect where another voice says them.
+    # The same words are not suspect when another voice speaks them.
     assert len(service.parts.engine.waiting.deaths) == 1
     assert preview(service, "epoch_2", "hello").status_code == 200
 
@@ -104,10 +106,10 @@ def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(service, 
     [
         ("epoch_9", "hello", {}, {}, (404, "no_candidate")),
         ("epoch_2", "!nan", {}, {}, (503, "not_finite")),
-        # Where a second voice has no room.
+        # When there is no memory for a second voice.
         ("epoch_2", "hello", {"low_memory": True}, {}, (409, "no_preview")),
         ("epoch_2", "hello", {"backend": "onnx"}, {}, (409, "no_preview")),
-        # No more wait for a candidate than for their turn.
+        # No more requests may wait for a candidate than for their turn.
         ("epoch_2", "hello", {}, {"queue": 0}, (503, "queue_full")),
     ],
 )

@@ -1,4 +1,4 @@
-"""Runs as folders: how much a deletion frees, what is never deleted, and the export as a zip."""
+"""Runs as folders: the space that a deletion frees, protected runs, and the export as a zip."""
 
 import io
 import json

@@ -1,5 +1,7 @@
-"""How a candidate of a run is opened; which can be spoken with is asked over HTTP in test_preview
-and test_run_routes."""
+"""How a candidate of a run is opened.
+
+test_preview and test_run_routes test over HTTP which candidates can speak.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from xtts.voices.voice_files import VoiceSpec, find_voice
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunSummary:
-    """One with two epochs and two blends of the first, of which one is the best."""
+    """A run with two epochs and two blends of the first, one of them the best."""
     folder = tmp_path / "output"
     for epoch in (1, 2):
         write_epoch(folder, epoch)
@@ -71,7 +73,7 @@ def test_of_the_blends_only_the_best_speaks(tmp_path, run):
 
 
 def test_the_service_asks_for_the_consent_to_xtts_v2_too(tmp_path):
-    """Of whichever voice it is to serve."""
+    """For any voice that it is to serve."""
     folder = str(adapter_of("xtts_v2", tmp_path / "adapter"))
 
     def found(**given: Any) -> None:

@@ -1,5 +1,7 @@
-"""What every way to ask for speech has in common, in one table: OpenAI's, and those of the extras.
-A new one is a row of `WAYS` in `tests/extras/EXTRA/ways.py`."""
+"""What all speech requests have in common, in one table: OpenAI's, and those of the extras.
+
+A new kind of request is a row of `WAYS` in `tests/extras/EXTRA/ways.py`.
+"""
 
 import contextlib
 import socket
@@ -15,7 +17,7 @@ from tests.api.sounds import file_of, speech, upload
 from tests.api.ways import OPENAI, Asked, Doors, Way
 from tests.installed import tables
 
-# A name that macOS writes with its accents apart.
+# macOS decomposes accents in file names.
 COMPOSED, APART = "\u00c9lodie", "E\u0301lodie"
 TABLES = tables("ways")
 WAYS = [OPENAI, *(way for table in TABLES for way in table.WAYS)]
@@ -27,7 +29,7 @@ def each(ways: list[Way]) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    """Ready, with one uploaded voice beside the served one, which speaks en and pt."""
+    """A ready service with one uploaded voice and the served one, which speaks en and pt."""
     limits = replace(QUICK, queue=32, deadline=60.0)
     listeners = [one for table in TABLES for one in getattr(table, "LISTENERS", {}).items()]
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
@@ -45,7 +47,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 
 
 def spoken(doors: Doors, way: Way, one: Asked) -> tuple[str, str, float, bool]:
-    """Text, language and speed as the engine gets them, and whether a recording speaks."""
+    """Text, language and speed as the engine gets them, and whether a recording is used."""
     with asked() as orders:
         assert way.ask(doors, one) == (200, "")
     ((ask, recording),) = orders
@@ -85,7 +87,7 @@ def test_a_voice_that_is_not_there_is_none(doors, way):
 
 @each(WAYS)
 def test_a_text_is_neither_too_long_nor_empty(doors, way):
-    """Of characters that take four bytes, and twelve where JSON escapes them."""
+    """With characters of four bytes, or twelve bytes when escaped in JSON."""
     longest = way.longest * MOST_CHARACTERS
     with asked() as orders:
         assert way.ask(doors, Asked(text=longest))[1] == ""

@@ -1,4 +1,4 @@
-"""Languages as clients write them."""
+"""Languages in the spelling of each client."""
 
 import pytest
 
@@ -20,7 +20,8 @@ XTTS = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", 
         # hexgrad/kokoro, kokoro/pipeline.py: LANG_CODES
         ("a", "en"), ("b", "en"), ("e", "es"), ("f", "fr"), ("h", "hi"), ("i", "it"), ("j", "ja"),
         ("p", "pt"), ("z", "zh-cn"),
-        # The client leaves it to the server: vLLM-omni's Auto, AllTalk's auto, Coqui's empty field.
+        # The client leaves the choice to the server: vLLM-omni's Auto, AllTalk's auto, Coqui's
+        # empty field.
         ("Auto", ""), ("auto", ""), ("", ""), (None, ""), ("  ", ""), ("und", ""),
     ],
 )  # fmt: skip

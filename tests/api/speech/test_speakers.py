@@ -1,4 +1,4 @@
-"""Who is to speak, by name and style, in every way that a client has."""
+"""The speaker, by name and style, in every way that a client can choose one."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ NAMES = ("kim", "kim:calm", "ben")
 
 @pytest.fixture(scope="module")
 def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A served voice of kim (calm, too) and ben; anna and her whisper are uploaded."""
+    """A served voice with kim (also kim:calm) and ben; anna and anna:whisper are uploaded."""
     folder = tmp_path_factory.mktemp("cast")
     with running(settings_in(folder)) as found:
         for name in ("Anna", "Anna:whisper"):
@@ -39,7 +39,7 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def orders(
     monkeypatch: pytest.MonkeyPatch, cast: Running
 ) -> list[tuple[str | None, dict[str, Any]]]:
-    """The recording and the cast of every request meanwhile, as names."""
+    """The recording and the speakers of every request in this context, as names."""
     found: list[tuple[str | None, dict[str, Any]]] = []
     speak = Engine.speak
     names = {path: name for name, path in cast.parts.speakers.items()}
@@ -121,7 +121,7 @@ def test_the_list_has_the_speakers(cast):
     "path", served("/v1/audio/voices", "/speakers_list", "/speakers", "/api/voices")
 )
 def test_other_lists_have_them_too(cast, path):
-    """Each by its name in quotes, whatever the list looks like."""
+    """Each by its quoted name, whatever the format of the list."""
     text = cast.client.get(path).text
     assert all(f'"{name}"' in text for name in NAMES)
 

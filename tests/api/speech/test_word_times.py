@@ -1,4 +1,4 @@
-"""Word times over HTTP: OpenAI's requests that ask for words."""
+"""Word times over HTTP: OpenAI's requests that include words."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from typing import Any
 from tests.api.conftest import Running
 
 TEXT = "one two three"
-# The fake child takes 20 ms for each character.
+# The fake child speaks each character in 20 ms.
 WORDS = [
     {"word": "one", "start_time": 0.0, "end_time": 0.06},
     {"word": "two", "start_time": 0.08, "end_time": 0.14},

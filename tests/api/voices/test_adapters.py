@@ -1,4 +1,4 @@
-"""Adapters in VOICES_DIR: found while the service speaks, asked for as voices, refused by name."""
+"""Adapters in VOICES_DIR: found while the service runs, requested as voices, refused by name."""
 
 import shutil
 import time
@@ -16,13 +16,13 @@ from tests.api.paths import served
 from tests.xtts.voices.adapters import exported_adapter
 from xtts.voices.base_models import DEMO
 
-# What the fake child says of the voice in the package.
+# The hash that the fake child reports for the packaged voice.
 SERVED_SHA256 = "0" * 64
 
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three of the served base, one of another."""
+    """Three adapters of the served base, one of another base."""
     folder = tmp_path_factory.mktemp("exports")
     for seed, name in enumerate(("anna", "anna:whisper", "Ben")):
         exported_adapter(folder / name, DEMO, seed, base_sha256=SERVED_SHA256)

@@ -1,4 +1,4 @@
-"""What the decoding child makes of an upload: all of it, whatever the header says."""
+"""The decoding child reads all of an upload, whatever length its header states."""
 
 import pytest
 
@@ -29,6 +29,6 @@ def test_what_this_service_streams_can_be_a_voice():
     for form, container in (("flac", None), ("mp3", None), ("wav", None), ("aac", "aac")):
         encoder = encoding.Encoder(form)
         data = encoder.add(pcm) + encoder.end()
-        # FFmpeg estimates the length of ADTS from its first frames: no refusal rests on it.
+        # FFmpeg estimates the length of ADTS from its first frames, so no refusal depends on it.
         mono, rate = mono_of(data, 21.0, container)  # type: ignore[arg-type]
         assert len(mono) / rate == pytest.approx(20.0, abs=0.2), form

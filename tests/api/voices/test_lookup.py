@@ -1,4 +1,4 @@
-"""A voice by id, by one of OpenAI's names, or by its own."""
+"""A voice is found by id, by one of OpenAI's names, or by its name."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_openais_names_are_the_served_voice():
     ("asked", "status", "code", "told"),
     [
         ("nobody", 404, "no_voice", ""),
-        # By their ids.
+        # The refusal lists their ids.
         ("Anna", 409, "ambiguous_voice", "aaaaaaaaaaaa, cccccccccccc"),
         # remsky/Kokoro-FastAPI at 26eec068, api/src/routers/openai_compatible.py: names, weights
         ("af_bella+af_sky", 400, "unsupported", "a mixture of voices"),
@@ -56,7 +56,7 @@ def test_a_voice_may_be_called_like_a_mixture():
 
 
 def test_every_label_finds_its_voice_again():
-    """Names that mean something else, or several voices, are listed by id."""
+    """Names with another meaning, or shared by several voices, are listed by id."""
     odd = [voice(f"{number:012}", name) for number, name in
            enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip
     found = labels("demo", [ANNA, *odd])

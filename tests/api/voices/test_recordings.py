@@ -1,4 +1,4 @@
-"""The child that decodes uploads: what limits it, what its end means, and that it is gone."""
+"""The child that decodes uploads: its limits, its exit codes, and its end."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def status_of(pid: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("data", [WAV, b"\0\0\0\x18ftypM4A " + bytes(200)], ids=["wav", "m4a"])
 def test_the_child_that_reads_an_upload_has_limits_and_one_thread(data, monkeypatch):
-    """Looked at from outside, where the service itself starts it and before it reads a byte.
+    """Inspected from outside, started by the service, before it reads a byte.
 
     OpenBLAS starts a thread for each core when numpy is imported, and each takes 40 MB of the
     address space: with 24 cores an upload was "damaged".
@@ -85,7 +85,7 @@ def test_a_want_of_memory_is_no_damage(monkeypatch, program, status, words):
 
 
 def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says():
-    """libmpg123 warns there of an MP3 that was cut off: answered with 500, or with its warning."""
+    """libmpg123 warns there about a truncated MP3: the answer was a 500, or that warning."""
     data = file_of(speech(3.0), format="MP3")
     half, third = data[: len(data) // 2], data[: len(data) // 3 - 200]
     done = subprocess.run([*recordings.COMMAND], input=half, capture_output=True, check=False)
@@ -104,7 +104,7 @@ def test_what_cannot_be_started_is_no_damage(monkeypatch):
 
 
 def ended_with(memory_bytes: int, data: bytes) -> int:
-    """How the real child ends with so much memory beyond what it has before it reads."""
+    """The real child's exit code with this much memory beyond its use before it reads."""
     container = recordings.container_of(data)
     program = (
         f"import sys, api.voices.recordings_child as child; child.MEMORY_BYTES = {memory_bytes}; "
@@ -117,8 +117,7 @@ def ended_with(memory_bytes: int, data: bytes) -> int:
 
 
 def test_a_recording_that_takes_too_much_memory_is_told_so():
-    """A minute of eight channels in 16 MB; and where FFmpeg would crash: it has less than
-    1 MB then."""
+    """A minute of eight channels in 16 MB; and less than 1 MB, with which FFmpeg would crash."""
     many = file_of(np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
     assert ended_with(16 << 20, many) == NO_MEMORY
     noise = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * 48_000))
@@ -128,7 +127,7 @@ def test_a_recording_that_takes_too_much_memory_is_told_so():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_want_of_memory_looks_like_damage(kind):
-    """With 0 to 64 MB it is read, or it ends as one that takes too much memory."""
+    """With 0 to 64 MB, the recording is read or refused as taking too much memory."""
     data = made(kind, np.tile(speech(2.0, 48_000), 10), channels=2)
     sizes = [0, 64 << 10, 1 << 20, *range(2 << 20, 65 << 20, 6 << 20)]
     ends = [ended_with(size, data) for size in sizes]

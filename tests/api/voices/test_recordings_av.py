@@ -1,4 +1,4 @@
-"""Uploads that FFmpeg reads: m4a, aac and webm, made here by `av`, under the same limits."""
+"""Uploads that FFmpeg reads: m4a, aac and webm, encoded here with `av`, under the same limits."""
 
 import importlib.util
 import io
@@ -20,7 +20,7 @@ RATE = 48_000
 
 
 def likeness(found: np.ndarray, sound: np.ndarray) -> float:
-    """The highest correlation over the shifts that a codec's priming makes."""
+    """The highest correlation over the shifts that a codec's priming causes."""
     length = len(sound) - 4_096
     return max(
         float(np.corrcoef(found[shift : shift + length], sound[:length])[0, 1])
@@ -36,7 +36,7 @@ def test_it_is_whole_and_the_same_sound(kind, channels):
     found, rate = soundfile.read(io.BytesIO(wav))
     assert rate == RATE and 0 <= len(found) - len(sound) <= KINDS[kind][2]
     assert likeness(found, sound) > 0.99
-    # At the level it had: a mean of the channels, and no sum.
+    # At its original level: the mean of the channels, not the sum.
     assert np.sqrt((found**2).mean()) == pytest.approx(np.sqrt((sound**2).mean()), rel=0.05)
     assert quality["word"] == "usable"
 
@@ -51,7 +51,7 @@ def test_it_becomes_a_voice(service):
 
 
 def test_a_browsers_recording_says_no_length_and_is_read():
-    """As MediaRecorder writes it: a webm that cannot go back to its header."""
+    """As MediaRecorder writes it: a webm writer that cannot seek back to its header."""
 
     class Pipe(io.RawIOBase):
         written = b""
@@ -123,7 +123,7 @@ def test_a_codec_that_is_not_named_is_not_decoded():
 
 
 def test_a_playlist_opens_nothing(service, tmp_path):
-    """FFmpeg would follow it to files of this machine, and to other hosts."""
+    """FFmpeg would follow it to files of this machine and to other hosts."""
     (tmp_path / "secret.aac").write_bytes(made("aac", speech(2.0, RATE)))
     for head in (b"#EXTM3U\n", b"ffconcat version 1.0\nfile "):
         data = head + b"#EXTINF:2,\n" * (head[0] == 35) + str(tmp_path / "secret.aac").encode()
@@ -136,7 +136,7 @@ def test_a_playlist_opens_nothing(service, tmp_path):
 
 
 def test_nothing_is_imported_behind_the_limits():
-    """A library that cannot be mapped there any more would end it."""
+    """Under the limits, a library that could not be mapped would end the child."""
     program = (
         "import sys; from api.voices import recordings_child as child; child.import_all(True); "
         "from api.voices.decoding import decoded; "

@@ -1,4 +1,4 @@
-"""What is measured of a recording: on a person's own, and on what was done to it."""
+"""The measurements of a recording, on real speech and on altered copies of it."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_clipping_shortness_and_quiet_are_told(recording):
     assert short["word"] == "usable" and "6 to 30 s" in short["remarks"][0]
     quiet = measure(sound / 30, rate)
     assert quiet["word"] == "usable" and "quiet" in quiet["remarks"][0]
-    # One peak at full scale is no clipping.
+    # One peak at full scale is not clipping.
     peak = sound.copy()
     peak[100] = 1.0
     assert measure(peak, rate)["clipped_share"] == 0.0
@@ -46,9 +46,9 @@ def test_clipping_shortness_and_quiet_are_told(recording):
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000, 96_000, 176_400, 192_000])
 def test_speech_is_speech_and_a_tone_a_tone_at_every_rate(recording, rate):
-    """A window of so many samples is shorter at 192 kHz, and its bins hold all of a voice."""
+    """A window of a fixed length in samples is shorter at 192 kHz; its bins hold all of a voice."""
     sound, own_rate = recording
-    # A low voice: most of its energy lies in the first 500 Hz.
+    # A low voice: most of its energy is below 500 Hz.
     spectrum = np.fft.rfft(sound)
     spectrum *= 1 / (1 + (np.arange(len(spectrum)) * own_rate / len(sound) / 300) ** 2)
     low = np.fft.irfft(spectrum, len(sound)).astype("float32")

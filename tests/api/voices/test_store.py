@@ -1,4 +1,4 @@
-"""Voices on disk when several change them at once, as threads of a service and replicas do."""
+"""Voices on disk under concurrent changes, as by threads of a service and by replicas."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ def test_a_voice_that_is_deleted_while_it_is_renamed_does_not_come_back(tmp_path
 
     def delete():
         voices.remove(voice)
-        deletion_came.set()  # at once, where nothing holds it back
+        deletion_came.set()  # at once, unless a lock blocks it
 
     deleting = threading.Thread(target=delete)
     write, wait = store.write_json, locks.wait_for
@@ -98,7 +98,7 @@ def take(number: int) -> DecodedRecording:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """Whatever a voice is made of."""
+    """All recordings in a folder, by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.wav")}
 
 
@@ -118,7 +118,7 @@ def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, po
     assert hashlib.sha256(heard).hexdigest() == found.sha256
     singles = [path.read_bytes() for path in voices.single_recordings(found)]
     assert singles == [take(number).wav for number in range(recordings)]
-    # What the kill left goes an hour later, and with the voice at once.
+    # Leftovers of the kill are removed after an hour, or at once with the voice.
     hours_ago = time.time() - 2 * 3600
     for path in (tmp_path / voice.id).iterdir():
         os.utime(path, (hours_ago, hours_ago))
@@ -130,13 +130,13 @@ def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, po
 
 
 def hours_pass(folder: Path) -> None:
-    """Everything is older than what a killed writer left."""
+    """Makes all files older than leftovers of a killed writer must be."""
     for path in folder.rglob("*"):
         os.utime(path, (time.time() - 2 * 3600,) * 2)
 
 
 def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
-    """Each voice with all of its recordings and with what is heard."""
+    """Each voice with all its recordings and its merged recording."""
     return [
         (one.name, one.recordings, [
             path.read_bytes() for path in (voices.recording(one), *voices.single_recordings(one))
@@ -146,7 +146,7 @@ def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
 
 
 def test_every_recording_of_every_voice_stays_when_strays_go(tmp_path):
-    """One recording or several, extended or undone, however old: changes of others keep them."""
+    """One or several, extended or undone, of any age: changes to other voices keep them."""
     voices = Voices(tmp_path)
     voices.add("One", take(0))
     voices.add("Three", take(1), take(2), take(3))
@@ -172,8 +172,7 @@ def test_every_recording_of_every_voice_stays_when_strays_go(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"name": "Anna"}', None])
 def test_recordings_of_a_voice_whose_description_is_damaged_stay(tmp_path, damage):
-    """With the JSON restored, the voice is there again. Recordings without any JSON are what a kill
-    left."""
+    """With its JSON restored, a voice is listed again. Recordings without JSON are leftovers."""
     voices = Voices(tmp_path)
     voice = voices.add("Anna", take(0), take(1), take(2))
     about = tmp_path / f"{voice.id}.json"

@@ -1,5 +1,7 @@
-"""Voices over HTTP in any order of calls, beside a dictionary that says what there must be: upload,
-list, hear, rename, speak by id and by name, delete, and what is left of a voice that is gone."""
+"""Voices over HTTP in any order of calls, compared with a dictionary of expected voices.
+
+The calls: upload, list, play, rename, speak by id and by name, delete, and use after deletion.
+"""
 
 from collections import Counter
 from typing import ClassVar
@@ -14,7 +16,7 @@ from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running, running, settings_in
 from xtts.encoding import whole
 
-# Few, so that two voices are often called the same; of these no id and no name of OpenAI's.
+# Few, so that two voices often share a name. None is an id or a name of OpenAI's.
 NAMES = st.sampled_from(["Anna", "anna", "Élodie", "a b", "x" * 100, "Anna.wav"])
 
 QUALITY = {"word": "good", "remarks": [], "speech_seconds": 0.1, "snr_db": 60.0,
@@ -22,17 +24,17 @@ QUALITY = {"word": "good", "remarks": [], "speech_seconds": 0.1, "snr_db": 60.0,
 
 
 def sound_of(number: int) -> bytes:
-    """A wav that is like no other."""
+    """A unique wav."""
     return whole("wav", number.to_bytes(2, "little") * 2_400)
 
 
 async def undecoded(data: bytes) -> DecodedRecording:
-    """As a recording that is a mono wav already; decoding is tested in test_recordings."""
+    """Takes the upload for a decoded mono wav; test_recordings tests decoding."""
     return DecodedRecording(data, 0.1, QUALITY)
 
 
 class VoiceCalls(RuleBasedStateMachine):
-    """What may happen to the voices of a service. done: what was answered, by kind."""
+    """The possible calls to a service's voices. done: how often each kind of answer occurred."""
 
     service: Running
     done: ClassVar[Counter[str]] = Counter()
@@ -121,5 +123,5 @@ def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
             ),
         )  # fmt: skip
         assert service.parts.engine.happened.restarts == 0
-        # No kind of answer is left to luck.
+        # Every kind of answer must occur.
         assert set(VoiceCalls.done) == {"by name 200", "by name 409", "gone"}
