@@ -124,7 +124,7 @@ def _streamed(voice: Any, lines: list[str], temperature: float | None) -> Iterat
 
 
 def _among_others(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
-    """Four at once, every second one not streamed; hashed by request."""
+    """Four at once, every second one `whole`; hashed in the order of the requests."""
     from xtts.inference.synthesis_request import SynthesisRequest
 
     batcher = voice.batcher(4)

@@ -192,7 +192,7 @@ def test_the_exceptions_are_still_needed():
 
 
 def test_importing_a_package_does_no_work():
-    """Not even of torch: `--help` and a mistyped setting answer immediately."""
+    """Nor does it import torch: `--help` and a mistyped setting answer immediately."""
     code = (
         "import sys; before = set(sys.modules); import machine, xtts, train, api;"
         "import benchmarks, demo_voice;"

@@ -113,7 +113,7 @@ def test_another_digit_or_seed_is_the_same_deadly_input():
 
 
 def test_an_old_voice_keeps_coquis_normaliser(service, tmp_path):
-    """It was trained with it; newer voices use ours. Coqui's rules for Czech have no ordinals."""
+    """Old voices were trained with Coqui's normaliser, which has no Czech ordinals."""
     assert service.say("5. května", language="cs").status_code == 200
     with speaking(tmp_path, COQUI) as old:
         answer = old.say("5. května", language="cs")

@@ -1,11 +1,11 @@
-/* A libcufft that refuses every plan: what broke the reference project's samples, on demand.
+/* A libcufft that refuses every plan: the fault that broke the reference project's samples.
  *
- *     gcc -shared -fPIC -O1 -o cufft_shim.so benchmarks/cufft_shim.c
+ *     gcc -shared -fPIC -O1 -o cufft_shim.so tests/gpu/cufft_shim.c
  *     LD_PRELOAD=./cufft_shim.so python -m xtts doctor --no-cache
  *
- * It has no versions of its own, so the loader takes it for every version that torch asks for.
- * torch 2.11 plans through cufftXtMakePlanMany; the others are what older ones and plans of one
- * dimension went through. CUFFT_INVALID_SIZE is 8 in cufft.h.
+ * Its symbols have no versions, so the loader accepts it for any version that torch requests.
+ * torch 2.11 plans through cufftXtMakePlanMany; older versions and one-dimensional plans used the
+ * other functions. CUFFT_INVALID_SIZE is 8 in cufft.h.
  */
 
 #define REFUSE(name) int name(void) { return 8; }

@@ -1,4 +1,4 @@
-// openai (npm): whole and streamed.
+// openai (npm): complete and streamed.
 import fs from "node:fs/promises";
 import path from "node:path";
 import OpenAI from "openai";

@@ -1,4 +1,4 @@
-// What an accessibility checker would say of the page as it stands: one sentence for each fault.
+// Checks the accessibility of the page in its current state: one sentence for each fault.
 () => {
   const faults = [];
   const visible = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: false });

@@ -66,7 +66,7 @@ test("the length of a text is counted as the service counts it", () => {
   assert.deepEqual(told(""), ["0 of 4,096 characters", false]);
   assert.deepEqual(told("a".repeat(4096)), ["4,096 of 4,096 characters", false]);
   assert.deepEqual(told("a".repeat(4097)), ["4,097 of 4,096 characters: 1 too many", true]);
-  // Beyond the basic plane a character is two units of JavaScript.
+  // A character outside the basic plane takes two JavaScript code units.
   assert.deepEqual(told("𝄞".repeat(4096)), ["4,096 of 4,096 characters", false]);
 });
 
