@@ -1,5 +1,4 @@
-"""What tests of the core share, for those of the extras too: a service, the page, and checks of a
-dataset."""
+"""Fixtures of the core tests that the extras also use: a service, the page, dataset checks."""
 
 from tests.api.conftest import real, service
 from tests.api.page.conftest import address, open_page, opened, page, world

@@ -1,4 +1,4 @@
-"""Writes books for the tests: EPUB 2 with an NCX, EPUB 3 with a nav, and broken ones."""
+"""Writes EPUBs for the tests: version 2 with an NCX, version 3 with a nav, and broken ones."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ def page(body: str, title: str = "", kind: str = "") -> str:
 
 
 def nav(lines: Sequence[tuple[str, str]]) -> str:
-    """EPUB 3's contents."""
+    """The table of contents of EPUB 3."""
     items = "".join(f'<li><a href="{href}">{escape(title)}</a></li>' for title, href in lines)
     return page(f'<nav epub:type="toc"><h1>Contents</h1><ol>{items}</ol></nav>')
 
 
 def ncx(lines: Sequence[tuple[str, str]]) -> str:
-    """EPUB 2's contents, with the DOCTYPE that most have."""
+    """The table of contents of EPUB 2, with the usual DOCTYPE."""
     points = "".join(
         f'<navPoint id="n{number}" playOrder="{number}">'
         f'<navLabel><text>{escape(title)}</text></navLabel><content src="{href}"/></navPoint>'
@@ -61,7 +61,7 @@ def write_epub(
     guide: Mapping[str, str] | None = None,
     languages: Sequence[str] = ("en-GB",),
 ) -> Path:
-    """Writes documents (file name -> XHTML) in the order of the mapping, or of `spine`."""
+    """Writes an EPUB of `documents` (file name -> XHTML), in their order or in that of `spine`."""
     names = list(documents)
     items = "".join(
         f'<item id="d{number}" href="{name}" media-type="application/xhtml+xml"/>'

@@ -1,3 +1,3 @@
-"""Modules that stand for the children of the service's queue of books (`tests/api/conftest.py`)."""
+"""Modules that replace the children of the service's book queue (`tests/api/conftest.py`)."""
 
 QUEUES = {"readings": "tests.extras.books.uploads.fake_reader"}

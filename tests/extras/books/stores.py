@@ -13,7 +13,7 @@ def add_book(service: Running, name: str) -> httpx.Response:
 
 
 def planned(service: Running) -> list[str]:
-    """The sound of a sentence of a book that is planned."""
+    """The address of a sentence's sound in a planned book."""
     address = f"/v1/books/{add_book(service, 'read').json()['id']}"
     service.wait_until(lambda: bool(service.client.get(address).json()["plan"]))
     return [service.client.get(address).json()["plan"]["samples"][0]["sound"]]

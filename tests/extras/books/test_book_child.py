@@ -1,4 +1,4 @@
-"""The child that reads a book for the service: what it is given, says, and refuses."""
+"""The child process that reads a book for the service: arguments, messages and refusals."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.models import tiny_voice
 
 @pytest.fixture(autouse=True)
 def of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps what a child sets for itself from the other tests."""
+    """Keeps the child's process-wide settings from other tests."""
     monkeypatch.setattr(book_child, "limit_omp_spinning", lambda: None)
     monkeypatch.setattr(book_child, "limit_onednn_cache", lambda: None)
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_a_sentence_before_a_voice_is_loaded(tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-# The memory that a process of many tests has free again would be enough.
+# A new process: in this one, the memory that earlier tests freed would be enough.
 LIMITED = """
 import resource, sys
 from extras.books import command
@@ -62,7 +62,7 @@ sys.exit(code)
 
 
 def test_a_book_that_takes_too_much_memory_is_refused(tmp_path):
-    """A few kilobytes that unpack, within all other bounds, to a mass of text."""
+    """A few kilobytes that unpack to a huge text, within all other limits."""
     documents = {f"c{n}.xhtml": page(f"<p>{'a' * 900_000}</p>") for n in range(80)}
     epub = write_epub(tmp_path / "book.epub", documents)
     assert epub.stat().st_size < 200_000

@@ -1,4 +1,4 @@
-"""/v1/books as a client meets it: upload, plan, names, reading, download; and what is refused."""
+"""/v1/books for a client: upload, plan, names, reading, download and refusals."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ TEXT = b"Chapter 1\n\nThe ship left the port. Nobody had seen Qxyz.\n"
 
 
 class Book:
-    """One that is uploaded to a service."""
+    """A book uploaded to a service."""
 
     def __init__(self, service: Running, name: str = "A Small Book.txt") -> None:
         self.service = service
@@ -57,7 +57,7 @@ class Book:
         return dict(json.loads((self.folder / "given.json").read_text()))
 
     def hanging(self) -> None:
-        """Asks for a reading, and waits until its child says how far it is."""
+        """Starts a reading and waits for its first progress report."""
         self.ended()
         assert self.ask("POST", "/reading", json={}).status_code == 202
         self.service.wait_until(lambda: "25.0 %" in self.details()["reading"]["told"], 60)
@@ -70,7 +70,7 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """For what changes no other test's books."""
+    """For tests that do not change the books of other tests."""
     with running(settings_in(tmp_path_factory.mktemp("books"))) as found:
         yield found
 
@@ -110,7 +110,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
         assert saved.headers["content-type"] == media_type
         assert "attachment" in saved.headers["content-disposition"]
     report = shared.client.get(files["report.html"]["address"])
-    # It is saved, and never a page of this service.
+    # It is downloaded, never shown as a page of this service.
     assert "attachment" in report.headers["content-disposition"]
     assert report.headers["content-type"] == "application/octet-stream"
     (row,) = shared.client.get("/v1/books").json()["books"]
@@ -157,8 +157,8 @@ def test_what_is_wrong_with_a_request_is_told(shared):
 
 
 def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
-    """The voice is found as in /v1/audio/speech; the served one is `default`. A cluster would not
-    stand still while somebody speaks."""
+    """The voice is found as in /v1/audio/speech; the served one is `default`. A cluster is not
+    used: it would not pause during speech."""
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.7:6379")
     voice = upload(shared, file_of(speech())).json()["id"]
     one = Book(shared, "Voices.txt")
@@ -228,7 +228,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     steps = one.folder / "spoken/steps"
     waiting = service.parts.engine.waiting
     speaking, unread = waiting.speaking, QueuedRequest("unread", "", 0.0, 1e9, held=True)
-    waiting.queue.append(unread)  # its caller does not read: nobody waits for it
+    waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not one.details()["reading"]["paused"], 30)
     speaking["somebody"] = QueuedRequest("somebody", "", 0.0, 1e9)
     try:
@@ -241,7 +241,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
         speaking.pop("somebody")
         waiting.queue.remove(unread)
     service.wait_until(lambda: steps.stat().st_size > before, 30)
-    assert one.ask("DELETE").status_code == 204  # also of one that stands still
+    assert one.ask("DELETE").status_code == 204  # also while it is paused
 
 
 @pytest.mark.usefixtures("hangs")
@@ -267,12 +267,12 @@ def test_a_book_that_another_replica_deletes_does_not_come_back(service):
 
 
 def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
-    """It may hold locks that who speaks waits for."""
+    """It may hold locks that speech waits for."""
     monkeypatch.setenv("FAKE_READER", "load")
     speaking = service.parts.engine.waiting.speaking
     speaking["somebody"] = QueuedRequest("somebody", "", 0.0, 1e9)
     try:
-        one = Book(service)  # its plan is asked for
+        one = Book(service)  # starts the reader, for its plan
         steps = one.folder / "spoken/steps"
         service.wait_until(steps.is_file, 30)
         before = steps.stat().st_size
@@ -300,7 +300,7 @@ def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
 
 @pytest.mark.slow
 def test_a_real_child_reads_a_book_with_the_served_voice(real):
-    """Planned and spoken by the embedded voice, as `xtts read` does it."""
+    """Planned and spoken with the embedded voice, as by `xtts read`."""
     real.parts.part(Library).readings.module = "extras.books.book_child"
     text = b"Chapter 1\n\nThe ship left the port in the morning. Nobody had seen the captain.\n"
     answer = real.client.post("/v1/books", params={"name": "sea.txt"}, content=text)
@@ -312,7 +312,7 @@ def test_a_real_child_reads_a_book_with_the_served_voice(real):
     found = one.read(formats=["flac"], captions=["json"])
     assert found["reading"]["state"] == "done", found["reading"]
     assert {row["name"] for row in found["files"]} >= {"01 Chapter 1.flac", "01 Chapter 1.json"}
-    assert found["report"]["sentences"] == 3  # with the heading
+    assert found["report"]["sentences"] == 3  # including the heading
     one.ask("DELETE")
 
 

@@ -1,4 +1,4 @@
-"""The plan of a book: its sums, and the letters that a voice cannot read."""
+"""The plan of a book: its totals, and the letters that a voice cannot read."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def test_the_time_is_the_speech_over_the_rate():
     told = " ".join(plan_lines(Book("B", "", "en", []), chapters, Measured(0.06, 2.0), ("wav",)))
     assert "350 words in 2 chapters: about 0:02:12 of speech." in told
     assert "(2.00 x real time," in told
-    # Pauses sound and weigh, and take no time.
+    # Pauses add duration and bytes, but take no time to compute.
     assert "takes about 0:01:00 on this machine" in told and "wav 6.3 MB" in told
 
 
@@ -51,7 +51,7 @@ def test_a_chapter_is_its_characters_and_pauses():
 
 
 def test_only_letters_that_the_voice_cannot_read_are_reported(tokenizer):
-    """Not signs, which no voice says, nor the names in tags."""
+    """Not punctuation, which no voice speaks, or the names in tags."""
     text = "“Yes” — he said – ‘ok’ … ¿no? café · [voice:ольга] done. [style:טו] שלום ש"
     lost = unreadable_characters(sentences(text), tokenizer, "en")
     assert set(lost) == set("שלום")

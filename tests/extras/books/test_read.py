@@ -1,4 +1,4 @@
-"""`python -m xtts read`: sentences are kept, only what changed is spoken, and files are bound."""
+"""`python -m xtts read`: sentences are kept, only changed ones are spoken, and files are bound."""
 
 import importlib.util
 import io
@@ -58,7 +58,7 @@ def sounds(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def spoken(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A book that was read, for the whole session: do not write into it."""
+    """A book that was read, shared by the session: do not write into it."""
     folder = tmp_path_factory.mktemp("spoken")
     epub = book(folder / "book.epub")
     forms = "m4b,epub,wav,flac,mp3,opus,m4a"
@@ -180,7 +180,7 @@ def test_chapters_are_chosen(tiny, tmp_path, capsys):
     epub = book(tmp_path / "book.epub")
     assert read(tiny, epub, tmp_path / "out", "--format", "flac", "--chapters", "2") == 0
     assert len(sounds(tmp_path / "out")) == 3
-    # The plan is of the whole book, and the report says what was read.
+    # The plan covers the whole book, the report only the chapters read.
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert [(one["number"], one["sentences"]) for one in plan["chapters"]] == [(1, 3), (2, 3)]
     assert json.loads((tmp_path / "out" / "report.json").read_text())["chapters"] == [2]
@@ -224,7 +224,7 @@ def test_a_plan_that_is_kept_measures_nothing_again(tiny, tmp_path, capsys):
         assert "to measure this machine" not in told and sounds(out) == before
         again = json.loads((out / "plan.json").read_text())
         assert (again["rate"], again["samples"]) == (plan["rate"], plan["samples"])
-    # A book that no longer has them is measured anew.
+    # A book without the sample sentences is measured again.
     assert read(tiny, book(epub, SECOND, FIRST), out, "--plan") == 0
     assert "to measure this machine" in capsys.readouterr().out
 
@@ -291,7 +291,7 @@ def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path):
-    """kill -9 at instants that are drawn after the first line, when sentences are spoken."""
+    """kill -9 at random moments after the first line of output, while sentences are spoken."""
     things = ("ship", "house", "garden", "letter", "window", "mountain", "river", "captain")
     first = " ".join(f"The {one} was seen by all of them on the next morning." for one in things)
     epub = book(tmp_path / "book.epub", first, first.replace("seen", "found"))
@@ -310,7 +310,7 @@ def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path
             assert run.stdout is not None and run.stdout.readline()
             time.sleep(drawn.uniform(0, took / 4))
             run.kill()
-        if run.returncode == 0:  # it was done before
+        if run.returncode == 0:  # it ended before the kill
             shutil.rmtree(out)
         kills += run.returncode == -9
     subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=600)
@@ -319,7 +319,7 @@ def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path
     assert len(sounds(whole)) >= 18 and made == {
         path.relative_to(out) for path in out.rglob("*") if path.is_file()
     }
-    # The rate in plan.json is measured, report.html names the folder, .lock the process.
+    # plan.json has the measured rate, report.html the folder, .lock the process id.
     for path in made - {Path("plan.json"), Path("report.html"), Path(".lock")}:
         assert (out / path).read_bytes() == (whole / path).read_bytes(), path
 

@@ -1,4 +1,4 @@
-"""The completion scripts, run by their shells."""
+"""The completion scripts, run in their shells."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sotaque; printf '%s\\n' "${COMPREPLY
 
 
 def completed(*words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """The completions that bash offers for the last word."""
     done = subprocess.run(
         ["bash", "-c", completion.script("bash") + COMPLETE, "bash", "sotaque", *words],
         capture_output=True, text=True, check=True,
@@ -33,7 +33,7 @@ def completed(*words: str) -> list[str]:
         (["serve", "--backend", ""], ["torch", "onnx"]),
         (["export", "--onnx", "in"], ["int8", "int4"]),
         (["completion", ""], ["bash", "zsh"]),
-        (["speak", "--lines", ""], []),  # bash itself offers files
+        (["speak", "--lines", ""], []),  # bash completes file names
         (["nothing", "--"], []),
     ],
 )

@@ -1,4 +1,4 @@
-"""`sotaque`: every verb of every program under one name."""
+"""`sotaque`: every verb of every program in one command."""
 
 import logging
 import os
@@ -25,14 +25,14 @@ EXAMPLES = [one for group in help_pages.GROUPS for one in group.examples]
 
 @pytest.fixture(autouse=True)
 def _own_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The root logger stays pytest's."""
+    """Leaves the root logger to pytest."""
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setattr(logging, "captureWarnings", lambda _: None)
 
 
 @pytest.fixture
 def script(tmp_path, monkeypatch) -> Path:
-    """The console script as pip writes it, on the PATH; this process is one of its."""
+    """The console script as pip writes it, on the PATH and in sys.argv."""
     path = tmp_path / "bin/sotaque"
     path.parent.mkdir()
     path.write_text(

@@ -1,4 +1,4 @@
-"""A wheel in an environment of its own, started in an empty folder."""
+"""A wheel in a fresh environment, started in an empty folder."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def sotaque(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The console script of a wheel; its dependencies are those of the tests' environment."""
+    """The console script of a wheel, with the dependencies of the test environment."""
     folder = tmp_path_factory.mktemp("wheel")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -42,7 +42,7 @@ def sotaque(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     subprocess.run((*pip, "--python", python, "install", "--no-deps", wheel), check=True)
     (site,) = venv.glob("lib/python*/site-packages")
-    # As a line: the .pth files of that folder, with the clone's, are not read.
+    # As a path only: the .pth files in that folder, which add the clone, are not read.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return venv / "bin/sotaque"
 

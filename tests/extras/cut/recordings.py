@@ -1,4 +1,4 @@
-"""Cuts of recordings that were made of the demo dataset's clips (`tests.tapes`)."""
+"""Cuts of recordings that join clips of the demo dataset (`tests.tapes`)."""
 
 import csv
 import hashlib
@@ -20,7 +20,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def account_of(folder: Path, reason: str = "") -> list[dict[str, str]]:
-    """The rows of a cut's account, or those with a reason."""
+    """The rows of a cut's account, or only those with a reason."""
     with (folder / "account.csv").open(newline="", encoding="utf-8") as file:
         return [row for row in csv.DictReader(file) if not reason or row["reason"] == reason]
 
@@ -30,7 +30,7 @@ def cut(recording: Path, to: Path, *more: object) -> int:
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """As if it were not installed."""
+    """Hides an installed package."""
     real = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == package else real(name)

@@ -1,4 +1,4 @@
-"""What the base model says of spans; the likeliest reading, with a model that knows the truth."""
+"""How the base model scores spans; the likeliest reading, with a model that knows the truth."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def recorded(
     folder: Path, numbers: list[int], pause: float = 0.7
 ) -> tuple[SourceRecording, list[Breath]]:
     spans = join_demo(folder / "tape.wav", numbers, pause)
-    # The demo's clips have a tenth of a second of quiet at both ends.
+    # The demo's clips begin and end with a tenth of a second of quiet.
     breaths = [Breath(start + 0.1, end - 0.1) for start, end in spans]
     return open_recording(folder / "tape.wav", "tape", folder), breaths
 
@@ -103,7 +103,7 @@ NATS_A_CODE, CODES = 2.5, 20
 
 
 class KnowingScorer:
-    """Knows which piece each breath says (None: something else); a breath has 20 codes."""
+    """Knows which piece is spoken in each breath (None: none); a breath has 20 codes."""
 
     def __init__(self, truth: Sequence[int | None], most_joined: int = 3) -> None:
         self.truth = truth
@@ -122,7 +122,7 @@ class KnowingScorer:
     def _score(self, first: int, last: int, group: range) -> SpanScore:
         said = self.truth[first:last]
         right = sum(one in group for one in said)
-        # All of the text, in its order, and nothing else: only then STOP is likely.
+        # STOP is likely only after the whole text, in order, with nothing else.
         whole = sorted({one for one in said if one is not None}) == list(group)
         nats = NATS_A_CODE * CODES * (2 * right - len(said)) - (0 if whole else 15)
         return SpanScore(last, nats, CODES * len(said), 0.0)
@@ -138,7 +138,7 @@ def matched(truth: Sequence[int | None], pieces: int) -> list[SpanMatch]:
 
 
 def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
-    """The first piece of the match that each breath is in."""
+    """The first piece of the match of each breath."""
     found: list[int | None] = [None] * breaths
     for one in matches:
         for place in range(one.first, one.last):

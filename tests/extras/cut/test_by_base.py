@@ -33,7 +33,7 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(tmp_path, monke
         more = ("--text", tmp_path / "text.txt", "--device", "cpu")
         return cut(tmp_path / "tape.wav", tmp_path / to, *more)
 
-    # Stopped in the middle, and begun again: what the model has said is not asked again.
+    # Stopped halfway and started again: spans already scored are not scored again.
     from extras.cut.base_alignment import BaseScorer
 
     real, asked = BaseScorer.score, list[int]()
@@ -71,7 +71,7 @@ def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
     said = ["O primeiro trem da manhã sai às seis.", "Caminhamos ao longo do rio."]
     (tmp_path / "texto.txt").write_text(" ".join(said), encoding="utf-8")
     asked = ("--language", "pt", "--base-model", base_folder, "--device", "cpu")
-    # Its weights are random, so that it understands nothing.
+    # Random weights do not understand anything.
     asked += ("--text", tmp_path / "texto.txt")
     assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 2
     assert "The text does not fit" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Chunks that are heard ahead, and what is said where the text's order is another one."""
+"""Chunks recognised ahead of their turn, and speech in a different order from the text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def heard_of(*sentences: str) -> list[HeardWord]:
 
 
 class AheadSteps(Steps):
-    """Computes at once what is begun, as workers do."""
+    """Computes each step as soon as it begins, as workers do."""
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
@@ -51,7 +51,7 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, m
     monkeypatch.setattr(by_words, "text_recogniser", lambda: None)
 
     def heard(expected: list[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-        # Depends on what is expected: its first word is among what is heard.
+        # The result depends on the expectation: it includes the first expected word.
         first = int(samples[0])
         said = [*words[first : first + WORDS_A_CHUNK], expected[0]]
         return [HeardWord(word, start + number, start + number + 1)
@@ -75,9 +75,9 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, m
     expected = listened(Steps(), "own")
     assert listened(ahead, "ahead") == expected
     assert len({word.text for word in expected[0]} & {"w0"}) == 1
-    # The expectation moved on, and what had been begun by then was begun again.
+    # The expectation changed, so chunks begun before were begun again.
     assert ahead.num_begun > NUM_WORDS // WORDS_A_CHUNK
-    # All of it is known: nothing is begun.
+    # Everything is known: nothing is begun.
     again = AheadSteps(4)
     assert listened(again, "ahead") == expected and again.num_begun == 0
 
@@ -90,5 +90,5 @@ def test_another_order_is_a_cause_where_most_is_heard():
     assert "sentence 2 before sentence 1." in wrong_order(heard_of(two, one), text)
     assert wrong_order(heard_of("A foreign text."), text) == ""
     assert heard_whole(heard_of(three, short, one), text) == [2, 0]
-    # What is heard twice says nothing of its place.
+    # A sentence recognised twice says nothing about its place.
     assert heard_whole(heard_of(two, one, two), text) == [0]

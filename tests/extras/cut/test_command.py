@@ -1,4 +1,4 @@
-"""`python -m train cut` as a person calls it."""
+"""`python -m train cut` from the command line."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ class Ground(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """A recording of eight sentences, its text with a ninth in it, and its cut."""
+    """A recording of eight sentences, its text with a ninth inserted, and its cut."""
     top = tmp_path_factory.mktemp("cut")
     recording, text = top / "tape one.wav", top / "text.txt"
     spans = join_demo(recording, NUMBERS)
@@ -89,7 +89,7 @@ def test_cuts_are_in_the_pauses(ground):
     assert len(clips) >= 4
     for row in clips:
         for edge in (float(row["start"]), float(row["end"])):
-            # The demo's clips have a tenth of a second of quiet at both ends.
+            # The demo's clips begin and end with a tenth of a second of quiet.
             assert not any(start + 0.12 < edge < end - 0.12 for start, end in ground.spans)
 
 

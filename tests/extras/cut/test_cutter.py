@@ -1,4 +1,4 @@
-"""Transcripts by a recogniser that the user names; sound that is clipped."""
+"""Transcripts by a recogniser that the user names; clipped sound."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NUMBERS = [1, 2, 3, 5, 7, 8]
 
 
 class Ear:
-    """Tells the length of what it hears; understands nothing of the second clip."""
+    """Transcribes each clip as its length, except the second, in which it recognises nothing."""
 
     def __init__(self, fails_at: int = 99) -> None:
         self.heard = list[float]()
@@ -59,7 +59,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
     (unsure,) = [row for row in account_of(to) if row["text"] == "[Music]"]
     assert unsure["reason"] == "unsure words"
     assert float(unsure["seconds"]) == pytest.approx(ear.heard[1], abs=0.02)
-    # It says how far it is and what is left.
+    # It logs its progress and the time left.
     lines = [line for line in caplog.messages if ", left 0:0" in line]
     seconds = soundfile.info(str(tmp_path / "fita.wav")).duration
     assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
@@ -77,7 +77,7 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(tmp_path, monkeypatch):
 
     assert cut_to("a") == 130
     del ears[0]
-    ears[0].heard += [0.0, 0.0]  # the two that the first one heard
+    ears[0].heard += [0.0, 0.0]  # the two clips that the first one recognised
     assert cut_to("a") == 0
     resumed = ears.pop(0).heard[2:]
     assert cut_to("b") == 0

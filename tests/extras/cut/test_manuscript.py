@@ -1,4 +1,4 @@
-"""Texts of a recording, plain and with times in four formats, and the words that they say."""
+"""Texts of a recording, plain or with times in four formats, and their words."""
 
 import pytest
 
@@ -50,7 +50,7 @@ item []:
 def test_timed_texts_say_what_is_said_when(tmp_path, name, content):
     (tmp_path / name).write_text(content, newline="")
     assert read_cues(tmp_path / name) == TIMED
-    # A plain text is its paragraphs.
+    # The cues of a plain text are its paragraphs.
     (tmp_path / "a.txt").write_bytes("Good\nmorning.\n\nHow are you?\n".encode("utf-16"))
     assert read_cues(tmp_path / "a.txt") == [Cue(cue.text) for cue in TIMED]
 

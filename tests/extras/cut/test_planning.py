@@ -1,4 +1,4 @@
-"""Cuts at pauses only, and every moment in one row of the account."""
+"""Cuts only at pauses; each moment is in exactly one row of the account."""
 
 import csv
 import itertools
@@ -31,7 +31,7 @@ RATE = 22_050
 
 
 def profile_of(seconds: float, spoken: list[tuple[float, float]]) -> SoundProfile:
-    """-20 dB where somebody speaks, else -70 dB."""
+    """-20 dB during speech, otherwise -70 dB."""
     level = np.full(round(seconds * 100), -70.0, np.float32)
     speech = np.zeros(round(seconds / 0.032) + 1, np.float32)
     for start, end in spoken:
@@ -43,7 +43,7 @@ def profile_of(seconds: float, spoken: list[tuple[float, float]]) -> SoundProfil
 def units_of(
     words: list[tuple[float, float]], ends: dict[int, int] | None = None
 ) -> list[PlacedUnit]:
-    """One breath."""
+    """The words of one breath."""
     last = len(words) - 1
     return [
         PlacedUnit(
@@ -56,7 +56,7 @@ def units_of(
 
 
 def planned(units: list[PlacedUnit], profile: SoundProfile) -> tuple[list[str], list[str]]:
-    """What the clips say, and why the rest is none."""
+    """The texts of the clips, and the reasons why the rest is left out."""
     clips, left = plan(units, profile)
     return [clip.text for clip in clips], [one.reason for one in left]
 
@@ -74,7 +74,7 @@ def test_a_pause_is_quiet_between_two_words():
 
 
 def test_words_that_run_together_are_not_cut():
-    words = [(0.5 + 0.5 * place, 1.0 + 0.5 * place) for place in range(30)]  # 15 s on end
+    words = [(0.5 + 0.5 * place, 1.0 + 0.5 * place) for place in range(30)]  # 15 s without a pause
     assert planned(units_of(words), profile_of(16, [(0.5, 15.5)])) == ([], [TOO_LONG])
 
 
@@ -93,7 +93,7 @@ def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences():
     [
         ([(0.5, 0.9), (1.3, 1.7), (2.1, 2.5)], {0: 2, 1: 2}, ["w0 w1 w2"]),
         ([(0.5, 1.6), (2.1, 3.1)], {0: 2}, ["w0 w1"]),
-        # One of a second each would be too short.
+        # Clips of one second each would be too short.
         ([(0.5, 1.6), (2.1, 3.1)], {0: 3, 1: 3}, ["w0 w1"]),
         ([(0.5, 2.6), (3.1, 5.6)], {0: 3, 1: 3}, ["w0", "w1"]),
     ],
@@ -125,7 +125,7 @@ def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out(length
     ],
 )  # fmt: skip
 def test_a_closure_before_an_unsure_word_is_no_pause(sounds, unit, kept):
-    """Of a sentence's end 60 ms of quiet are enough: what follows is another word for certain."""
+    """At the end of a sentence 60 ms of quiet are enough: another word certainly follows."""
     assert planned([unit], profile_of(5, sounds))[0] == ["one"] * kept
 
 
@@ -143,10 +143,10 @@ def test_a_clip_at_full_scale_is_left_out():
 @pytest.mark.parametrize("beyond", [-3, 0, 70])
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
 def test_the_account_is_the_whole_recording(rate, beyond):
-    """Levels are of 10 ms each; a recording ends anywhere."""
+    """Levels cover 10 ms each; a recording may end inside one."""
     spoken = [(1.0, 3.0), (5.0, 5.2), (7.0, 9.5)]
     profile = profile_of(12, spoken)
-    profile.level_db[1000:1150] = -30.0  # what nobody says
+    profile.level_db[1000:1150] = -30.0  # sound without words
     clips, left = plan(units_of([spoken[0]]) + units_of([spoken[1]]), profile)
     frames = 12 * rate + beyond
     rows = account(clips, left, profile, rate, frames)
@@ -159,7 +159,7 @@ def test_the_account_is_the_whole_recording(rate, beyond):
 
 @pytest.mark.parametrize(("ends", "clips"), [(2, 0), (3, 2)], ids=["sentence", "paragraph"])
 def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends, clips):
-    words = [(0.5 + place, 1.5 + place) for place in range(8)]  # 8 s on end
+    words = [(0.5 + place, 1.5 + place) for place in range(8)]  # 8 s without a pause
     words += [(8.58 + place, 9.58 + place) for place in range(8)]
     found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
     assert len(found) == clips

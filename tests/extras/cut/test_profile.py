@@ -1,4 +1,4 @@
-"""Which detector of speech is taken, and that both find the same speech."""
+"""The choice of speech detector; both find the same speech."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""A long recording is read in blocks that leave no seam where they meet."""
+"""A long recording is read in blocks without seams between them."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ RATE = 22_050
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> SourceRecording:
-    """Two blocks and a bit, never the same sound twice."""
+    """Noise, which never repeats, for a little more than two blocks."""
     folder = tmp_path_factory.mktemp("tape")
     wave = np.random.default_rng(0).normal(0, 0.1, int((2 * BLOCK_SECONDS + 1.7) * RATE))
     soundfile.write(folder / "tape.wav", wave.astype(np.float32), RATE, "FLOAT")

@@ -1,4 +1,4 @@
-"""`report.html` in a browser: corrections outlive a reload and are in every file that is saved."""
+"""`report.html` in a browser: corrections survive a reload and are in every saved file."""
 
 from pathlib import Path
 from typing import Any

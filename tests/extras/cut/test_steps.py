@@ -1,4 +1,4 @@
-"""Where steps are computed, and Ray's workers, one of which is killed."""
+"""Where steps are computed; Ray's workers, one of which is killed."""
 
 import importlib
 import importlib.util
@@ -17,7 +17,7 @@ from tests.tapes import demo_texts, join_demo
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40
-# For a machine that is busy with other programs.
+# Enough for a machine that is busy with other programs.
 MOST_SECONDS = 1200
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
@@ -76,7 +76,7 @@ def test_recordings_without_a_text_are_measured_by_workers(tmp_path):
 
 
 def kill_a_worker(child: subprocess.Popen[bytes], journal: Path) -> None:
-    """When a few chunks were heard, the worker that hears another one."""
+    """After a few chunks, kills a worker that is recognising another one."""
     end = time.monotonic() + MOST_SECONDS
     while child.poll() is None and time.monotonic() < end:
         if journal.exists() and len(journal.read_bytes().splitlines()) > 3:

@@ -1,4 +1,4 @@
-"""Heard words against a text with gaps on both sides, and what is sure of what was heard."""
+"""Recognised words against a text with gaps on both sides, and which of them are trusted."""
 
 import random
 
@@ -17,7 +17,7 @@ from extras.cut.word_alignment import (
 )
 
 TEXT = manuscript_of([Cue("The king promised half.")], "en")
-# `the` was heard in what another person says, six seconds before the rest.
+# `the` was spoken by another person, six seconds before the rest.
 HEARD = [
     HeardWord("the", 1.0, 1.2), HeardWord("come", 1.2, 1.6), HeardWord("king", 7.2, 7.5),
     HeardWord("promised", 7.5, 8.0), HeardWord("half", 8.0, 8.4),
@@ -51,7 +51,7 @@ def test_a_long_text_is_followed_over_insertions_and_losses():
     words = [f"w{generator.randrange(400)}" for _ in range(5000)]
     said, truth = list[str](), list[tuple[int, int]]()
     for place, word in enumerate(words):
-        if 2000 <= place < 2060:  # a page that nobody reads
+        if 2000 <= place < 2060:  # a page that is not read aloud
             continue
         if generator.random() < 0.02:
             said += ["other"] * 5
@@ -97,7 +97,7 @@ def test_elsewhere_it_must_be_certain(certainty, sure):
         ("The train was full that evening.", -1.9, -0.5, 6),
         ("The train was full that evening.", -2.1, -0.5, 5),
         ("The train was full that evening.", -1.9, -1.5, 0),
-        ("The train was full.", -1.9, -0.5, 3),  # three say less of the fourth than five do
+        ("The train was full.", -1.9, -0.5, 3),  # three say less about the fourth than five
     ],
 )
 def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
@@ -113,7 +113,7 @@ def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
 
 @pytest.mark.parametrize(("seconds", "looked_at"), [(25.0, True), (35.0, False)])
 def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds, looked_at):
-    """Its words are somebody else's, heard by chance: aligning them would take for ever."""
+    """Its words come from other speech and match by chance; aligning them would take too long."""
     text = manuscript_of([Cue("The king sang.")], "en")
     heard = [HeardWord("the", 1.0, 1.2), HeardWord("king", 9.0, 9.5),
              HeardWord("sang", seconds, seconds + 0.3),
@@ -132,7 +132,7 @@ def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence():
 
 
 def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
-    """The first one beside the next, the last one beside the one before."""
+    """The first goes with the word after it, the last with the word before it."""
     text = manuscript_of([Cue("The king sang. The end.")], "en")
     words = "the old the king sang cow the end end".split()
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate(words)]
@@ -146,7 +146,7 @@ def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
         ((0.9, 1.0), None, (0.8, 2.5)),
         (None, (2.4, 2.6), (0.9, 2.7)),
         (None, (2.5, 2.7), None),  # a pause between
-        (None, (2.4, 2.9), None),  # a word of its own
+        (None, (2.4, 2.9), None),  # a separate word
     ],
 )
 def test_a_fragment_at_the_edge_of_a_sentence_is_looked_at_again(before, after, region):

@@ -1,4 +1,4 @@
-"""A language that was added to the served voice, in the lists of other servers."""
+"""A language added to the served voice, in the language lists of other servers."""
 
 from tests.api.conftest import running, settings_in
 
@@ -6,6 +6,6 @@ from tests.api.conftest import running, settings_in
 def test_it_is_listed(tmp_path):
     (tmp_path / "greek").mkdir()
     with running(settings_in(tmp_path, voice=str(tmp_path / "greek"))) as service:
-        # By its code, since names are known of XTTS-v2's languages only.
+        # Listed by its code: only the languages of XTTS-v2 have known names.
         named = {"English": "en", "Portuguese": "pt", "el": "el"}
         assert service.client.get("/languages").json() == {"languages": named}

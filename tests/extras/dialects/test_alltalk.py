@@ -1,4 +1,4 @@
-"""AllTalk's sounds that are fetched later, and its refusals; its clients are in test_clients."""
+"""AllTalk's sounds, which are fetched later, and its refusals; its clients are in test_clients."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_sounds_are_kept_within_bounds(monkeypatch):
     monkeypatch.setattr(memory, "_MOST_SOUNDS", 3)
     monkeypatch.setattr(memory, "_MOST_BYTES", 100)
     kept = KeptSounds()
-    # However many there were before: what has gone takes no room.
+    # However many there were: removed sounds do not take up space.
     names = [kept.keep(bytes(20)) for _ in range(40)]
     assert [kept.find(name) is not None for name in names] == [False] * 37 + [True] * 3
     large = kept.keep(bytes(95))

@@ -50,7 +50,7 @@ def test_the_sound_of_the_lines_is_the_format_s_own_stream(service, form):
     lines = lines_of(service, response_format=form)
     streamed = service.say(TEXT, response_format=form, stream=True)
     assert {line["audio_format"] for line in lines} == {streamed.headers["content-type"]}
-    # An Ogg stream has a serial number of its own.
+    # Each Ogg stream has a different serial number.
     same = len if form == "opus" else bytes
     assert same(sound(lines)) == same(streamed.content)
 

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "develop" / "clients.md"
 
 
 def client_rows() -> list[str]:
-    """A row for each client of the table."""
+    """A table row for each client."""
     found = []
     for row in TABLE:
         repository, commit, file = row.source.split(" ")
@@ -23,7 +23,7 @@ def client_rows() -> list[str]:
 
 
 def library_rows() -> list[str]:
-    """A row for each library."""
+    """A table row for each library."""
     return [f"| {', '.join(one.packages)} | {one.what} |" for one in LIBRARIES]
 
 

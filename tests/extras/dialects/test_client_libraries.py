@@ -1,4 +1,4 @@
-"""Pipecat, which asks as a client of Coqui's streaming server, in an environment of its own."""
+"""Pipecat, a client of Coqui's streaming server, in a separate environment."""
 
 import pytest
 

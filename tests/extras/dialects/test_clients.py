@@ -1,8 +1,7 @@
-"""The requests of other people's programs, as their own source has them, on our service.
+"""The requests of other programs, as in their source, to our service.
 
-Each is written after the file that is named at it, at the commit that is named; no line of it is
-copied. The real libraries among them are asked in `tests/api/test_openai.py` and
-`tests/api/test_client_libraries.py`.
+Each follows the named file at the named commit; no line is copied. The real libraries run in
+`tests/api/test_openai.py` and `tests/api/test_client_libraries.py`.
 """
 
 import base64
@@ -24,7 +23,7 @@ TEXT = "Good morning, how did you sleep?"
 
 @dataclass
 class Talk:
-    """What a client of the table works with. voice: a name of the lists; voice_id: its id."""
+    """What a client works with. voice: a listed name; voice_id: its id."""
 
     http: httpx.Client
     voice: str
@@ -45,7 +44,7 @@ class Talk:
 
 @dataclass(frozen=True)
 class TableRow:
-    """source: repository, commit, file. ask: speaks TEXT, and returns what came. named: whether it
+    """source: repository, commit, file. ask: speaks TEXT and returns the sound. named: whether it
     chooses a voice."""
 
     name: str
@@ -70,7 +69,7 @@ def sillytavern_openai(talk: Talk) -> bytes:
 
 def sillytavern_xtts(talk: Talk) -> bytes:
     voices = {one["name"]: one["voice_id"] for one in talk.get("/speakers").json()}
-    # Its sliders are texts once they were moved.
+    # Its sliders become texts once they are moved.
     sliders = {"temperature": "0.75", "speed": 1, "length_penalty": 1.0, "repetition_penalty": 5.0,
                "top_p": "0.85", "top_k": 50, "enable_text_splitting": True,
                "stream_chunk_size": "100"}  # fmt: skip
@@ -194,7 +193,7 @@ def home_assistant_openai_tts(talk: Talk) -> bytes:
 
 
 def wyoming_openai(talk: Talk) -> bytes:
-    assert talk.http.get("/v1/test").status_code == 404  # it is no Kokoro
+    assert talk.http.get("/v1/test").status_code == 404  # it is not Kokoro
     assert {"tts-1", "sotaque"} <= {one["id"] for one in talk.get("/v1/models").json()["data"]}
     return talk.speech(model="tts-1", voice=talk.voice, response_format="wav").content
 
@@ -290,7 +289,7 @@ def by_name(row: TableRow) -> str:
 
 @pytest.mark.parametrize("row", TABLE, ids=by_name)
 def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(row, dialect, anna):
-    """Sample for sample where its format is lossless."""
+    """Sample for sample if its format is lossless."""
     with asked() as orders:
         sound = row.ask(Talk(dialect.client, "Anna", anna))
     (params, recording), voices = orders[0], dialect.parts.voices
@@ -305,16 +304,16 @@ def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(row, dialect, a
 @pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=by_name)
 def test_a_client_hears_the_embedded_voice(row, real):
-    """The same samples as from /v1/audio/speech, where the format is lossless."""
+    """The same samples as from /v1/audio/speech if the format is lossless."""
     body = {"input": TEXT, "response_format": "pcm"}
     whole = real.client.post("/v1/audio/speech", json=body).raise_for_status().content
     sound = row.ask(Talk(real.client, "demo", "default"))
     if row.kind == "mp3":
         heard, wanted = decoded(sound), np.frombuffer(whole, "<i2") / 32768
-        # An encoder's delay in front, and what is left of the last frame: no word less, none more.
+        # The delay of the encoder and the rest of its last frame: not a word less or more.
         assert 0 <= len(heard) - len(wanted) <= 4_000
         assert correlation(heard, wanted) > 0.99
     elif row.ask in (sillytavern_xtts, sillytavern_xtts_streaming, xtts_api_server_curl):
-        assert len(samples(sound)) > 24_000  # at the temperature of its own slider
+        assert len(samples(sound)) > 24_000  # at the temperature of the client's slider
     else:
         assert (sound if row.kind == "pcm" else samples(sound)) == whole

@@ -1,4 +1,4 @@
-"""Coqui's two servers: where they look for a text, and what is no voice; their clients are in
+"""Coqui's two servers: where they find the text, and invalid voices; their clients are in
 test_clients."""
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every dialect is counted and limited as /v1/audio/speech; key, foreign pages and sizes are in
+"""Every dialect is counted and limited like /v1/audio/speech; key, foreign pages and sizes are in
 test_every_route."""
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.heard import refusal
 
 LATENTS = {"speaker_embedding": [0.1], "gpt_cond_latent": [[0.1]]}
-# A request to each path that a dialect adds; those of SPEAKING speak.
+# A request to each path of a dialect; those in SPEAKING speak.
 SPEAKING: dict[tuple[str, str], dict[str, object]] = {
     ("POST", "/tts_to_audio/"): {"json": {"text": "hi"}},
     ("GET", "/tts_stream"): {"params": {"text": "hi"}},
@@ -32,7 +32,7 @@ def ask(service: Running, one: tuple[str, str], **headers: str) -> httpx.Respons
 
 
 def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
-    """A route that is added comes into the table, and so before the gates."""
+    """A new route must be added to the table, and so passes the gates."""
     routes = [one for one in build(settings_in(tmp_path)).state.routes if "speech" in one.tags]
     found = {
         (method, route.path) for route in routes for method in route.methods
@@ -42,7 +42,7 @@ def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
 
 
 def counts(service: Running) -> dict[str, float]:
-    """Requests to speak so far, by status."""
+    """Speech requests so far, by status."""
     found = service.parts.metrics.requests.collect()[0].samples
     return {one.labels["code"]: one.value for one in found if one.name.endswith("_total")}
 
@@ -54,7 +54,7 @@ def test_what_speaks_is_counted_whatever_becomes_of_it(dialect, one):
         status = str(ask(dialect, one, **sent).status_code)
         assert status in ("403", "400", "200")  # 400: latents of another server
         wanted = {**before, status: before.get(status, 0) + 1}
-        # It is counted behind its last byte.
+        # It is counted after its last byte.
         dialect.wait_until(lambda wanted=wanted: counts(dialect) == wanted, 5)
 
 

@@ -1,4 +1,4 @@
-"""What other servers and clients add to OpenAI's /v1/audio/speech, and their lists."""
+"""Additions of other servers and clients to OpenAI's /v1/audio/speech, and their lists."""
 
 import logging
 from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_openais_stream_format_counts_before_stream(dialect):
 
 
 def test_a_streamed_wav_has_one_header(dialect):
-    """remsky/Kokoro-FastAPI, pull request 94: one for each chunk is heard as clicks."""
+    """remsky/Kokoro-FastAPI, pull request 94: a header in each chunk sounds like a click."""
     text = "a sentence. " * 30  # two pieces
     answer = dialect.say(text, stream=True)
     assert answer.content.count(b"RIFF") == 1 and answer.content[44:] == said(text)
@@ -139,5 +139,5 @@ def test_the_names_in_header_and_log_are_bounded(dialect):
 def test_strictness_refuses_what_changes_nothing(strict, fields, found, words):
     answer = strict.say("hello", **fields)
     assert refusal(answer) == found and words in answer.json()["detail"]
-    # What does nothing and says nothing is fine.
+    # A field without effect or content is accepted.
     assert strict.say("hello", instructions="", model="tts-1", stream=None).status_code == 200

@@ -1,4 +1,4 @@
-"""What the dialects refuse, and how: as /v1/audio/speech does, with the name of their own field."""
+"""The dialects refuse as /v1/audio/speech does, but name the field of the dialect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The dialects' ways to ask for speech (`tests/api/speech/test_common_options.py`)."""
+"""How the dialects ask for speech (`tests/api/speech/test_common_options.py`)."""
 
 from extras.dialects.xtts_streaming_server import handle_of
 from tests.api.ways import Answer, Asked, Doors, Way, answer_of, given
@@ -43,11 +43,11 @@ def api_server(doors: Doors, one: Asked) -> Answer:
 
 
 WAYS = [
-    # A GET has its text in the address.
+    # The text of a GET is in the address.
     Way("alltalk", alltalk, fastest=4.0), Way("alltalk_stream", alltalk_stream, longest="x"),
     Way("coqui", coqui),
-    # Its clients name a voice by what the server gave them for it.
+    # Its clients identify a voice by the data that the server returned for it.
     Way("streaming_server", streaming_server, by_name=False),
-    # Its own bound of speed.
+    # It has another limit of speed.
     Way("api_server", api_server, fastest=2.0),
 ]  # fmt: skip

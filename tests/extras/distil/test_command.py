@@ -1,4 +1,4 @@
-"""`python -m train distil`, whole, with a tiny model: what may be served is a voice like others."""
+"""`python -m train distil` from start to end, with a tiny model: a good student becomes a voice."""
 
 import json
 from dataclasses import replace
@@ -32,7 +32,8 @@ ASKED = ("--epochs", "2", "--minutes", "0.2")
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """An epoch of a base that ends what it says, of clips in one of its two languages."""
+    """A trained epoch of a base that ends its sentences; the clips are in one of its two
+    languages."""
     folder = tmp_path_factory.mktemp("distillation")
     found = Workshop(ending_base(folder / "base"), folder)
     found.dataset = make_dataset(folder / "long", clips=12, seconds=1.5)
@@ -71,7 +72,7 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
         seconds = soundfile.info(kept / who / "01.wav").duration
         assert seconds == pytest.approx(found.sentences[0].seconds, abs=0.05)
     assert [one.codes for one in teacher.sentences] != [one.codes for one in student.sentences]
-    # Of what is kept nothing is said or learned again, and no voice is replaced unasked.
+    # Kept work is not spoken or learned again, and a voice is not replaced without consent.
     assert distil(workshop, to) == 2
     monkeypatch.setattr(learning, "take_step", lambda *_: pytest.fail("learned again"))
     monkeypatch.setattr(lessons, "_say", lambda *_: pytest.fail("said again"))
@@ -127,7 +128,7 @@ def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, c
 def test_every_speaker_is_taught_and_judged_from_their_own_recording(
     workshop, tmp_path, monkeypatch
 ):
-    """The first one's is the recording that the voice opens with, and not their first in a row."""
+    """The first speaker's is the recording that the voice opens with."""
     heard, compared = list[tuple[str, Path]](), list[str]()
     real = command.judged
 
@@ -160,7 +161,7 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
     judged_of = json.loads((run.folder / "distillation" / "judged.json").read_text())
     assert list(judged_of) == [first, second]
     assert list(speakers.read(tmp_path / "small")) == [first, second]
-    # One of them is enough to refuse.
+    # One bad speaker is enough to refuse.
     answers = iter([None, "It sounds less like the person than the large model."])
     monkeypatch.setattr(command, "may_replace", lambda small, large: next(answers))
     assert distil(several, tmp_path / "other") == 1

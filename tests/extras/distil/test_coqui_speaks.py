@@ -1,4 +1,4 @@
-"""A distilled voice is loaded and spoken by Coqui's own `Xtts`, strictly."""
+"""Coqui's `Xtts` loads a distilled voice, strictly, and speaks with it."""
 
 import torch
 

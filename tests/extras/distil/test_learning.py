@@ -1,4 +1,4 @@
-"""A student comes nearer to its teacher, the same way whether or not it was interrupted."""
+"""A student approaches its teacher, in the same way whether or not it is interrupted."""
 
 import contextlib
 import math
@@ -36,7 +36,7 @@ def lessons(count: int = 12) -> list[Lesson]:
 
 @pytest.fixture
 def teacher() -> GPT:
-    """Weights that are large enough to have an opinion."""
+    """Weights large enough to give distinct likelihoods."""
     gpt = new_gpt(SHAPE, seed=3).requires_grad_(False)
     for parameter in gpt.parameters():
         parameter.mul_(2.0)
@@ -64,7 +64,7 @@ def taught_student(teacher: GPT, taught: Taught, path: Path, epochs: int, key: s
 
 
 def test_the_teachers_latents_are_those_that_it_speaks_with(teacher):
-    """So the student learns what the vocoder hears: each code's latent is of the same place."""
+    """So the student learns the vocoder's input: the latent at the position of each code."""
     said = TorchUtterance(teacher, SamplingParams(), torch.Generator().manual_seed(0), 9)
     ids = torch.tensor([3, 4, 5, 6])
     with torch.inference_mode():
@@ -90,7 +90,7 @@ def test_without_a_held_out_lesson_nothing_is_said(teacher):
 
 
 def test_a_student_comes_nearer_on_what_it_learned(teacher, taught, tmp_path):
-    """On all lessons: random codes of so few lessons say nothing about others."""
+    """Judged on the lessons learned: random codes of a few lessons say nothing about others."""
     every = [Lesson(one.ids, one.codes, one.narrator, one.spoken, True) for one in taught.lessons]
     judged = Taught(every, taught.latents, taught.voices, taught.head, taught.variance)
     before = agreement(new_student(teacher, (0, 2)), judged)
@@ -111,7 +111,7 @@ def test_conditioning_and_text_head_stay_the_teachers(teacher, taught, tmp_path)
 
 
 class Killed(Exception):
-    """In place of a signal."""
+    """Raised in place of a signal."""
 
 
 def test_an_interrupted_one_ends_with_the_same_bits(teacher, taught, tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_loss_that_is_not_finite_is_an_error(teacher, taught, tmp_path):
 
 
 def test_only_what_the_teacher_said_is_learned_by_its_codes(teacher):
-    """A clip is said by a blend's teacher with other codes than the person's."""
+    """The teacher of a blend says a clip with other codes than the person's."""
     spoken, clip = (
         [Lesson(one.ids, one.codes, one.narrator, kind, False) for one in lessons(3)]
         for kind in (True, False)

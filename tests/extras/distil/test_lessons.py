@@ -1,4 +1,5 @@
-"""What the teacher says: once, whatever kills it; nothing that was cut; no built-in sentence."""
+"""The teacher's lessons: each spoken once, despite kills; none truncated, none a built-in
+sentence."""
 
 import itertools
 import random
@@ -22,7 +23,7 @@ from xtts.workers.tuned_model import TunedModel
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    """A teacher that ends what it says after a second or two, and clips of its narrator."""
+    """A teacher that ends its sentences after a second or two, and clips of its narrator."""
     folder = tmp_path_factory.mktemp("lessons")
     base = ending_base(folder / "base")
     settings = TrainSettings(
@@ -73,7 +74,7 @@ def test_as_much_is_said_as_is_asked_for_by_every_narrator(scene, tmp_path):
     assert {one.narrator for one in found if one.held_out} == {0, 1}
     assert sum(one.held_out for one in found) < len(found) / 2
     rates = sorted(len(one.codes) / len(one.ids) for one in found)
-    assert rates[-1] / rates[0] <= 4  # nothing that was cut, or babbles
+    assert rates[-1] / rates[0] <= 4  # neither truncated nor babbling
 
 
 def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeypatch):
@@ -90,7 +91,7 @@ def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeyp
 
     monkeypatch.setattr(lessons, "_say", counting)
     again = said(scene, tmp_path)
-    # Five were kept; what was said is what was said before.
+    # Five lessons were kept, and the new ones equal the lost ones.
     assert path.read_text().splitlines(keepends=True)[: len(lines)] == lines
     assert len(path.read_text().splitlines()) - 1 == 5 + sum(counted)
     assert len(whole) <= len(again)
@@ -111,7 +112,7 @@ def test_other_texts_or_another_seed_are_another_file(scene, tmp_path, changes):
 
 
 def asked(scene, clips, count: int, **changes):
-    """The first texts of the first narrator."""
+    """The first requests for the first narrator."""
     given = {"own": [], "judging": (), "seed": 0} | changes
     requests = lessons._requests(clips, scene[1][0], *given.values(), 0)
     return list(itertools.islice(requests, count))
@@ -139,18 +140,18 @@ def test_each_language_of_the_clips_is_said_in_itself(scene):
     assert not any("bom" in text for text in spoken_in["en"])
     share = sum(one.language == "pt" for one in some) / len(some)
     assert share == pytest.approx(4 / len(learned), abs=0.1)
-    # Own texts are in the language that most clips are in.
+    # The user's texts are in the most frequent language of the clips.
     some = asked(scene, clips, 300, own=["one two", "three four"])
     assert all(("bom" in one.text) == (one.language == "pt") for one in some)
     assert {"one two", "three four"} <= {one.text for one in some}
-    # Somebody without clips in it says their transcripts.
+    # A narrator without clips in that language says their transcripts.
     other = replace(scene[1][0], learned=learned[:4])
     requests = lessons._requests(clips, other, ["one two"], (), 0, 0)
     assert {one.language for one in itertools.islice(requests, 9)} == {"pt"}
 
 
 def test_a_text_that_nobody_can_say_is_passed_over(scene, tmp_path):
-    """As the ends of « Non ! » and « Oui ! » together."""
+    """For example the ends of « Non ! » and « Oui ! » together."""
     found = said(scene, tmp_path, 0.2, own=["non !", "oui !", "one two three."])
     assert found and all(len(one.ids) for one in found)
 

@@ -1,4 +1,4 @@
-"""Which layers a student keeps, and that it begins as its teacher."""
+"""Which layers a student keeps; it starts with its teacher's weights."""
 
 import pytest
 import torch

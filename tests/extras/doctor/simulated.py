@@ -1,9 +1,8 @@
-"""Machines that nobody has at hand, as the doctor's readings; and what it says of each, kept.
+"""Simulated machines, as readings for the doctor; its reports on them are stored.
 
     .venv/bin/python -m tests.extras.doctor.simulated
 
-writes tests/extras/doctor/golden/ again. Read the difference before you commit it: it is what
-people will be told.
+rewrites tests/extras/doctor/golden/. Read the difference before you commit it: users will see it.
 """
 
 import sys
@@ -52,7 +51,7 @@ def card(maker: str = NVIDIA, device: str = "2204", address: str = "0000:01:00.0
 
 
 def passed(*failing: OperationVerdict) -> tuple[OperationVerdict, ...]:
-    """Every operation good but those given."""
+    """All operations pass except the given ones."""
     bad = {one.name: one for one in failing}
     good = {name: OperationVerdict(name, True, 1e-6, 1e-4, seconds=0.1) for name in OPERATIONS}
     return tuple((good | bad).values())
@@ -89,12 +88,12 @@ def torch_build(**more: Any) -> TorchBuild:
 
 def checked(outcome: Outcome, reason: str, name: str = "NVIDIA GeForce RTX 3090",
             capability: tuple[int, int] = (8, 6), **more: Any) -> Environment:  # fmt: skip
-    """A machine whose GPU did not come through the check."""
+    """A machine whose GPU did not pass the check."""
     found = {"outcome": outcome, "reason": reason, "operations": (), **more}
     return computer(gpu(name, capability, **found))
 
 
-# An RTX 3090 where all is well.
+# A healthy machine with an RTX 3090.
 HEALTHY = Machine(
     settings=MachineSettings(model_bytes=DEMO_BYTES),
     refused=(),
@@ -137,7 +136,7 @@ MACHINES: Mapping[str, Machine] = {
         CPU_ONLY, driver=Driver(nouveau=True, system=("ubuntu", "debian")),
         graphics=Graphics((card(screen=True),)),
     ),
-    # A container that was started with runc on a host with a GPU.
+    # A container started with runc on a host with a GPU.
     "no_toolkit": replace(
         CPU_ONLY,
         driver=Driver("580.95.05", system=("debian",),
@@ -217,7 +216,7 @@ MACHINES: Mapping[str, Machine] = {
             Outcome.HANG, "the check hung for 60 s.", "the GPU", (0, 0), total_bytes=0
         ),
     ),
-    # Document 002: CachyOS, a GeForce MX230 beside a Vega 8, and prime-run tried in vain.
+    # Document 002: CachyOS, a GeForce MX230 and a Vega 8; prime-run was tried in vain.
     "hybrid_laptop": replace(
         HEALTHY,
         driver=Driver("580.95.05", libcuda="/usr/lib/libcuda.so.580.95.05",
@@ -238,7 +237,7 @@ MACHINES: Mapping[str, Machine] = {
         programs={"prime-select": "/usr/bin/prime-select"},
     ),
     "after_suspend": replace(HEALTHY, environment=checked(Outcome.STICKY, UNKNOWN)),
-    # Every look failed or hung.
+    # Every reading failed or hung.
     "nothing_could_be_read": Machine(troubles=dict.fromkeys(
         (one.name for one in fields(Machine) if one.default is None),
         "no answer within 5 s",

@@ -1,4 +1,4 @@
-"""All readings of a machine that is a folder: garbage for files, programs that hang, no PATH."""
+"""All readings of a machine, as a folder: files of garbage, hanging programs, no PATH."""
 
 import time
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def test_a_laptop_with_two_cards_is_read(tmp_path):
     nvidia, amd = found.graphics.cards
     assert (nvidia.vendor, nvidia.device, nvidia.power) == (NVIDIA, "1d11", "suspended")
     assert (amd.vendor, amd.screen) == (AMD, True)
-    assert found.variables == {"DRI_PRIME": "1"}  # nothing that is nobody's business
+    assert found.variables == {"DRI_PRIME": "1"}  # no private variables
     assert set(found.seconds) >= {"driver", "torch", "storage"}
 
 

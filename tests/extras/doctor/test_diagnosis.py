@@ -1,4 +1,4 @@
-"""The checks together: one that fails itself, and how long each took."""
+"""The checks together: one that raises, and the time of each."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`python -m xtts doctor` from the command line, on this machine and on one made worse."""
+"""`python -m xtts doctor` from the command line, on this machine and on a broken one."""
 
 import json
 import os
@@ -23,7 +23,7 @@ CLEAN = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
 
 @pytest.fixture
 def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
-    """Whatever is looked at is the hybrid laptop; how it was asked for."""
+    """All readings are those of the hybrid laptop; the list holds the places that were read."""
     asked: list[ReadingPlace] = []
 
     def look(place: ReadingPlace) -> Machine:
@@ -54,7 +54,7 @@ def test_nothing_to_mend_is_said(monkeypatch, capsys):
 
 
 def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
-    """What it says of this machine as JSON, and its findings by their names."""
+    """The JSON report on this machine, with its findings by name."""
     done = subprocess.run(
         [sys.executable, "-m", "xtts", "doctor", "--json", *options],
         env=CLEAN | {"HOME": str(home), "PATH": os.defpath} | environ,
@@ -67,7 +67,7 @@ def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_machine_with_nothing_still_gets_its_report(tmp_path):
-    """No PATH, and a HOME that nothing can be written under, by root neither."""
+    """No PATH, and a HOME in which not even root can write."""
     (tmp_path / "file").write_text("")
     found = doctor(tmp_path / "file" / "home", PATH="")
     assert found["torch"]["status"] == "ok"

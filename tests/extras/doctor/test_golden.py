@@ -1,6 +1,6 @@
-"""What the doctor says of twenty machines, word for word: text, JSON and exit code.
+"""The doctor's reports on twenty machines, word for word: text, JSON and exit code.
 
-To change it: `.venv/bin/python -m tests.extras.doctor.simulated`, then read the difference.
+To change them, run `.venv/bin/python -m tests.extras.doctor.simulated` and read the difference.
 """
 
 import json

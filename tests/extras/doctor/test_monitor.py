@@ -20,7 +20,7 @@ GPU = GpuState(0, "RTX 3090", 10.0, 8_000_000_000, 24_000_000_000)
 
 
 class OneGpu:
-    """In the place of `GpuUsageReader`."""
+    """Replaces `GpuUsageReader`."""
 
     fault = ""
 
@@ -53,7 +53,7 @@ def test_every_interval_is_a_line_and_a_row(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(monitor, "GpuUsageReader", OneGpu)
     log = tmp_path / "logs" / "machine.csv"
     assert show("--duration", "0.35", "--log", log) == 0
-    assert show("--duration", "0.15", "--log", log) == 0  # gone on with
+    assert show("--duration", "0.15", "--log", log) == 0  # appended
     out = capsys.readouterr().out
     assert "GPU 0: busy, GB" in out and "  7 %   2.1/25.8" in out
     assert "RTX 3090 busy 7 %, at most 2.1 GB" in out
@@ -63,7 +63,7 @@ def test_every_interval_is_a_line_and_a_row(tmp_path, capsys, monkeypatch):
         assert row["gpu0_busy_percent"] == "7.0"
         assert int(row["gpu0_memory_used_bytes"]) == 2048 << 20
         assert int(row["memory_total_bytes"]) > int(row["memory_used_bytes"]) > 0
-        assert row["trainer_memory_bytes"] == ""  # nobody trains here
+        assert row["trainer_memory_bytes"] == ""  # no trainer runs
         assert row["time"].endswith("+00:00")
     assert 0.05 < float(rows[0]["seconds"]) < 0.3
 
@@ -122,7 +122,7 @@ def test_the_trainer_is_found_by_its_lock(tmp_path):
     assert monitor.trainer_of(tmp_path, proc) is None
     (tmp_path / ".lock").write_text("41\n")
     assert monitor.trainer_of(tmp_path, proc) == 41
-    # The number belongs to somebody else now.
+    # Another program now has this process id.
     (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0api\0")
     assert monitor.trainer_of(tmp_path, proc) is None
     (tmp_path / ".lock").write_text("")
@@ -130,15 +130,15 @@ def test_the_trainer_is_found_by_its_lock(tmp_path):
 
 
 def test_a_gpu_that_waits_is_pointed_at():
-    """Document 004: the GPU is used for a tenth, and nobody knows why."""
+    """Document 004: the GPU is only 10 % busy, and the user does not know why."""
     idle = Usage((GPU,), 95.0, 9_000_000_000, 64_000_000_000, 99.0, 3_000_000_000)
     told = monitor.summary([idle, idle])
     assert "RTX 3090 busy 10 %, at most 8.0 GB" in told and "data_wait_share" in told
     assert "the trainer at most 3.0 GB" in told
-    # One of two GPUs is used: that it is busy is what counts.
+    # One of two GPUs is busy, which is enough.
     used = GpuState(1, "RTX 4090", 90.0, 1, 2)
     assert "data_wait_share" not in monitor.summary([Usage((GPU, used), trainer_memory_bytes=1)])
-    assert "data_wait_share" not in monitor.summary([Usage((GPU,))])  # nobody trains
+    assert "data_wait_share" not in monitor.summary([Usage((GPU,))])  # no trainer
 
 
 def test_what_is_not_known_is_a_question_mark():

@@ -1,4 +1,5 @@
-"""The machine's figures in a run's curves: read back from the event file, and never waited for."""
+"""The machine's figures in a run's curves, read from the event file; training never waits for
+them."""
 
 import itertools
 import json
@@ -20,7 +21,7 @@ GPU = GpuState(0, "RTX 3090", 60.0, 8_000_000_000, 24_000_000_000)
 
 
 def readings(*usages: Usage) -> Callable[[], Callable[[], Usage]]:
-    """A meter that gives these, and the last one ever after."""
+    """A meter that returns these readings, then the last one again and again."""
     given = itertools.chain(usages, itertools.repeat(usages[-1]))
     return lambda: lambda: next(given)
 
@@ -40,7 +41,7 @@ def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
     ):
         wait_until(lambda: bool(machine._seen))
         train(found, 1, 1)
-        train(found, 2, 3)  # LOG_EVERY=10: nothing is told of these
+        train(found, 2, 3)  # LOG_EVERY=10: these steps are not logged
         wait_until(lambda: bool(machine._seen))
         train(found, 4, 4)
     told = {
@@ -66,7 +67,7 @@ def test_a_line_tells_the_mean_since_the_one_before():
 
 
 def test_a_driver_that_hangs_costs_no_time(tmp_path):
-    """Neither a step nor the end waits for it."""
+    """Neither a step nor the end of the run waits for it."""
     never = threading.Event()
 
     def hanging() -> Callable[[], Usage]:
@@ -98,7 +99,7 @@ def test_this_machine_is_read_for_real(tmp_path):
     with MachineMetrics(every_seconds=0.05) as machine:
         wait_until(lambda: len(machine._seen) >= 2)
     found = machine.take()
-    assert found["trainer_memory_bytes"] > 50_000_000  # this very process, with torch
+    assert found["trainer_memory_bytes"] > 50_000_000  # this process, with torch
     assert found["memory_bytes"] > found["trainer_memory_bytes"] / 2
     assert 0 <= found["trainer_cpu_percent"] and 0 <= found.get("cpu_percent", 0.0) <= 100
     json.dumps(found, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Clips with one known fault each, made from good clips: what `train check` once let pass (R6)."""
+"""Clips with one known fault each, made from good clips: `train check` once missed them (R6)."""
 
 import io
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class GoodClip(NamedTuple):
 
 
 class PlantedClip(NamedTuple):
-    """kinds: findings of which any is the right reason."""
+    """kinds: the findings that are correct for this clip."""
 
     name: str
     samples: np.ndarray
@@ -41,8 +41,8 @@ def read_good(folder: Path) -> list[GoodClip]:
 
 
 def plant(good: Sequence[GoodClip]) -> list[PlantedClip]:
-    """Two of each of nine faults. good: 22 clips that are not in the dataset, and behind them two
-    that are, of which copies are made."""
+    """Two clips with each of nine faults. good: 22 clips that are not in the dataset, then two that
+    are, which are copied."""
     made: list[PlantedClip] = []
     noise = np.random.default_rng(7)
     for turn in (0, 1):
@@ -83,7 +83,7 @@ def write(folder: Path, clips: Sequence[PlantedClip]) -> None:
 
 
 def _cut(clip: GoodClip, turn: int) -> np.ndarray:
-    """Broken off in its loudest 50 ms of the last third; or begun in those of the first."""
+    """Ends in the loudest 50 ms of the last third, or begins in those of the first."""
     third, step = len(clip.samples) // 3, clip.rate // 20
     start = 2 * third if turn == 0 else 0
     power = [
@@ -95,7 +95,7 @@ def _cut(clip: GoodClip, turn: int) -> np.ndarray:
 
 
 def _at_8_khz(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
-    """A file of 8 kHz; or one that was, at the rate of the others."""
+    """A file at 8 kHz, or one resampled from 8 kHz to the rate of the others."""
     low = resample(torch.from_numpy(clip.samples), clip.rate, 8000)
     if turn == 0:
         return low.numpy(), 8000
@@ -103,7 +103,7 @@ def _at_8_khz(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
 
 
 def _copied(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
-    """Quieter with silence before it; or by way of Vorbis at another rate."""
+    """Quieter with silence before it, or coded with Vorbis at another rate."""
     if turn == 0:
         return np.concatenate((np.zeros(clip.rate // 4, np.float32), 0.5 * clip.samples)), clip.rate
     samples = resample(torch.from_numpy(clip.samples), clip.rate, 24_000).numpy()

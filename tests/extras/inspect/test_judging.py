@@ -1,4 +1,4 @@
-"""Findings from figures; one person, a few clips of somebody else, and two people."""
+"""Findings from figures: one person, a few clips of another person, and two people."""
 
 from dataclasses import replace
 
@@ -72,9 +72,9 @@ def test_sound_and_text_together(changed, kind, seen):
 @pytest.mark.parametrize(
     ("spread", "apart", "suspect"),
     [
-        (0.1, 6.0, False),  # 6 dB are no fault, however alike the others are
+        (0.1, 6.0, False),  # 6 dB are not a fault, however similar the others are
         (0.1, 12.0, True),
-        (8.0, 12.0, False),  # among clips of all levels 12 dB are usual
+        (8.0, 12.0, False),  # 12 dB are usual among clips of all levels
         (8.0, 60.0, True),
     ],
 )
@@ -115,7 +115,7 @@ def test_somebody_else_is_found_few_or_many(strangers):
     found = group_voices([*cloud(60, 1), *cloud(strangers, 2)])
     assert found.others == tuple(range(60, 60 + strangers))
     assert strangers or (min(found.likeness) > 0.7 and not found.two_people)
-    # Too few clips are not judged.
+    # There are too few clips to judge.
     assert group_voices([*cloud(4, 1), *cloud(3, 2)]).others == ()
 
 
@@ -127,7 +127,7 @@ def test_guests_do_not_move_the_centre_that_the_person_is_measured_by():
 
 
 def in_few_directions(count: int, seed: int, shift: float = 0.0) -> list[np.ndarray]:
-    """Clips of one voice as encoders place them: they differ in a handful of directions."""
+    """Clips of one voice as encoders place them: they differ in a few directions only."""
     draw = np.random.default_rng(seed)
     points = np.zeros((count, 128))
     points[:, 0] = 1.0

@@ -1,4 +1,4 @@
-"""ONNX files that a person names: told by their shape, refused by it, run with random weights."""
+"""ONNX models that a person names: recognised or refused by shape, run with random weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ SHAPES: list[list[Any]] = [
 
 
 def saved(path: Path, shape: Sequence[Any], width: int, *, extra_input: bool = False) -> Path:
-    """A convolution with random weights, over time: [batch, width]."""
+    """A convolution over time with random weights; its output is [batch, width]."""
     bands = 80 if 80 in shape else 1
     kernel = 3 if bands == 80 else 400
     random = np.random.default_rng(2)

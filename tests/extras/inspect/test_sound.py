@@ -1,4 +1,4 @@
-"""What is measured of a clip, on sounds of which it is known; copies of one sound are found."""
+"""Measurements of clips, on sounds with known values; copies of a sound are found."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ RATE = 22_050
 
 
 def words(seed: int = 0) -> np.ndarray:
-    """Four bursts of a voiced sound with pauses between, and silence around."""
+    """Four voiced bursts with pauses between them and silence around them."""
     pause = np.zeros(RATE // 5, np.float32)
     parts = [part for n in range(4) for part in (pause, a_sound(0.3, RATE, seed=seed + n))]
     return np.concatenate([*parts, pause])
@@ -71,6 +71,6 @@ def test_copies_are_found_at_another_level_shift_and_rate():
     noise = np.random.default_rng(3).standard_normal(len(sounds[4])).astype(np.float32)
     prints = [fingerprint(one, RATE) for one in (*sounds, shifted, sounds[4] + 0.003 * noise)]
     assert [(one, other) for one, other, _ in find_copies(prints)] == [(2, 6), (4, 7)]
-    # Nothing is no copy of nothing.
+    # Empty sounds are not copies of each other.
     short = fingerprint(np.zeros(10, np.float32), RATE)
     assert find_copies([]) == find_copies([short, short]) == []

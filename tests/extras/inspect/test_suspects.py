@@ -1,4 +1,4 @@
-"""`train check` and SUSPECT_CLIPS, as a person calls them, on faults that were planted."""
+"""`train check` and SUSPECT_CLIPS from the command line, on planted faults."""
 
 import csv
 import re
@@ -19,13 +19,13 @@ from train.setup import build_context, open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
 DEMO = Path(__file__).parents[3] / "train" / "data" / "demo"
-# Of 18; figures in benchmarks/record.md, "Suspect clips".
+# Out of 18; figures in benchmarks/record.md, "Suspect clips".
 FEWEST_NAMED = 16
 MOST_FALSE_ALARMS = 3
 
 
 def spoiled(folder: Path) -> Path:
-    """Sixteen clips with pauses in them, one of which is clipped, and a tone."""
+    """Sixteen clips with pauses, one of them clipped, and a tone."""
     make_dataset(folder, clips=17)
     for number in range(17):
         path = folder / "wavs" / f"clip-{number}.wav"
@@ -42,7 +42,7 @@ def spoiled(folder: Path) -> Path:
 
 
 def inspected(folder: Path) -> list[dict[str, str]]:
-    """What the command writes of each clip."""
+    """The row that the command writes for each clip."""
     with (folder / "cache" / "inspection.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -69,7 +69,7 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
 
 
 def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch):
-    """Before its first step; of brown noise, which no later figure of a run betrays."""
+    """Before its first step; about brown noise, which no later figure of a run reveals."""
     data = make_dataset(workshop.folder / "brown", clips=9)
     steps = np.random.default_rng(0).standard_normal((5, 24_000))
     for number, brown in enumerate(np.cumsum(steps, axis=1)):
@@ -85,14 +85,14 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch
     named = re.findall(r"^  (clip-\d+): .+", said, re.MULTILINE)
     assert len(named) == 3 and set(named) <= {f"clip-{number}" for number in range(5)}
     assert not list((workshop.folder / "cache").glob("inspection.csv"))
-    # The next start says the same, without comparing each clip with all others again.
+    # The next start reports the same without comparing all clips again.
     caplog.clear()
     with monkeypatch.context() as patch:
         patch.delattr(suspects, "inspect")
         with open_trainer(settings):
             pass
     assert said in caplog.messages
-    # A model to look with that is not there costs the look, not the run.
+    # Without its speaker model the inspection fails, but not the run.
     absent = replace(settings, speaker_model=str(workshop.folder / "absent.onnx"))
     with open_trainer(absent):
         pass
@@ -129,7 +129,7 @@ def test_models_of_ones_own_are_asked(check, tmp_path):
 @pytest.mark.slow
 @pytest.mark.system  # flite speaks the sentences in which the faults are planted
 def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path):
-    """Limits were chosen on slt; these are awb's clips, whom the base never heard."""
+    """The limits were chosen on slt; these clips are awb's, whose voice the base never learned."""
     folder, fresh = tmp_path / "data", tmp_path / "fresh"
     for place in (folder, fresh):
         (place / "wavs").mkdir(parents=True)

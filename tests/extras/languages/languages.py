@@ -8,7 +8,7 @@ from tests.datasets import make_dataset
 from tests.models import tiny_voice
 from train.settings import TrainSettings
 
-# Greek, whose letters the tiny base lacks, with its numbers and its own punctuation.
+# Greek, with numbers and Greek punctuation; the tiny base lacks its letters.
 GREEK = (
     "Καλημέρα, τι κάνεις σήμερα;", "Ο ουρανός είναι γαλανός και η θάλασσα ήρεμη.",
     "Θέλω 5 ψωμιά και 12 αυγά.", "Πού είναι ο σταθμός του τρένου;",
@@ -26,7 +26,7 @@ def make_greek(folder: Path, texts: tuple[str, ...] = GREEK) -> Path:
 
 
 def greek_voice(folder: Path) -> Path:
-    """A tiny voice to which Greek was added."""
+    """A tiny voice with Greek added."""
     settings = TrainSettings(dataset_dir=make_greek(folder / "greek"), language="el")
     write(plan_of(settings, tiny_voice(folder / "base")), folder / "base-el")
     return folder / "base-el"

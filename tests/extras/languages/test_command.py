@@ -1,4 +1,4 @@
-"""`python -m train extend` and `check`, as a person calls them for a new language."""
+"""`python -m train extend` and `check` from the command line, for a new language."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ from xtts.workers.tasks import FileSpeaker
 
 @pytest.fixture
 def extended(check, tmp_path):
-    """The tiny base with Greek, and what was said."""
+    """The tiny base with Greek added, and the output."""
     make_greek(tmp_path / "greek")
     code, said = check("--language", "el", "--dataset", "greek", "--to", "base-el", verb="extend")
     assert code == 0, said
@@ -127,20 +127,20 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     for name in TABLES:
         assert torch.equal(epoch.model[name][:first], before[name][:first])
         assert not torch.equal(epoch.model[name][first:], before[name][first:])
-    # Whatever the verdict on a model that says nothing: this is the blend it would write.
+    # The model cannot speak yet, so the verdict is made up; the blend is real.
     run = RunFolder(tmp_path / "out")
     verdict = Verdict("blend", 1, 0.5, "", "", False, run.verified(1).sha256)
     keep_best_blend(Checkpoints(run, None), verdict, folder)
     blended = read_checkpoint(run.best_blend).model
     assert all(torch.equal(blended[name][first:], epoch.model[name][first:]) for name in TABLES)
     assert any(not torch.equal(blended[name], tensor) for name, tensor in epoch.model.items())
-    # As it was judged.
+    # The written blend is the judged one.
     speaker = FileSpeaker(folder, ComputeConfig(precision="fp32"))
     asked = TunedVoice(DEMO / "reference.wav", saved, 0.5)
     judged, _ = speaker.speaking(speaker.reading(asked), asked)
     learned = to_coqui(judged.gpt.state_dict())
     assert all(torch.equal(learned[name], blended[name]) for name in TABLES)
-    # A voice of it speaks the language as one that it knows.
+    # A voice exported from it has learned the language.
     code, said = check("--checkpoint", str(run.best_blend), "--to", "voice", verb="export", **own)
     assert code == 0, said
     config, exported = ModelConfig.read(folder), ModelConfig.read(tmp_path / "voice")
@@ -148,7 +148,7 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     assert exported.extensions == tuple(replace(one, learned=True) for one in config.extensions)
     of_base, of_voice = Tokenizer(config, folder), Tokenizer(exported, tmp_path / "voice")
     assert of_voice.encode(GREEK[5], "el") == of_base.encode(GREEK[5], "el")
-    # The same weights with another vocabulary: two of the new ids change places.
+    # The same weights with another vocabulary: two new ids are swapped.
     shutil.copytree(folder, other := tmp_path / "other")
     vocabulary = json.loads((other / "vocab.json").read_text(encoding="utf-8"))
     ids = vocabulary["model"]["vocab"]

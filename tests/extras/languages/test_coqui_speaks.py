@@ -1,4 +1,4 @@
-"""A voice with an added language is loaded and spoken by Coqui's own `Xtts`, strictly."""
+"""Coqui's `Xtts` loads a voice with an added language, strictly, and speaks with it."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from xtts.voices.voice_files import VoiceSpec
 
 @pytest.mark.slow
 def test_coqui_speaks_a_language_that_was_added_with_the_line_of_the_documentation(tmp_path):
-    """docs/languages.md: its tokenizer knows the languages of XTTS-v2 only."""
+    """docs/languages.md: Coqui's tokenizer knows only the languages of XTTS-v2."""
     base = coquis_base(tmp_path / "base", SMALL)
     clips = make_greek(tmp_path / "greek")
     extended = tmp_path / "base-el"

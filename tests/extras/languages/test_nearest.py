@@ -1,4 +1,4 @@
-"""The most similar language of a base."""
+"""The language of a base that is most similar to a text's."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A language that was added to a base, on the page of the true service."""
+"""A language added to a base, on the page of the real service."""
 
 from dataclasses import replace
 

@@ -19,7 +19,7 @@ TEXTS = {
     "el": GREEK,
     "sw": ("Habari za asubuhi?", "Nina mayai 12 na mikate 5.", "Ng'ombe anakula majani."),
 }
-# What people paste: other scripts, signs, numbers, marks without a letter, emoji, controls.
+# Pasted text: other scripts, signs, numbers, marks without a letter, emoji, controls.
 STRANGE = (
     "0123456789.,:%€₴№&@#[]()<>=*'\"’“”…—-/\\\t\n\u0301\u200b\u202e🙂👩‍👩‍👧Ǆßı漢字カナ한글עبहिĀğŁ"
 )
@@ -46,7 +46,7 @@ def test_any_text_has_ids_or_is_refused_within_a_second(base_folder, tmp_path, l
             for _ in range(draw.randint(1, 12))
         ]  # fmt: skip
         text = draw.choice(("", " ")).join(parts)
-        # Of this process: other work on the machine is no fault of a text.
+        # CPU time of this process: other programs must not make a text fail.
         began = time.process_time()
         try:
             ids = tokenizer.encode(text, language)

@@ -1,4 +1,4 @@
-"""What keeps the old languages: the dataset's clips, or sentences that the base speaks itself."""
+"""Rehearsal of the old languages: clips of the dataset, or sentences that the base speaks."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from train.setup import build_batches, build_context
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    """Greek clips for a base to which Greek was added."""
+    """Greek clips for a base with Greek added."""
     folder = tmp_path_factory.mktemp("rehearsal")
     base = ending_base(folder / "base")
     clips = make_greek(folder / "greek", GREEK * 3)
@@ -42,7 +42,7 @@ def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(se
     assert 0 < few.real_share < found.real_share <= 0.5
     listed = settings.output_dir / FOLDER / "metadata.csv"
     rows = listed.read_text().splitlines()
-    # A killed start: the last row was not written.
+    # The last row is missing, as after a kill.
     listed.write_text("\n".join(rows[:-1]) + "\n")
     before = {path: path.stat().st_mtime_ns for path in listed.parent.glob("*.wav")}
     assert rehearsal_of(settings, build_context(settings), speaks=True).clips == found.clips
@@ -71,7 +71,7 @@ def test_nothing_is_spoken_for_a_dataset_with_clips_of_old_languages(settings, t
     batches, _ = build_batches(mixed_in, context, None, World())
     planned = [context.data.clips[index] for group in batches.plan(1) for index in group]
     english = sum(clip.seconds for clip in planned if clip.language == "en")
-    # As many as make the share, the last of them included.
+    # Enough clips to reach the share, including the last one.
     assert 0.3 <= english / sum(clip.seconds for clip in planned) < 0.4
     assert not (tmp_path / "out").exists()
 
@@ -83,7 +83,7 @@ def test_nothing_is_rehearsed_without_an_added_language_or_with_off(settings, tm
     english = make_dataset(tmp_path / "english")
     plain = replace(settings, dataset_dir=english, language="en", output_dir=tmp_path / "out")
     assert rehearsal_of(plain, build_context(plain), speaks=True).drawn == ()
-    # A base that is the export of a run that learned the language.
+    # The base is an export of a run that has learned the language.
     learned = [replace(one, learned=True) for one in context.config.extensions]
     known = replace(context, config=replace(context.config, extensions=tuple(learned)))
     on = replace(off, rehearsal="auto")

@@ -1,4 +1,4 @@
-"""An added language wherever a base is spoken with: Python, ONNX Runtime and the service."""
+"""An added language in Python, with ONNX Runtime and over the service."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ LANGUAGES = ("en", "pt", "el")
 
 @pytest.fixture(scope="module")
 def greek(tmp_path_factory) -> Path:
-    """A tiny voice to which Greek was added."""
+    """A tiny voice with Greek added."""
     return greek_voice(tmp_path_factory.mktemp("speaking"))
 
 
@@ -35,7 +35,7 @@ def test_a_loaded_voice_lists_the_language_and_speaks_it(greek, tmp_path, backen
     assert loaded.languages == LANGUAGES
     spoken = loaded.synthesize(SynthesisRequest(GREEK[2], "el", max_codes=12))
     assert len(spoken) > 1_000 and np.isfinite(spoken).all()
-    # By the new ids, not as the language that it began as.
+    # With the new ids, not those of the language it was initialised from.
     ids = loaded.model.tokenizer.encode(GREEK[2], "el")
     assert max(ids) >= loaded.model.config.extensions[0].first_id
     other = loaded.synthesize(SynthesisRequest(GREEK[3], "el", max_codes=12))
@@ -49,7 +49,7 @@ def test_the_service_lists_the_language_and_speaks_it(greek, tmp_path):
     patient = replace(QUICK, deadline=120.0, hang=60.0)
     with running(settings, how, patient, threads=1) as service:
         assert tuple(service.status()["languages"]) == LANGUAGES
-        # As other programs ask: by its code, since names are known of XTTS-v2's languages only.
+        # Listed by its code: only the languages of XTTS-v2 have known names.
         named = {"English": "en", "Portuguese": "pt", "el": "el"}
         assert service.client.get("/languages").json() == {"languages": named}
         spoken = service.say("Καλημέρα.", language="el")

@@ -1,4 +1,4 @@
-"""From which old pieces a new one begins."""
+"""The old pieces from which a new piece is initialised."""
 
 import pytest
 from tokenizers import Tokenizer

@@ -1,4 +1,4 @@
-"""A vocabulary with a further language: old texts keep their ids, new ones have no UNK."""
+"""A vocabulary with an added language: old texts keep their ids, new texts have no UNK."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""One tiny model as torch and as ONNX, for the whole session: do not write into either."""
+"""One tiny model in torch and in ONNX for the whole session: do not write into either."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Numpy's drawing of codes, for `tests/xtts/inference/test_sampling_rules.py`."""
+"""How numpy samples codes, for `tests/xtts/inference/test_sampling_rules.py`."""
 
 from collections.abc import Sequence
 

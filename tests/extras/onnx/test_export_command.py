@@ -1,4 +1,4 @@
-"""`python -m train export --onnx`: an epoch as an ONNX voice that speaks with what was learned."""
+"""`python -m train export --onnx`: an epoch as an ONNX voice with the learned weights."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The licence of an ONNX voice is asked for as that of every other voice."""
+"""The licence of an ONNX voice is checked like that of any other voice."""
 
 import pytest
 

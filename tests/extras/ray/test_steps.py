@@ -1,4 +1,4 @@
-"""Steps on Ray: where it runs, and what a Ray that does not start says."""
+"""Steps on Ray: where they run, and the error if Ray does not start."""
 
 import importlib
 import importlib.util
@@ -23,7 +23,7 @@ from machine.steps import steps_for
     ],
 )
 def test_where_the_steps_are_computed(monkeypatch, asked, workers, address, where):
-    extras.entries()  # found before the test changes what is installed
+    extras.entries()  # loaded before the test changes the installed packages
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name)
     found: Any = steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
     assert found.args == where
@@ -40,7 +40,7 @@ def test_without_ray_the_line_to_install_it_is_told(monkeypatch):
     ("address", "remedy"), [("local", "omit --ray"), ("10.0.0.7:6379", "Check that RAY_ADDRESS")]
 )
 def test_a_ray_that_does_not_start_says_what_to_do(monkeypatch, address, remedy):
-    """On a busy machine Ray's own start exceeds its limit: a bare Exception."""
+    """On a busy machine Ray's start exceeds its time limit: a bare Exception."""
 
     def init(**_: Any) -> None:
         raise Exception("The current node timed out during startup.")

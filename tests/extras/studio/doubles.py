@@ -1,4 +1,4 @@
-"""Modules that stand for the children of the studio's queues (`tests/api/conftest.py`)."""
+"""Modules that replace the children of the studio's queues (`tests/api/conftest.py`)."""
 
 QUEUES = {
     "cuts": "tests.extras.studio.datasets.fake_cut",

@@ -28,7 +28,7 @@ def add_job(service: Running, name: str) -> httpx.Response:
 
 
 def with_a_dataset(service: Running) -> None:
-    """Without a job."""
+    """A dataset without a job."""
     add_job(service, "x")
     shutil.rmtree(service.parts.settings.queue_dir)
 
@@ -39,7 +39,7 @@ def upload(service: Running) -> httpx.Response:
 
 
 def cut(service: Running) -> list[str]:
-    """A clip and the table of a dataset that was cut."""
+    """The addresses of a clip and of the table of a cut dataset."""
     dataset = with_tape(service, "cut")
     dataset.cut()
     return [dataset.clips()[0]["sound"], f"/v1/datasets/{dataset.id}/account.csv"]

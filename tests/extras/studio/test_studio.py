@@ -40,7 +40,7 @@ def test_both_run_and_both_end(number, tmp_path: Path):
 
 
 def trainings(port: int, studio: subprocess.Popen[bytes]) -> dict[str, object]:
-    """The list of trainings as soon as the trainer works."""
+    """The list of trainings, once the trainer runs."""
     end = time.monotonic() + 120
     while True:
         assert studio.poll() is None and time.monotonic() < end

@@ -1,8 +1,8 @@
-"""kill -9 of the trainer, of its training and of the service, five times each in a drawn order and
-at random moments: what was asked for is trained, and the result is served. KILLS_SEED tries others.
+"""kill -9 of the trainer, its training and the service, five times each, in random order at random
+moments: each requested training ends, and its result is served. KILLS_SEED tries other orders.
 
-The page is closed in the middle of a take in `tests.extras.studio.page.test_reading`; a service
-that keeps takes is killed in `tests.extras.studio.datasets.test_takes_killed`.
+`tests.extras.studio.page.test_reading` closes the page during a take;
+`tests.extras.studio.datasets.test_takes_killed` kills a service that stores takes.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from xtts.voices.run_folder import RunFolder
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 SEED = int(os.environ.get("KILLS_SEED", "1"))
 KILLS = 5
-# Little to do in each epoch, for several of them between two kills.
+# Short epochs, so that several fit between two kills.
 QUICKLY = {
     "SAMPLE_DEVICE": "off", "LEARN_DECODER": "off", "BLEND": "off", "NUM_THREADS": "1",
     "MAX_TRAIN_SAMPLES": "4", "EVALUATE_RECOGNISER": "off",
@@ -40,7 +40,7 @@ QUICKLY = {
 
 
 class Studio:
-    """A service and a trainer, each in a process of its own, as two containers have them."""
+    """A service and a trainer, in separate processes as in two containers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Studio:
         self.trainer = self.start_trainer()
 
     def start_service(self) -> "subprocess.Popen[bytes]":
-        """With a fake child; it answers when this returns."""
+        """Starts one with a fake child, and waits until it answers."""
         words = ("tests.api.stopped_service", str(self.folder), str(self.port), "1")
         found = self._start("service", *words)
         wait_ready(found, self.port, self.folder / "service.txt")
@@ -72,7 +72,7 @@ class Studio:
             )  # fmt: skip
 
     def ask(self, epochs: int, run: str = "ana") -> str:
-        """Asks for so many epochs; the id of the job."""
+        """Requests a training of `epochs` epochs; returns the job's id."""
         wanted = {
             "run": run, "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": str(epochs)},
         }  # fmt: skip
@@ -88,7 +88,7 @@ class Studio:
         return f"http://127.0.0.1:{self.port}/v1/trainings"
 
     def training(self) -> int | None:
-        """The process that trains now."""
+        """The process id of the current training."""
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.trainer.pid).children():
                 if "run" in child.cmdline()[:7]:  # not its check
@@ -108,7 +108,7 @@ class Studio:
                 os.kill(pid, signal.SIGKILL)
 
     def kill_service(self) -> None:
-        """While it is asked for one training after another: those that it took are there."""
+        """During many requests for trainings: each accepted one exists afterwards."""
         taken: list[str] = []
 
         def keep_asking() -> None:
@@ -156,11 +156,11 @@ def test_fifteen_kills_lose_nothing_and_the_result_is_served(studio, tmp_path):
     asked = [studio.ask(1)]
     began = time.monotonic()
     until(lambda: studio.row(asked[-1])["state"] == "done")
-    # From a check to the evaluation of an epoch.
+    # The time from a check to the evaluation of an epoch.
     whole_seconds, reached = time.monotonic() - began, 1
 
     def is_trained() -> bool:
-        """A job that has ended is asked for again, with more epochs."""
+        """Whether a training runs. If the job has ended, requests another with more epochs."""
         state = studio.row(asked[-1])
         if state["state"] in ("done", "failed"):
             assert state["state"] == "done" or "3 times in a row" in state["message"], state

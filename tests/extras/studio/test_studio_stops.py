@@ -1,4 +1,4 @@
-"""SIGTERM to the studio: `docker stop` kills ten seconds later."""
+"""SIGTERM to the studio: `docker stop` kills it ten seconds later."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ DEMO_DATASET = Path("train/data/demo").resolve()
 
 @pytest.mark.slow
 def test_a_check_of_a_dataset_does_not_hold_the_end(tmp_path, monkeypatch):
-    """Of the studio, which ends as Ctrl-C ends the service: threads are waited for."""
+    """On SIGTERM the studio ends as the service does on Ctrl-C, which waits for threads."""
     port = free_port()
     for name in ("OUTPUT_DIR", "VOICES_DIR", "QUEUE_DIR", "DATASETS_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -33,13 +33,13 @@ def test_a_check_of_a_dataset_does_not_hold_the_end(tmp_path, monkeypatch):
         asking = threading.Thread(target=check)
         asking.start()
         for one in programs(service.pid, "--no-likelihood"):
-            one.suspend()  # as long as it likes
+            one.suspend()  # the check hangs
         assert seconds_to_end(service) < TEN_SECONDS
         asking.join()
 
 
 def programs(pid: int, word: str) -> list[psutil.Process]:
-    """The children of a process that have a word in their command lines, once there are some."""
+    """The child processes with a word in their command lines, once there are some."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         children = psutil.Process(pid).children(recursive=True)

@@ -1,4 +1,4 @@
-"""Jobs of the training queue are read strictly: nonsense is refused by name, and nothing runs."""
+"""Jobs of the training queue are read strictly: invalid ones are refused by name and not run."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ from machine.settings.loading import whole
 from tests.extras.studio.jobs import FAKE
 from train.settings import TrainSettings, load
 
-# With those of the studio.
+# Including the studio's settings.
 SETTINGS: Any = whole(TrainSettings)
 
 IDENTITY = "20260101-000000-000-ana"
@@ -67,7 +67,7 @@ def settings(tmp_path: Path) -> TrainSettings:
 
 
 def refused(settings: TrainSettings, write: Any) -> str:
-    """Has a trainer meet a job written by hand; the sentence of its state. Nothing runs."""
+    """Gives a trainer a job written by hand; returns the message of its state. Nothing runs."""
     folder = settings.queue_dir / IDENTITY
     folder.mkdir(parents=True)
     write(folder / "job.json")

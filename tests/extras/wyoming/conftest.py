@@ -1,4 +1,4 @@
-"""A service with Wyoming beside HTTP on free ports of loopback, and the protocol's own client."""
+"""A service with Wyoming and HTTP on free loopback ports, and the protocol's client."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ from tests.api.sounds import file_of, speech, upload
 
 @dataclass
 class BothPorts:
-    """http: the service; port: where it speaks Wyoming."""
+    """http: the service; port: its Wyoming port."""
 
     http: Running
     port: int
 
     def stop(self) -> None:
-        """In the server's loop: as a signal does."""
+        """Stops the server as a signal does: in its event loop."""
         self.http.server.should_exit = True
 
     def client(self) -> AsyncTcpClient:
@@ -37,7 +37,7 @@ class BothPorts:
 
 @dataclass
 class HeardEvents:
-    """What came until the sound ended, or the connection did: `error` and `ended` say which."""
+    """The events until the sound ended, or the connection: `error` and `ended` say which."""
 
     pcm: bytes = b""
     kinds: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ def both(
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
-    """Ready, with the voices Anna and Élodie beside the served one."""
+    """Ready, with the voices Anna and Élodie in addition to the served one."""
     with both(
         tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline=60.0)
     ) as found:
@@ -76,7 +76,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
 
 
 async def heard(client: AsyncTcpClient, last: str = "audio-stop") -> HeardEvents:
-    """Everything up to the event `last`."""
+    """All events up to `last`."""
     found = HeardEvents()
     while (event := await client.read_event()) is not None:
         found.last = event
@@ -103,12 +103,12 @@ async def send(client: AsyncTcpClient, *events: Event | Eventable) -> None:
 async def answered(
     ports: BothPorts, *events: Event | Eventable, last: str = "audio-stop"
 ) -> HeardEvents:
-    """What comes of these events on a connection of its own, up to the event `last`."""
+    """The answer to these events on a new connection, up to the event `last`."""
     async with ports.client() as client:
         await send(client, *events)
         return await heard(client, last)
 
 
 def say(ports: BothPorts, text: str, voice: SynthesizeVoice | None = None) -> HeardEvents:
-    """A text on a connection of its own."""
+    """Speaks a text on a new connection."""
     return asyncio.run(answered(ports, Synthesize(text=text, voice=voice)))

@@ -1,4 +1,4 @@
-"""A language that was added to the served voice, over Wyoming."""
+"""A language added to the served voice, over Wyoming."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Wyoming's client library, in an environment of its own, on the embedded voice."""
+"""Wyoming's client library, in a separate environment, with the embedded voice."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Wyoming when clients are many, slow, half gone or too eager, and when the child dies."""
+"""Wyoming with many, slow, half-open or eager clients, and after the death of the child."""
 
 import asyncio
 import os
@@ -32,8 +32,8 @@ def at_once(ports: BothPorts, texts: list[str]) -> list[HeardEvents]:
 
 
 def test_half_open_connections_harm_nobody(tmp_path):
-    """Some never say a word, some stop within an event, some within a text; the limits of HTTP
-    close the slow and the oldest, and others are answered all the while."""
+    """Some send nothing, some stop within an event, some within a text. HTTP's limits close the
+    slow and the oldest connections; other clients are answered meanwhile."""
     limits = ConnectionLimits(head_seconds=0.5, most_per_address=20)
     with both(tmp_path, connections=limits) as ports:
 
@@ -48,7 +48,7 @@ def test_half_open_connections_harm_nobody(tmp_path):
                     writer.write(b'{"type": "synthesize-start"}\n')
                 if number % 10 == 0:
                     assert (await answered(ports, HI)).pcm == said("hi")
-            # Within an event: half a second; the others are as many as an address may have.
+            # Within an event: after half a second. The others fit the limit for an address.
             for number in range(0, 60, 3):
                 await asyncio.wait_for(opened[number][0].read(), 10)
             assert ports.http.say("hello").status_code == 200
@@ -108,7 +108,7 @@ def test_a_killed_child_is_told_of_and_replaced(tmp_path):
             assert found.ended and found.code == "killed"
 
         asyncio.run(ask())
-        # It waits for the next child, as requests by HTTP do.
+        # It waits for the next child, as HTTP requests do.
         assert say(ports, "again").pcm == said("again")
         assert ports.http.parts.engine.happened.restarts == 1
 
@@ -135,7 +135,7 @@ def test_text_that_waits_is_bounded(ports):
 
 
 def test_the_service_stops_within_its_time(tmp_path):
-    """With one who is spoken to, one who waits for text, and one who says nothing."""
+    """One client is receiving speech, one has not sent its text yet, one is silent."""
     with both(tmp_path) as ports:
 
         async def ask():

@@ -1,4 +1,4 @@
-"""A served voice with `speakers/`: Wyoming's clients reach each person and style, and hear them."""
+"""A served voice with `speakers/`: Wyoming's clients can choose each person and style."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""Wyoming with the embedded voice: how soon it is heard.
+"""Wyoming with the embedded voice: the time to the first sound.
 
-Slow: the model computes, and wants the machine to itself.
+Slow: the model computes, and needs the machine to itself.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
 
 
 def test_its_first_sound_is_as_soon_as_that_of_http(ports):
-    """In turns, on a new connection each; the samples are the same."""
+    """In turns, each on a new connection; the samples are equal."""
 
     def by_http():
         first, _, sound = ports.http.timed(TEXT)

@@ -1,4 +1,4 @@
-"""Wyoming by the protocol's own client, on the fake child: events, voices, streams, refusals."""
+"""Wyoming with the protocol's client, on the fake child: events, voices, streams, refusals."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def test_every_voice_is_listed_in_every_language(ports):
 
 
 def test_each_listed_voice_speaks_as_itself(ports):
-    """Home Assistant sends nothing of a voice but its name."""
+    """Home Assistant sends only the name of a voice."""
     with asked() as orders:
         for voice in described(ports).voices:
             assert say(ports, TEXT, SynthesizeVoice(name=voice.name)).pcm == said(TEXT)
@@ -55,7 +55,7 @@ def test_each_listed_voice_speaks_as_itself(ports):
 @pytest.mark.parametrize("text", ["\ud83d", "Good \ud83d morning."])
 @pytest.mark.parametrize("kinds", [["synthesize"], ["synthesize-start", "synthesize-chunk"]])
 def test_a_text_that_is_no_unicode_is_refused(ports, text, kinds):
-    """Other programs write it as JSON's escape; the protocol's own client sends none."""
+    """Other programs write it as a JSON escape; the protocol's client never sends one."""
     events = [json.dumps({"type": kind, "data": {"text": text}}) + "\n" for kind in kinds]
     answer = asyncio.run(bytes_answered(ports, "".join(events).encode())).decode()
     assert re.findall(r'"(?:type|code)": "(\w[\w-]*)"', answer) == ["error", "invalid_request"]
@@ -68,7 +68,7 @@ def test_a_text_that_is_no_unicode_is_refused(ports, text, kinds):
         ({"language": "pt-BR"}, "pt", False),
         ({"name": "alloy"}, "", False),
         ({"name": "anna"}, "", True),
-        # Not every client leaves out what it has no value for.
+        # Some clients send null for a missing value.
         ({"name": None, "language": None, "speaker": None}, "", False),
     ],
 )
@@ -83,7 +83,7 @@ def test_voices_are_named_as_over_http(ports, voice, language, recorded):
 
 
 def test_streamed_text_is_spoken_once_and_to_its_end(ports):
-    """As Home Assistant streams: the chunks, the whole text for servers without streams, an end."""
+    """Like Home Assistant: the chunks, the whole text for servers without streams, an end."""
     chunks = ("Good mor", "ning. How did you", " sleep? Well", ".")
     events: list[Eventable] = [SynthesizeStart(), *map(SynthesizeChunk, chunks)]
     events += [Synthesize("".join(chunks)), SynthesizeStop()]
@@ -105,7 +105,7 @@ def test_it_speaks_before_the_text_has_ended(ports):
                 event = await asyncio.wait_for(client.read_event(), 10)
                 assert event is not None and event.type in ("audio-start", "audio-chunk")
                 first += event.payload or b""
-            # Its first sentence is heard; only now comes the rest.
+            # Its first sentence has been spoken; the rest follows only now.
             await send(client, SynthesizeChunk(" did you sleep?"), SynthesizeStop())
             return first, await heard(client, "synthesize-stopped")
 
@@ -150,7 +150,7 @@ def test_what_is_not_for_a_voice_changes_nothing(ports):
     ],
 )
 def test_a_refusal_is_told_and_ends_the_connection(ports, text, voice, code):
-    """Home Assistant waits for the end of a sound, and knows no error: only the end ends that."""
+    """Home Assistant waits for the end of the sound and ignores errors: it must be disconnected."""
     found = say(ports, text, voice)
     assert found.ended and found.error is not None and found.code == code
     assert found.error.text and "/etc" not in found.error.text
@@ -181,7 +181,7 @@ def test_a_refusal_is_told_and_ends_the_connection(ports, text, voice, code):
     ids=range(17),
 )  # fmt: skip
 def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(ports, sent):
-    """A web page that posts events to this port sends a request line before them."""
+    """A web page that posts events to this port sends a request line first."""
     with asked() as orders:
         answer = asyncio.run(bytes_answered(ports, sent))
     assert orders == []
@@ -191,7 +191,7 @@ def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(ports, sent)
 
 
 async def bytes_answered(ports: BothPorts, sent: bytes) -> bytes:
-    """What comes of bytes that are no event, up to the end of the connection."""
+    """The answer to bytes that are not an event, up to the end of the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
     writer.write(sent)
     try:

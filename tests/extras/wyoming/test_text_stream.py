@@ -1,4 +1,4 @@
-"""Where text that still comes is cut."""
+"""Where text is cut while it arrives."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ def test_it_is_cut_behind_whole_sentences(text, whole):
 
 
 def parts_of(*chunks: str) -> list[str]:
-    """What comes out when the chunks come while nobody takes anything."""
+    """The parts, if all chunks arrive before any part is taken."""
 
     async def run() -> list[str]:
         stream = TextStream()
@@ -52,7 +52,7 @@ def parts_of(*chunks: str) -> list[str]:
 
 
 def test_the_parts_are_the_whole_text():
-    """What is there at once is one part."""
+    """Text that is complete at the start is one part."""
     text = "One sentence. Another one! And a tail"
     for size in (1, 3, 100):
         chunks = [text[at : at + size] for at in range(0, len(text), size)]

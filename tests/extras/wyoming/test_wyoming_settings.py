@@ -1,4 +1,4 @@
-"""What the settings of Wyoming take, and the sentence for what they refuse."""
+"""The settings of Wyoming: valid values, and the message for invalid ones."""
 
 import pytest
 

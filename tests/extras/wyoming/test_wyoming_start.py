@@ -1,4 +1,4 @@
-"""A package that is missing, and the announcement, as Wyoming starts."""
+"""The start of Wyoming: a missing package, and the announcement."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ def test_every_address_is_announced_as_one_that_can_be_asked():
 
 
 def test_the_announcement_is_found_and_taken_back(monkeypatch):
-    """On loopback alone, by zeroconf's own browser."""
+    """On loopback only, with zeroconf's browser."""
     monkeypatch.setattr(server, "AsyncZeroconf", lambda: AsyncZeroconf(interfaces=["127.0.0.1"]))
     seen: list[tuple[ServiceStateChange, str]] = []
 

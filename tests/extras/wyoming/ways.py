@@ -1,4 +1,4 @@
-"""Wyoming's way to ask for speech (`tests/api/speech/test_common_options.py`)."""
+"""How Wyoming asks for speech (`tests/api/speech/test_common_options.py`)."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from extras.wyoming import listener
 from tests.api.ways import Answer, Asked, Doors, Way
 from tests.extras.wyoming.conftest import BothPorts, answered
 
-# What listens beside HTTP: the setting of its port, and its listener.
+# Additional listeners: the setting of the port -> the listener.
 LISTENERS = {"wyoming_port": listener}
 
 
@@ -20,5 +20,5 @@ def wyoming(doors: Doors, one: Asked) -> Answer:
     return (0, found.code or "") if found.error else (200, "")
 
 
-# Clients end a stream with an empty text: nothing is said, and that is all.
+# Clients end a stream with an empty text: it is accepted, and nothing is spoken.
 WAYS = [Way("wyoming", wyoming, empty="")]

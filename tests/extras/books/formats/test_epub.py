@@ -1,4 +1,4 @@
-"""EPUB files are read in the spine's order, with the contents' titles; hostile ones are refused."""
+"""EPUBs are read in spine order with titles from the contents; hostile files are refused."""
 
 import time
 import zipfile
@@ -70,8 +70,7 @@ def test_without_contents_each_document_is_a_chapter(tmp_path):
 
 
 def nested(levels: int) -> str:
-    """An NCX whose lines stand inside one another, each about a document; the second has no
-    title."""
+    """An NCX of nested entries, each for a document; the second has no title."""
     line = '<navPoint><navLabel><text>Line {0}</text></navLabel><content src="c{0}.xhtml"/>'
     begun = [line.format(number) for number in range(levels)]
     begun[1] = '<navPoint><content src="c1.xhtml"/>'

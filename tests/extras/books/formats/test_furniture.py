@@ -1,4 +1,4 @@
-"""What is no text of a book is left out, and what is stays: as real books mark it."""
+"""Page numbers, notes, licences and the like are left out as real books mark them; text stays."""
 
 import time
 from itertools import groupby
@@ -45,7 +45,7 @@ PAGE_NUMBERS = [
     "<a id='page12'>(p. 12)</a>",
     "<a id='p12'>12</a>",
     "<span class='page'>Page 12</span>",
-    # As Calibre and tools of other languages name them.
+    # Class names from Calibre and from tools in other languages.
     "<span class='pagenum1'>12</span>", "<span id='c-12' class='page_number3'>xii</span>",
     "<span class='seitenzahl'>[12]</span>", "<span class='pagenr'>12</span>",
     "<span class='pn'>12</span>", "<span class='ocr-page'>12</span>",
@@ -105,7 +105,7 @@ def test_what_only_resembles_it_is_read(tmp_path, body, said):
 
 
 NOTES = [
-    # (the mark, the note, what is read of it with --footnotes)
+    # (the mark, the note, the text read with --footnotes)
     ("<a class='fnanchor' id='FNanchor_1_1' href='#Footnote_1_1'>[1]</a>",
      "<div class='footnote'><p><a id='Footnote_1_1' href='#FNanchor_1_1'><span class='label'>[1]"
      "</span></a> A note.</p></div>"),
@@ -160,8 +160,7 @@ OLD_FOOTER = (
     ("header", "footer"), [(GUTENBERG_HEADER, GUTENBERG_FOOTER), (OLD_HEADER, OLD_FOOTER)]
 )
 def test_an_epub_of_project_gutenberg(tmp_path, header, footer, version):
-    """The header shares a document with the first chapter, and the licence has one of its own or
-    shares one, too."""
+    """The header shares a document with the first chapter; the licence may share one, too."""
     documents = {
         "h-0.xhtml": page(f"<div id='pgepub-root-div'>{header}<h1>MOBY DICK</h1><h2>CONTENTS.</h2>"
                           "<table><tr><td>I.</td><td>Loomings</td></tr></table>"
@@ -178,7 +177,7 @@ def test_an_epub_of_project_gutenberg(tmp_path, header, footer, version):
         ("CHAPTER 2.", ["CHAPTER 2.", "I stuffed a shirt."]),
     ]
     assert {one.left_out for one in book.chapters} == {"", "licence", "contents"}
-    # Nothing is lost: what is not read aloud is there, under its reason.
+    # Nothing is lost: each text that is not read aloud is kept with its reason.
     licence = [said.text for one in book.chapters if one.left_out == "licence"
                for said in one.paragraphs]  # fmt: skip
     assert "This eBook is for the use of anyone." in licence
@@ -280,13 +279,13 @@ def test_a_guide_that_leads_into_the_book_leaves_nothing_out(tmp_path):
         ("<p><img alt='A'/>nd he came.</p>", "And he came."),
         ("<p><img alt='I'/>t was day.</p>", "It was day."),
         ("<p class='dropcap'>I</p><p>walked on.</p>", "I walked on."),
-        # A letter with its signs: an accent of its own, vowels and conjuncts of Indic scripts.
+        # Letters with marks: a combining accent, vowel signs and conjuncts of Indic scripts.
         ("<p><span class='dropcap'>E\u0301</span>t il vint.</p>", "E\u0301t il vint."),
         ("<p><span class='dropcap'>କି</span>ଛି ନାହିଁ।</p>", "କିଛି ନାହିଁ।"),
         ("<p><span class='dropcap'>हि</span>न्दी है।</p>", "हिन्दी है।"),
         ("<p class='dropcap'>क्ष</p><p>मा करो।</p>", "क्षमा करो।"),
         ("<p><span class='dropcap'>क</span>िताब है।</p>", "किताब है।"),
-        # No drop caps.
+        # Not drop caps.
         ("<p><img alt='A ship at sea'/>It was day.</p>", "It was day."),
         ("<div><img alt='X'/></div><p>The map was old.</p>", "The map was old."),
         ("<p>Press <img alt='X'/> now.</p>", "Press now."),

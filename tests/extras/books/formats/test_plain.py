@@ -122,7 +122,7 @@ def test_an_older_text_of_project_gutenberg(tmp_path):
          ["The Old House Chapter 1"]),
         ("Title: The Old House\nAuthor: Her\n\nIt was old.\n", "The Old House",
          ["The Old House"]),
-        # No titles: a sentence, a chapter, a long line, the only line.
+        # Not titles: a sentence, a chapter, a long line, the only line.
         ("It was old.\n\nAnd it was dark.\n", "my-file", ["my-file"]),
         ("Chapter 1\n\nIt was old.\n", "my-file", ["Chapter 1"]),
         ("It was old and dark " * 5 + "\n\nThe end.\n", "my-file", ["my-file"]),

@@ -1,4 +1,4 @@
-"""Books on the page, with the true service: uploaded, planned, corrected, read, saved, deleted."""
+"""Books on the page of the real service: uploaded, planned, corrected, read, saved, deleted."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.extras.books.test_book_routes import Book
 from tests.extras.books.uploads.fake_reader import WAV
 
 pytestmark = pytest.mark.system
-# Whether the part of a row is in the middle of the row's text, or of its first line.
+# Whether `part` is vertically centred on the text of each row, or on its first line.
 BESIDE = """([row, part]) => [...document.querySelectorAll(row)].every((one) => {
   const a = one.querySelector(part).getBoundingClientRect();
   const text = [...one.childNodes].filter((each) => !each.matches?.(part)).map((each) => {
@@ -55,7 +55,7 @@ def test_a_book_is_planned_corrected_read_and_saved(service, open_page, tmp_path
         page.click("#book-files li button")
     assert kept.value.suggested_filename == "01 One.m4b"
     assert Path(kept.value.path()).read_bytes() == WAV
-    # The plan, made again, leaves the ticks; what is said again is of what was read.
+    # A new plan keeps the ticks; sentences are read again with the options of the last reading.
     assert not page.is_checked("#book-chapters tr:nth-child(2) input")
     page.check("#book-chapters tr:nth-child(2) input")
     page.click("#book-report summary")
@@ -110,7 +110,7 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
     page.wait_for_selector("#book-files li")
     assert faults(page, width, 60) == []
     page.click("#book-report summary")
-    # The box is beside the title, and what is done with a file or a sentence beside its name.
+    # The box is level with the title, and each button with the name of its file or sentence.
     for row, parts in (("#book-chapters .check", "input"), ("#book-files li", "button"),
                        ("#book-samples li", "button")):  # fmt: skip
         assert page.evaluate(BESIDE, [row, parts]), row

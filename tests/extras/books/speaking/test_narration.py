@@ -1,4 +1,4 @@
-"""Which take of a sentence is kept, and who speaks it."""
+"""Which take of a sentence is kept, and in which voice it is spoken."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ def write_atomically(path: Path, content: bytes) -> Written:
 
 
 class Ears(Listener):
-    """Mishears so many words of each take, in the order in which it hears them."""
+    """Mishears the given number of words in each take, in the order of the takes."""
 
     def __init__(self, *errors: int) -> None:
         self.name, self._errors = "ears", list(errors)
@@ -56,7 +56,7 @@ class Ears(Listener):
 
 
 def told(voice: LoadedVoice, folder: Path, text: str, ears: Ears | None = None, **how: Any):
-    """The narration of a book of one sentence, and what was settled."""
+    """Narrates a book with one sentence; returns the narration and the chosen takes."""
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
     narration = Narration(
         book, BookVoice(voice, 2), TakeFolder(folder), Settings("en", **how), ears
@@ -74,7 +74,7 @@ def count(folder: Path) -> int:
 def test_a_misheard_sentence_is_said_again_until_it_is_heard(cast, tmp_path):
     _, (kept,) = told(cast, tmp_path, TEXT, Ears(6, 5, 0), retakes=3)
     assert count(tmp_path) == 3 and kept.errors == 0
-    # Nothing is spoken or heard once more.
+    # Nothing is spoken or recognised again.
     _, (again,) = told(cast, tmp_path, TEXT, Ears(), retakes=3)
     assert count(tmp_path) == 3 and again.take.key == kept.take.key
 
@@ -120,7 +120,7 @@ def test_a_take_that_is_not_whole_is_spoken_again(cast, tmp_path):
 
 
 def test_another_vocoder_of_the_same_weights_speaks_again(onnx_folder, tmp_path):
-    """As of an export before and after `train learn-decoder`."""
+    """Like an export before and after `train learn-decoder`."""
     stored = tmp_path / "voice.safetensors"
     latents_file.write(stored, drawn_voice())
     learned = shutil.copytree(onnx_folder, tmp_path / "learned")

@@ -1,5 +1,5 @@
-"""Sentences as tasks: the same bytes as in one process, whatever is in flight. Ray's own workers
-are in tests/extras/books/test_read.py."""
+"""Sentences as tasks give the same bytes as one process, however many are in flight. Ray's workers
+are tested in tests/extras/books/test_read.py."""
 
 import pickle
 from collections.abc import Callable
@@ -26,7 +26,7 @@ TEXT = "The ship left the port. Nobody had seen the captain on that day. All of 
 
 
 class Apart(Steps):
-    """Passes everything as bytes, as to another process, three ahead."""
+    """Passes everything as bytes, as to another process; three tasks ahead."""
 
     ahead = 3
 
@@ -67,7 +67,7 @@ def test_a_sentence_has_the_same_bytes_whoever_says_it(folder, tmp_path, at_once
 
 
 def test_a_worker_with_another_voice_does_not_speak(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_voice, "_held", {})  # this process is the worker of other tests too
+    monkeypatch.setattr(ray_voice, "_held", {})  # other tests use this process as a worker, too
     other = str(tiny_voice(tmp_path / "other", seed=5))
     voice = RayBookVoice(opened(folder), 1, Apart(), partial(opened, other))
     with pytest.raises(SotaqueError, match="other files of this voice"):

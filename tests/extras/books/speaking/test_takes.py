@@ -1,4 +1,4 @@
-"""What is kept beside the sound of a sentence."""
+"""What each recogniser heard in a take is stored with its sound."""
 
 from extras.books.speaking.takes import TakeFolder
 

@@ -1,7 +1,7 @@
 """`python -m tests.extras.books.uploads.fake_reader BOOK --to DIR …`: reads a book without a voice.
 
-FAKE_READER says otherwise: refuse, crash, hang (until it is killed; the next time it ends). What it
-was given is in given.json beside DIR.
+FAKE_READER makes it refuse, crash or hang (until it is killed; the next time it ends). Its
+arguments are in given.json next to DIR.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def step_for_ever(folder: Path) -> None:
-    """A dot in each step shows whether it runs."""
+    """Adds a dot at each step, which shows whether it is running."""
     while True:
         with (folder / "steps").open("a") as file:
             file.write(".")
@@ -54,7 +54,7 @@ def step_for_ever(folder: Path) -> None:
 
 
 def write(given: argparse.Namespace, others: list[str]) -> None:
-    """The plan, and where it is read the files."""
+    """Writes the plan and, for a reading, the files."""
     to, text = given.to, given.book.read_bytes().decode(errors="replace")
     sound = to / "sentences" / KEY[:2] / f"{KEY}.wav"
     sound.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,4 @@
-"""A stop is kept whenever it comes, and at whichever replica: also between the choice of an item
-and its start."""
+"""A stop works at any time and at any replica, even between the choice of an item and its start."""
 
 import asyncio
 import contextlib
@@ -18,7 +17,7 @@ from xtts.inference.compute_config import ComputeConfig
 
 
 def queue_in(folder: Path) -> BookQueue:
-    """That of one replica."""
+    """The queue of one replica."""
 
     def reader() -> Reader:
         return Reader({}, ComputeConfig())
@@ -114,7 +113,7 @@ def test_the_next_service_removes_what_a_kill_has_left_and_nothing_else(queued):
     ("then", "left"), [("nothing", "stopped"), ("asked again", "done"), ("deleted", "none")]
 )
 def test_a_stop_at_another_replica_ends_the_child(queued, then, left):
-    """The other one does not hold the queue's lock, so it has no child to end."""
+    """The other replica does not hold the queue's lock, so it has no child to end."""
     queue, book = queued
     other = queue_in(book.folder.parent)
 

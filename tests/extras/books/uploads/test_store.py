@@ -1,4 +1,4 @@
-"""The list of books reads what has changed since the last time, and no more."""
+"""The list of books reads only the files that changed since the last time."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from xtts.inference.compute_config import ComputeConfig
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a plan was read, and the files of a book counted."""
+    """How often a plan was read, and how often the files of a book were counted."""
     calls = Counter[str]()
 
     def counting(name: str, does: Callable[[Path], Any]) -> None:
@@ -67,7 +67,7 @@ def test_what_has_not_changed_is_not_read_again(tmp_path, counted):
     assert listed() == (titles, used, {})
     plan(one, "Another")
     assert listed() == (["Another", "First"], used, {"read_json": 1})
-    # While it is read, it is counted each time; and once more when it is done.
+    # Files are counted each time during a reading, and once more after it.
     job = write_job(one.folder, one.job, state="running")
     (one.spoken / "sentences/b.wav").write_bytes(bytes(3000))
     assert [listed()[2] for _ in range(2)] == [{"bytes_below": 1}] * 2
@@ -87,7 +87,7 @@ def test_after_a_restart_the_files_of_a_book_that_was_read_are_not_looked_at(tmp
     queue._end(book, "done", "")
     # The job itself is written after the count.
     assert abs(books.used_bytes() - used) < 400 and not counted["bytes_below"]
-    # Taken from the queue: nobody has counted what a reading that was killed may have left.
+    # Removed from the queue: files of a killed reading may not have been counted.
     queue.ask(book, {}, None)
     assert queue._unqueue(book)
     assert abs(books.used_bytes() - used) < 400 and counted["bytes_below"] == 1

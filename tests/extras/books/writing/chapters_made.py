@@ -1,4 +1,4 @@
-"""Chapters of hums: each word is one, at a known time."""
+"""Chapters of hums: one for each word, at known times."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +11,12 @@ from extras.books.speaking.takes import Take, TakeFolder
 from extras.books.writing.binding import BoundChapter
 
 RATE = 24_000
-# Of a word, and from one to the next.
+# The length of a word, and the time from one word to the next.
 HUM_SECONDS, STEP_SECONDS = 0.15, 0.4
 
 
 def bound(folder: Path, number: int, title: str, said: Sequence[Sentence]) -> BoundChapter:
-    """A chapter in which each word of a sentence is a hum of 0.15 s."""
+    """A chapter with a hum of 0.15 s for each word."""
     takes, chosen = TakeFolder(folder), []
     for place, sentence in enumerate(said):
         names = sentence.text.split()

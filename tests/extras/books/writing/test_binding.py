@@ -1,4 +1,4 @@
-"""The files of a chapter, read back by other readers: words sound when they are said to."""
+"""The files of a chapter, decoded by other readers: words sound at their stated times."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def chapters(tmp_path_factory: pytest.TempPathFactory) -> list[BoundChapter]:
 
 
 def onsets(sound: Any, rate: int) -> Any:
-    """When hums begin in a sound `[samples]`, in seconds."""
+    """The start of each hum in a sound `[samples]`, in seconds."""
     step = rate // 200
     levels = np.abs(sound[: len(sound) // step * step].reshape(-1, step)).max(axis=1)
     loud = levels > 0.3 * levels.max()
@@ -46,14 +46,14 @@ def onsets(sound: Any, rate: int) -> Any:
 
 
 def decoded(path: Path) -> tuple[Any, int]:
-    """What a player hears: libsndfile where it knows the format, FFmpeg otherwise."""
+    """The sound in a player: decoded by libsndfile if it knows the format, otherwise by FFmpeg."""
     if path.suffix not in (".m4a", ".m4b"):
         return soundfile.read(path)
     av = pytest.importorskip("av")
     with av.open(str(path)) as container:
         stream = container.streams.audio[0]
         frames = [frame.to_ndarray()[0] for frame in container.decode(stream)]
-        # An edit list says how much of the beginning is the encoder's.
+        # An edit list holds the delay of the encoder.
         skipped = max(0, -(stream.start_time or 0)) if stream.start_time else 0
         return np.concatenate(frames)[skipped:], stream.rate
 
@@ -87,7 +87,7 @@ def test_a_span_of_the_overlay_is_its_sentence(chapters, tmp_path):
         found = onsets(*soundfile.read(io.BytesIO(made.read("OPS/c1.mp3"))))
     clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
     spans = [(float(one["clipBegin"][:-1]), float(one["clipEnd"][:-1])) for one in clips]
-    # The first and the last word of each sentence are within its clip, and of no other.
+    # The first and last word of each sentence are inside its clip and in no other.
     counts = [sum(begin - CODE_SECONDS < one < end for one in found) for begin, end in spans]
     assert counts == [3, 5, 4]
     firsts = [found[0], found[3], found[8]]
@@ -118,7 +118,7 @@ def inside(content: bytes, *path: str) -> list[bytes]:
 
 
 def test_an_audiobook_is_read_without_ffmpeg(chapters, tmp_path):
-    """Title, author, cover and marks, by the bytes of the file."""
+    """Title, author, cover and chapter marks, from the bytes of the file."""
     pytest.importorskip("av")
     path = tmp_path / "book.m4b"
     write_audiobook(path, Book("A Böok", "A. Writer", "en", [], PNG), chapters)

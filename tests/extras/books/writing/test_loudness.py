@@ -1,4 +1,4 @@
-"""A chapter has ACX's loudness, whatever the voice's, and its limiter makes no clicks."""
+"""A chapter has ACX's loudness whatever the voice's level, and its limiter does not click."""
 
 import numpy as np
 import pytest

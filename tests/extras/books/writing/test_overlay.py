@@ -1,4 +1,4 @@
-"""The EPUB with sound, as epubcheck judges it."""
+"""epubcheck accepts the EPUB with sound."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def test_epubcheck_finds_nothing(tmp_path, cover, language):
     path, told = tmp_path / "book.epub", tmp_path / "told.json"
     with path.open("wb") as file:
         write_overlay(file, book, chapters, language)
-    # Debian's is a jar, which not every kernel starts by itself.
+    # Debian's epubcheck is a jar, which not every kernel can execute.
     command = ["java", "-jar", program, str(path), "--json", str(told)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert told.is_file(), done.stderr

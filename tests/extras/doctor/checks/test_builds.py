@@ -1,4 +1,4 @@
-"""What is said of torch's build, of the libraries beside it and of GPUs that are hidden."""
+"""Findings on torch's build, on its libraries and on hidden GPUs."""
 
 import pytest
 
@@ -18,7 +18,7 @@ LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")
         ("GPU-5ac1", "auto", Severity.OK),
         ("", "auto", Severity.WARN),
         ("-1", "auto", Severity.WARN),
-        ("7,0", "auto", Severity.WARN),  # CUDA stops at the first that is not there
+        ("7,0", "auto", Severity.WARN),  # CUDA stops at the first missing one
         ("-1", "cuda", Severity.FAIL),
     ],
 )

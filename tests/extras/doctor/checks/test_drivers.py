@@ -1,4 +1,4 @@
-"""What is said of the driver and of its device nodes."""
+"""Findings on the driver and its device nodes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is said of the kernel's log and of the GPUs."""
+"""Findings on the kernel's log and the GPUs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is said of ONNX Runtime beside a GPU."""
+"""Findings on ONNX Runtime with a GPU."""
 
 import pytest
 

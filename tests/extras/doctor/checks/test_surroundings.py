@@ -1,4 +1,4 @@
-"""What is said of the disk, the memory and the sentence spoken for trial."""
+"""Findings on the disk, the memory and the trial sentence."""
 
 import os
 from dataclasses import replace
@@ -87,7 +87,7 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
     assert set(dict(refused)) == {program}
     finding = surroundings.settings(MachineSettings(), refused)
     assert finding.status is Severity.FAIL
-    # The program itself, in the folder of that .env; the demo's clips are at their default place.
+    # The real program in the folder of that .env, with the demo's clips at their default place.
     (tmp_path / "train").symlink_to(Path(train.__file__).parent)
     monkeypatch.chdir(tmp_path)
     main = {"train": lambda: train.__main__.main(["check"]), "api": lambda: api.__main__.main([])}

@@ -1,7 +1,7 @@
-"""Small graphs of the kinds of model that people ask about, with their inputs, axes and operators.
+"""Small graphs of common kinds of models, with their inputs, axes and operators.
 
-Weights are random; what is as in the real ones: names and shapes of the inputs, the axes that may
-have any size, and which operators there are.
+The weights are random. Like the real models are: the names and shapes of the inputs, the axes of
+variable size, and the set of operators.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ Shape = list[int | str]
 
 
 class Sketch:
-    """A graph in the making: `add` returns the name of the new value."""
+    """A graph under construction: `add` returns the name of the new value."""
 
     def __init__(self, inputs: dict[str, tuple[int, Shape]]) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -44,7 +44,7 @@ class Sketch:
         return self.add("Conv", x, self.weight(out, into, *size), **attributes)
 
     def model(self, outputs: dict[str, str], opset: int = 17) -> onnx.ModelProto:
-        """outputs: the name of a value -> the name that the model gives it."""
+        """outputs: the name of each value -> its name in the model."""
         nodes = [*self.nodes, *(helper.make_node("Identity", [a], [b]) for a, b in outputs.items())]
         given = [
             helper.make_tensor_value_info(name, type_, shape)
@@ -78,7 +78,7 @@ def yunet() -> onnx.ModelProto:
 
 
 def arcface() -> onnx.ModelProto:
-    """A face's embedding: any number of faces, each of exactly 112 pixels."""
+    """A face embedding: any number of faces of exactly 112 by 112 pixels."""
     one = Sketch({"data": (F, ["None", 3, 112, 112])})
     x = one.convolution("data", 8, 3, 3, 3, strides=[2, 2], pads=[1] * 4)
     x = one.add("BatchNormalization", x, *(one.hold(np.ones(8, np.float32)) for _ in range(4)))
@@ -88,7 +88,7 @@ def arcface() -> onnx.ModelProto:
 
 
 def silero() -> onnx.ModelProto:
-    """Whether somebody speaks: sound in pieces, a state, and the sampling rate as a number."""
+    """Voice activity: sound in pieces, a state, and the sampling rate as a number."""
     one = Sketch({"input": (F, ["", ""]), "state": (F, [2, "", 128]), "sr": (I, [])})
     wide = one.add("Unsqueeze", "input", one.whole(1))
     spectrum = one.convolution(wide, 128, 1, 256, strides=[128])
@@ -113,7 +113,7 @@ def silero() -> onnx.ModelProto:
 
 
 def ecapa() -> onnx.ModelProto:
-    """A speaker's embedding from mel features, any number of frames (WeSpeaker's names)."""
+    """A speaker embedding from mel features, any number of frames (WeSpeaker's names)."""
     one = Sketch({"feats": (F, ["B", "T", 80])})
     x = one.add("Transpose", "feats", perm=[0, 2, 1])
     x = one.add("Relu", one.convolution(x, 32, 80, 5, pads=[2, 2]))
@@ -127,7 +127,8 @@ def ecapa() -> onnx.ModelProto:
 
 
 def piper() -> onnx.ModelProto:
-    """Speech from phonemes: a table, lengths, noise, three scales; how long it is comes out."""
+    """Speech from phonemes: a table, lengths, noise, three scales; the length depends on the
+    data."""
     one = Sketch({
         "input": (I, ["batch_size", "phonemes"]), "input_lengths": (I, ["batch_size"]),
         "scales": (F, [3]), "sid": (I, ["batch_size"]),
@@ -151,7 +152,7 @@ def piper() -> onnx.ModelProto:
 
 
 def decoder_step() -> onnx.ModelProto:
-    """A language model's step with what is past handed in (Hugging Face's names)."""
+    """A step of a language model with past keys as input (Hugging Face's names)."""
     one = Sketch({
         "input_ids": (I, ["batch", "sequence"]),
         "attention_mask": (I, ["batch", "past_sequence + sequence"]),
@@ -173,7 +174,7 @@ KINDS = {
 
 
 def written(kind: str, folder: Path) -> Path:
-    """The model of a kind, as a file."""
+    """Saves the model of a kind."""
     path = folder / f"{kind.replace(' ', '_').lower()}.onnx"
     onnx.save(KINDS[kind](), path)
     return path

@@ -1,4 +1,4 @@
-"""What a session on a GPU told: nodes, log and run, as of Piper."""
+"""A session on a GPU, as reported for Piper: nodes, log and run."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,7 +8,7 @@ from extras.doctor.explain.report import facts
 from machine.onnxruntime.placement import status
 from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 
-# As Piper on CUDA: document 000's figures for copies, its lines of the log.
+# Piper on CUDA: the number of copies and the log lines come from document 000.
 LOG = """2026-11-21 [W:onnxruntime:, transformer_memcpy.cc:111 ApplyImpl] 28 Memcpy nodes are \
 added to the graph main_graph for CUDAExecutionProvider. It might have negative impact on \
 performance

@@ -1,4 +1,4 @@
-"""`python -m xtts explain`, from the words on the command line to text, JSON and exit code."""
+"""`python -m xtts explain`, from the command line to text, JSON and exit code."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def with_weights_beside(folder: Path, cut: bool) -> Path:
 
 
 def with_weights_at(folder: Path, location: str) -> Path:
-    """The weights are there, outside of the model's folder."""
+    """The weights exist, but outside the model's folder."""
     path = folder / "model" / "m.onnx"
     path.parent.mkdir()
     onnx.save(arcface(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
@@ -54,7 +54,7 @@ def with_weights_at(folder: Path, location: str) -> Path:
 
 
 def sketched(folder: Path, kind: int, shape: list, *into: int) -> Path:
-    """A model of one input x, which is reshaped where a shape is told."""
+    """A model with one input x, reshaped if `into` is given."""
     one = Sketch({"x": (kind, shape)})
     made = one.add("Reshape", "x", one.whole(*into)) if into else "x"
     model = one.model({one.add("Identity", made): "y"})
@@ -105,8 +105,8 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 @pytest.fixture
 def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child's work here, where everything is imported; the tests that are told in words, as
-    JSON and of another provider start it as it is."""
+    """Does the child's work in this process, where everything is imported. The tests of text, JSON
+    and another provider start the real child."""
 
     def answer(_command: object, _limit_seconds: float, *, request: dict) -> ProcessResult:
         return ProcessResult(0, "", "", 0.1, answer=running_child.answer(request))
@@ -129,7 +129,7 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("model", "told", "cured_by"),
     [
-        # More numbers than fit; text, which cannot be made up; a size that no guess fits.
+        # Too many numbers; text, which cannot be made up; a size that no guess fits.
         ((TensorProto.FLOAT, [1, 100_000, 100_000]), "250,000,000", None),
         ((TensorProto.STRING, ["N"]), "'x' needs text", ()),
         (

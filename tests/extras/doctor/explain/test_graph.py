@@ -1,4 +1,4 @@
-"""A model's file is read, or refused in one sentence."""
+"""A model file is read, or refused in one sentence."""
 
 import tempfile
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_what_is_declared_is_read(tmp_path):
     found = {one.name: one for one in read(written("Piper", tmp_path)).inputs}
     assert (found["input"].type, found["input"].shape) == ("int64", ("batch_size", "phonemes"))
     assert (found["scales"].type, found["scales"].shape) == ("float32", (3,))
-    # Which rows there are to choose from is read from the tables among the weights.
+    # The number of valid ids is that of the rows in the embedding table.
     assert (found["input"].ids, found["sid"].ids, found["scales"].ids) == (60, 4, None)
 
 

@@ -1,4 +1,4 @@
-"""Inputs that are made up for a model: sizes and numbers that their names ask for."""
+"""Made-up inputs for a model: sizes and values that suit their names."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path):
 
 @pytest.mark.parametrize("kind", ["int64", "float32", "bool"])
 def test_a_mask_lets_everything_through_and_what_is_past_is_empty(kind):
-    """Else a text model attends to nothing, and its time and its output say nothing."""
+    """Otherwise a text model attends to nothing, and its time and output mean nothing."""
     graph = [
         GraphValue("input_ids", "int64", (1, "n"), 100), GraphValue("past_key", "float32", (1, 4)),
         GraphValue("attention_mask", kind, (1, "n")),

@@ -1,4 +1,4 @@
-"""Whether an operator's place on the CPU is normal, and how that is told."""
+"""Whether it is normal that an operator runs on the CPU, and how the report says so."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What an explanation says, in words and as JSON, and what a refusal says."""
+"""Explanations as text and JSON, and refusals."""
 
 from extras.doctor.explain.report import as_text, copies, refusal
 from machine.onnxruntime.providers import CPU, CUDA
@@ -41,7 +41,7 @@ def test_an_old_opset_is_not_mended_by_another_type_or_version():
     fault = "NotImplemented: Could not find an implementation for Add(6) node with name ''"
     told = refusal("m.onnx", fault, opset=6)
     assert "Export it again with opset 13 or later" in told and "pip install" not in told
-    assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # there it is the type
+    assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # here the type is at fault
 
 
 def test_words_that_are_not_known_are_handed_on():

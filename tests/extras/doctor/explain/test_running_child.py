@@ -1,4 +1,4 @@
-"""Every kind of model that people ask about is run with made-up inputs; so are our own."""
+"""Common kinds of models, and our own, run with made-up inputs."""
 
 import json
 
@@ -13,7 +13,7 @@ from machine.onnxruntime.placement import status
 from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from tests.extras.doctor.explain.kinds import KINDS, written
 
-# What each is run with, and operators that it is known for.
+# The shapes of each kind's inputs, and its typical operators.
 EXPECTED = {
     "YuNet": ({"input": [1, 3, 320, 320]}, {"Conv", "Resize", "Sigmoid", "Shape"}),
     "ArcFace": ({"data": [1, 3, 112, 112]}, {"Conv", "PRelu", "Gemm"}),
@@ -31,7 +31,7 @@ EXPECTED = {
 
 
 def run_here(graph: ModelGraph, monkeypatch: pytest.MonkeyPatch) -> dict:
-    """The child's work in this process, which has everything imported."""
+    """Does the child's work in this process, where everything is imported."""
     plans = inputs.plans(graph.inputs, {})
     monkeypatch.setattr(running_child, "_WARM_SECONDS", 0.0)
     found = running_child.answer(
@@ -64,7 +64,7 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch):
 
 
 def test_an_older_onnx_runtime_tells_by_its_profile(tmp_path, monkeypatch):
-    """Before 1.24 a session does not say where its nodes are."""
+    """Before 1.24 a session does not report where its nodes run."""
     monkeypatch.setattr(running_child, "placed", lambda _: None)
     told = run_here(read(written("ECAPA", tmp_path)), monkeypatch)
     assert told["nodes"].keys() == {CPU} and told["nodes"][CPU]["Conv"] >= 1
@@ -76,7 +76,7 @@ def test_our_own_graphs_are_explained(name, onnx_folder, monkeypatch):
     told = run_here(graph, monkeypatch)
     assert "fault" not in told and "fault" not in told["run"], told
     assert any(is_heavy(operator) for operator in told["nodes"][CPU])
-    assert graph.file_bytes > (onnx_folder / f"{name}.onnx").stat().st_size  # the numbers beside it
+    assert graph.file_bytes > (onnx_folder / f"{name}.onnx").stat().st_size  # with external data
 
 
 def test_a_profile_is_counted_by_its_last_run():

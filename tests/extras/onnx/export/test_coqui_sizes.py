@@ -1,4 +1,4 @@
-"""The ONNX vocoder of a model with Coqui's sizes, whose decoder a run has learned."""
+"""The ONNX vocoder of a model with Coqui's sizes and a learned decoder."""
 
 import numpy as np
 import onnxruntime

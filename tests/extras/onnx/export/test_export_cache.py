@@ -1,4 +1,4 @@
-"""The exports that a service keeps: made once, made again when damaged, the oldest let go."""
+"""The exports cached by a service: made once, made again if damaged, the oldest deleted."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from machine.storage.hashes import sha256_of
 
 
 def at_home(command: Sequence[str], _limit_seconds: float) -> ProcessResult:
-    """The child's work in this process, which has torch already."""
+    """Does the child's work in this process, which has loaded torch."""
     return ProcessResult(exporter_child.main(command[5:]), "", "", 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What an export writes, refuses and leaves behind."""
+"""The files of an export, its refusals and its effect on existing files."""
 
 import json
 import re

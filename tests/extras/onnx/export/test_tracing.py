@@ -1,11 +1,11 @@
-"""What a traced graph holds, and what it leaves where it is."""
+"""The contents of a traced graph; the weights stay in place."""
 
 from extras.onnx.export import exporter, graphs
 from extras.onnx.export.tracing import traced
 
 
 def test_a_trace_leaves_the_weights_where_they_are(base_folder):
-    """It sees others in their place, so that 1.5 GB at full size are not read for it."""
+    """It traces stand-in tensors, so that the 1.5 GB of a full-size model are not read."""
     gpt = exporter.mapped(base_folder).gpt
     before = {name: value.data_ptr() for name, value in gpt.state_dict().items()}
     _, weights = traced(graphs.step_graph(gpt), folded=False)

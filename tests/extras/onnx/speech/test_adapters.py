@@ -1,4 +1,4 @@
-"""Adapters are PyTorch's: a voice of ONNX models has none."""
+"""Adapters need PyTorch: an ONNX voice has none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Speaking with ONNX Runtime: what torch says, whole or in a stream, and without torch."""
+"""Speech with ONNX Runtime: equal to torch's, whole or streamed, and without torch."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_greedy_codes_are_torchs_up_to_a_tie(
 
 @pytest.mark.slow
 def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path):
-    """Learned weights, at the sizes that are in the package: codes up to a tie, and the sound."""
+    """Learned weights at the packaged sizes: the same codes up to a tie, and the same sound."""
     exporter.export(exporter.source_of_folder(DEMO), tmp_path / "demo", ["fp32"])
     ours, theirs = (
         load_onnx_model(tmp_path / "demo", ComputeConfig(precision="fp32")),
@@ -66,8 +66,8 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path):
 def torchs_codes(
     model: Model, voice: Voice, text: str, rules: SamplingParams, most: int
 ) -> tuple[list[int], bool]:
-    """What torch says, up to the first tie, and whether there was one: another order of sums may
-    choose otherwise there."""
+    """torch's codes up to the first tie, and whether there was one: there, another order of
+    summation may choose another code."""
     ids = model.tokenizer.encode(text, "en")
     backend = TorchBackend(model)
     said = backend.begin(voice, ids, rules, backend.random(0), most, ())

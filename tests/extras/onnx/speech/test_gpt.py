@@ -1,4 +1,4 @@
-"""The step as a graph, against torch's transformer with its own cache."""
+"""The step as a graph, against torch's transformer and cache."""
 
 import copy
 
@@ -33,7 +33,7 @@ def test_latents_and_logits_are_torchs_at_every_step(
     found = [first]
     for place, code in enumerate(codes.tolist(), start=1):
         found.append(list(onnx_model.gpt.step(code, place, past)))
-    assert past.length > BLOCK  # the past has grown meanwhile
+    assert past.length > BLOCK  # the past has grown
     for (latent, logits), (their_latent, their_logits) in zip(found, wanted, strict=True):
         assert np.abs(latent - their_latent[0].numpy()).max() < 1e-5
         assert np.abs(logits - their_logits[0].numpy()).max() < 1e-5
@@ -51,7 +51,7 @@ def test_fewer_bits_are_near(kind, most, onnx_model, onnx_folder, onnx_voice):
 def test_where_every_head_looks_is_where_torchs_looks(
     torch_model, torch_voice, onnx_model, onnx_voice, monkeypatch
 ):
-    """The same codes through both; the text's span has START and STOP."""
+    """Both get the same codes; the text's span includes START and STOP."""
     gpt, codes = torch_model.gpt, list(range(1, 30))
     shape = gpt.shape
     everyone = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]

@@ -52,7 +52,7 @@ def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_m
     audio.write_wav(recording, sound, 22_050)
     wanted = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
     kept = tmp_path / "kept"
-    for _ in range(2):  # heard, then read
+    for _ in range(2):  # computed, then read from the cache
         found = conditioning.voice_of_recording(onnx_model, recording, kept)
         assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-4
         assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
@@ -75,7 +75,7 @@ def test_low_memory_rounds_bounds_threads_and_keeps_nothing():
 
 
 def test_threads_are_those_that_this_process_may_use(monkeypatch):
-    """ONNX Runtime's own choice is every core of the machine, whatever a container allows."""
+    """ONNX Runtime would use all cores of the machine, whatever a container allows."""
     monkeypatch.setattr(model, "cpu_count", lambda: 3)
 
     def asked(low: bool = False, threads: int | None = None) -> int:

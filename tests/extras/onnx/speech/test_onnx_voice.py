@@ -1,4 +1,4 @@
-"""BACKEND=onnx in the speaking child: frames in, sound out, and where it computes."""
+"""BACKEND=onnx in the speaking child: requests in, sound out, and the device that computes."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ def test_the_onnx_child_answers_as_the_one_with_torch(talk):
 
 def test_a_voice_is_exported_once_and_kept(talk, base, kept):
     (folder,) = (path for path in (kept / "onnx").iterdir() if path.is_dir())
-    # What it does not speak with is not there: a model so small speaks exactly.
+    # Unused weights are not exported: such a small model speaks in float32.
     assert not (folder / folders.GPT["int8"]).exists()
     before = (folder / "onnx.json").stat().st_mtime_ns
     assert talk.open("again", base)["say"] == "opened"
@@ -65,7 +65,7 @@ def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(talk, base, kep
 
 
 def test_the_child_never_loads_torch(talk, base):
-    """Whatever happened to it so far: torch's libraries take 0.25 GB that nothing gives back."""
+    """Whatever it has done before: torch's libraries take 0.25 GB that are never freed."""
     talk.say("once more", "a", recording=str(base / "reference.wav"))
     assert talk.until("done", "once more")["say"] == "done"
     mapped = Path(f"/proc/{talk.child.pid}/maps").read_text()
@@ -85,7 +85,7 @@ def opened(folder: Path, latents_folder: Path | None = None) -> LoadedVoice:
 
 
 def test_without_a_recording_nobody_speaks(onnx_folder):
-    """The service tries itself so (`xtts.workers.server`)."""
+    """The service tests its device like this (`xtts.workers.server`)."""
     standing = opened(onnx_folder)
     assert standing.own is None and len(standing.weights) == 64
     batcher = standing.batcher(1)
@@ -117,11 +117,11 @@ print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 
 
 def test_an_onnx_voice_speaks_without_torch(onnx_folder, tmp_path):
-    """`python -m benchmarks loading --sentences` and its test say that it stays as little."""
+    """`python -m benchmarks loading --sentences` and its test show that memory stays this low."""
     done = subprocess.run(
         [sys.executable, "-c", ONNX, str(onnx_folder), str(tmp_path / "voice")],
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     left, resident = done.stdout.strip().rsplit(" ", 1)
-    assert left == "[]" and int(resident) < 250e6  # torch alone would be 560
+    assert left == "[]" and int(resident) < 250e6  # with torch it would be 560 MB

@@ -1,4 +1,4 @@
-"""Pauses are as long with ONNX as with torch (`tests/xtts/inference/test_pauses.py`)."""
+"""Pauses are as long with ONNX Runtime as with torch (`tests/xtts/inference/test_pauses.py`)."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""The same codes have the same verdict and the same times, whatever computes: torch, eight at once,
-ONNX Runtime in float32 and int8."""
+"""The same codes get the same verdict and times in torch alone, in torch eight at once, and in ONNX
+Runtime with float32 and int8."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ STOP = 1025
 
 
 class ForcedCodes:
-    """Stands for the drawing of codes: each generator draws the next of the same codes."""
+    """Replaces sampling: each generator draws the next of the same codes."""
 
     def __init__(self) -> None:
         self.codes: Sequence[int] = ()
@@ -68,7 +68,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedVoice]
 
 @pytest.fixture(scope="module")
 def good(torchs: LoadedVoice) -> list[int]:
-    """What the voice says by itself."""
+    """The codes that the voice samples for the text."""
     voice = torchs
     (piece,) = voice.model.tokenizer.split(TEXT, "en")
     generator = torch.Generator().manual_seed(1)
@@ -106,7 +106,7 @@ def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, f
 
 
 def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.ndarray[Any, Any]]:
-    """The text whole, streamed, and among four of which half are whole."""
+    """The text whole, streamed, and in a batch of four of which half are whole."""
     voice = replace(voice, guarded=guarded)
     ask = SynthesisRequest(TEXT, "en", seed=1, speed=speed)
     found = {

@@ -1,4 +1,4 @@
-"""Drawing a code from logits with numpy, beside torch's."""
+"""Sampling a code from logits with numpy, against torch."""
 
 import numpy as np
 import pytest

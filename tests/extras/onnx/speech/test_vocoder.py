@@ -26,7 +26,7 @@ def test_steps_are_torchs(codes, shape):
     for left, right in {(0, count), (count // 3, count), (count // 2, count // 2 + 1)}:
         found = vocoder.window(given, left, right)[0]
         assert found.shape == wanted[:, left:right].shape
-        # torch reckons places in float32, 1e-6 of a few hundred steps off.
+        # torch computes positions in float32: 1e-6 of a few hundred steps off.
         assert np.abs(found - wanted[:, left:right]).max() < 1e-4
     held = vocoder.window(given, -EDGE_STEPS, count + EDGE_STEPS)[0]
     assert np.abs(held - np.pad(wanted, ((0, 0), (EDGE_STEPS, EDGE_STEPS)), "edge")).max() < 1e-4

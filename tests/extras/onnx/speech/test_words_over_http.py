@@ -1,5 +1,5 @@
-"""A service that speaks with ONNX Runtime tells the words' times over HTTP as one with torch does,
-for the same codes: greedy ones, which are the same in float32."""
+"""A service with ONNX Runtime returns the same word times over HTTP as one with torch, for the same
+codes: greedy ones, which are equal in float32."""
 
 import base64
 import json
@@ -58,7 +58,7 @@ def test_onnx_tells_the_words_and_times_of_torch(tmp_path):
     for (sound, words, endings), (torchs, torchs_words, torchs_endings) in zip(
         found, wanted, strict=True
     ):
-        # As many codes, so the same ones: another code changes all that come behind it.
+        # Equal lengths mean equal codes: one different code changes all later ones.
         assert len(sound) == len(torchs) > 48_000 and endings == torchs_endings
         assert [one["word"] for one in words] == [one["word"] for one in torchs_words]
         assert [one["word"] for one in words] == TEXT.replace(".", "").split()

@@ -1,4 +1,4 @@
-"""What a client does with a dataset: upload, cut, look, correct."""
+"""A client's calls on a dataset: upload, cut, look, correct."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ import httpx
 from extras.studio.part import Studio
 from tests.api.conftest import Running
 
-TAPE = bytes(range(256)) * 40  # No recording: the double of the cut asks for none.
+TAPE = bytes(range(256)) * 40  # Not a recording: the fake cut does not need one.
 
 
 class Dataset:
-    """One that is made at a service."""
+    """A dataset made at a service."""
 
     def __init__(self, service: Running, name: str = "Anna", language: str = "en") -> None:
         self.service = service
@@ -27,7 +27,7 @@ class Dataset:
 
     @property
     def metadata(self) -> str:
-        """What training reads."""
+        """The table that training reads."""
         return (self.folder / "clips/metadata.csv").read_text()
 
     def ask(self, method: str, path: str = "", **more: Any) -> httpx.Response:
@@ -47,7 +47,7 @@ class Dataset:
         return dict(answer.json())
 
     def cut(self) -> dict[str, Any]:
-        """Asks for a cut, and waits for its end."""
+        """Starts a cut and waits for its end."""
         answer = self.ask("POST", "/cut")
         assert answer.status_code == 202, answer.text
         return self.ended()
@@ -58,14 +58,14 @@ class Dataset:
         return self.details()
 
     def running_child(self) -> int:
-        """The process that cuts, once it says how far it is."""
+        """The process id of the cut, once it reports progress."""
         self.service.wait_until(lambda: "320 of 640" in self.details()["cut"]["told"], 30)
         found = self.service.parts.part(Studio).cuts._running
         assert found is not None and found[1] is not None
         return found[1].pid
 
     def given_to(self) -> dict[str, Any]:
-        """What the cut was given, and how it ran."""
+        """The arguments of the cut, and how it ran."""
         return dict(json.loads((self.folder / "clips/given.json").read_text()))
 
     def clips(self, query: str = "order=time") -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ class Dataset:
 
 
 def with_tape(service: Running, name: str = "Anna", text: bytes = b"") -> Dataset:
-    """With a recording, tape.wav, and its text where there is one."""
+    """A dataset with a recording, tape.wav, and with its text if given."""
     found = Dataset(service, name)
     found.uploaded("tape.wav")
     if text:

@@ -1,8 +1,8 @@
 """`python -m tests.extras.studio.datasets.fake_cut cut RECORDING… --to DIR`: two clips of each.
 
-FAKE_CUT says otherwise: refuse, breathless (no pause at all), full, crash, hang (until it is
-killed; the next time it resumes), odd (other clips), long (parts without a pause). What it was
-given and how it runs is in DIR/given.json.
+FAKE_CUT changes this: refuse, breathless (no pause at all), full, crash, hang (until it is killed;
+the next time it resumes), odd (other clips), long (parts without a pause). Its arguments and the
+way it runs are in DIR/given.json.
 """
 
 import argparse

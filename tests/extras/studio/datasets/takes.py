@@ -1,9 +1,9 @@
 """Good and bad takes of sentences, checked as the page sends them.
 
-flite's awb reads the sentences. Bad takes are made at the source: silence, other words, clipping, a
-part cut off, noise, a low level. Each is coded with Opus, as a browser's MediaRecorder does, and
-checked as `PUT …/take` checks it (`extras.studio.datasets.take_checks`), its words heard by
-pocketsphinx.
+flite's awb reads the sentences. Bad takes have faults of the source: silence, other words,
+clipping, a missing part, noise, a low level. Each is coded with Opus, as by a browser's
+MediaRecorder, and checked as in `PUT …/take` (`extras.studio.datasets.take_checks`), with
+pocketsphinx as the recogniser.
 """
 
 import io
@@ -26,7 +26,7 @@ VOICE = "awb"
 _DEMO = Path(__file__).parents[4] / "train/data/demo/metadata.csv"
 _ROOM = 3e-4
 _LONGEST_SECONDS = 60.0
-# What each bad take has to be called; any of them will do.
+# Each bad take must have one of these findings.
 _CUT = {"cut_start", "cut_end"}
 WANTED = {
     "silence": {"silent", "no_speech"}, "other words": {"words"}, "clipped": {"clipped"},
@@ -37,8 +37,8 @@ SERIOUS = ("silence", "other words", "clipped", "cut")
 
 
 def misjudged(lines: Sequence[str], each: int, num_good: int) -> dict[str, list[str]]:
-    """What is found in bad takes, `each` of every kind, that are not named as what they are, and
-    in good takes that are not found good."""
+    """The findings for each misjudged take: bad ones, `each` of every kind, without the right
+    finding, and good ones with any finding."""
     recogniser = Pocketsphinx()
 
     def hear(samples: np.ndarray) -> str:
@@ -59,8 +59,8 @@ def misjudged(lines: Sequence[str], each: int, num_good: int) -> dict[str, list[
 
 
 def sentences(which: str) -> list[str]:
-    """Sixty sentences. `choosing`: of the demo dataset, on which the limits of the checks were
-    chosen; `reporting`: the page's own, on which none was."""
+    """Sixty sentences. `choosing`: from the demo dataset; the limits of the checks were chosen on
+    them. `reporting`: those of the page; no limit was."""
     if which == "reporting":
         return list(built_in("en"))
     rows = _DEMO.read_text(encoding="utf-8").splitlines()
@@ -68,11 +68,11 @@ def sentences(which: str) -> list[str]:
 
 
 def found_in(sound: np.ndarray, text: str, hear: Callable[[np.ndarray], str] | None) -> list[str]:
-    """The kinds of what is found in a take of samples `[n]` at `RATE`."""
+    """The kinds of the findings in a take of samples `[n]` at `RATE`."""
     out = io.BytesIO()
     soundfile.write(out, sound.clip(-1, 1), RATE, format="OGG", subtype="OPUS")
     mono, rate = mono_of(out.getvalue(), _LONGEST_SECONDS)
-    # No more than full scale, as in the 16 bits that the page sends.
+    # At most full scale, as in the 16-bit samples of the page.
     told = checked(mono.clip(-1, 1), rate, text, "en", hear)[1]
     return [one["kind"] for one in told["findings"]]
 
@@ -81,7 +81,7 @@ def found_in(sound: np.ndarray, text: str, hear: Callable[[np.ndarray], str] | N
 
 
 def spoken(text: str) -> np.ndarray:
-    """Without the silence that flite adds; the loudest sample is 0.5."""
+    """Speech without the silence that flite adds; the loudest sample is 0.5."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/said.wav"
         subprocess.run(["flite", "-voice", VOICE, "-t", text, path], check=True)
@@ -94,21 +94,21 @@ def spoken(text: str) -> np.ndarray:
 def in_a_room(
     sound: np.ndarray, seed: int, before: float = 0.5, after: float = 0.5, noise: float = _ROOM
 ) -> np.ndarray:
-    """With silence around it, in seconds, and the room's noise, a standard deviation."""
+    """With silence around it, in seconds, and room noise, as a standard deviation."""
     padded = np.pad(sound, (int(before * RATE), int(after * RATE)))
     room = np.random.default_rng(seed).normal(0, noise, len(padded))
     return (padded + room).astype(np.float32)
 
 
 def good(text: str, seed: int) -> np.ndarray:
-    """Louder and softer, with more and less silence around."""
+    """Louder or softer, with more or less silence around it."""
     draw = np.random.default_rng(seed)
     gain, before, after = draw.uniform(0.3, 1.6), *draw.uniform(0.2, 1.0, 2)
     return in_a_room(gain * spoken(text), seed, before, after)
 
 
 def silent(_text: str, seed: int) -> np.ndarray:
-    """Of a microphone that is muted, or hears the room alone."""
+    """From a muted microphone, or from one in a silent room."""
     room = in_a_room(np.zeros(3 * RATE, np.float32), seed)
     return room * (0.3 if seed % 2 else 3)
 
@@ -120,8 +120,8 @@ def clipped(text: str, seed: int) -> np.ndarray:
 
 
 def cut(text: str, seed: int) -> np.ndarray:
-    """A tenth to a half of the sentence is missing at its start or, of odd seeds, at its end; the
-    cut is wherever that is, so it may be in the closure of a stop."""
+    """A tenth to a half of the sentence is missing at its start or, for odd seeds, at its end; the
+    cut may be anywhere, even in the closure of a stop."""
     sound = spoken(text)
     missing = int(np.random.default_rng(seed).uniform(0.1, 0.5) * len(sound)) + RATE // 2
     take = in_a_room(sound, seed)
@@ -129,7 +129,7 @@ def cut(text: str, seed: int) -> np.ndarray:
 
 
 def noisy(text: str, seed: int) -> np.ndarray:
-    """In noise as of a fan: 10 to 15 dB below the speech."""
+    """In noise like that of a fan, 10 to 15 dB below the speech."""
     sound = spoken(text)
     below = np.random.default_rng(seed).uniform(10, 15)
     rms = float(np.sqrt(np.mean(sound**2)))
@@ -137,7 +137,7 @@ def noisy(text: str, seed: int) -> np.ndarray:
 
 
 def quiet(text: str, seed: int) -> np.ndarray:
-    """From afar: a fiftieth to a hundredth of the level."""
+    """From far away: a fiftieth to a hundredth of the level."""
     return in_a_room(spoken(text) / np.random.default_rng(seed).uniform(50, 100), seed, noise=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""A language that was added to the served voice, in the studio."""
+"""A language added to the served voice, in the studio."""
 
 from tests.api.conftest import running, settings_in
 from tests.extras.studio.datasets.calls import Dataset

@@ -1,4 +1,4 @@
-"""Which files a dataset takes as recordings."""
+"""Which files a dataset accepts as recordings."""
 
 from api.parts import page
 from extras.studio.datasets import uploads

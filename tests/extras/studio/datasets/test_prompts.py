@@ -1,4 +1,4 @@
-"""Sentences to read aloud: the built-in ones of each language, and a text of one's own."""
+"""Sentences to read aloud: built-in ones in each language, and the user's text."""
 
 import pytest
 

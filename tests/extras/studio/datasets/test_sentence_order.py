@@ -1,4 +1,4 @@
-"""The order in which sentences are read: many sounds and pairs of sounds come early."""
+"""The order of sentences to read: many sounds and pairs of sounds come early."""
 
 import random
 
@@ -12,7 +12,7 @@ EARLY = 10
 
 
 def early(texts, units) -> int:
-    """How many sounds and pairs are among the first sentences."""
+    """The number of sounds and pairs in the first sentences."""
     return len(set().union(*map(units, texts[:EARLY])))
 
 
@@ -31,7 +31,7 @@ def test_the_files_are_in_that_order_and_it_covers_more_than_others(language):
 
 
 def test_english_is_ordered_by_phones():
-    """All forty are among the first five sentences."""
+    """The first five sentences contain all forty phones."""
     texts = built_in("en")
     sounds = [set(sounds_of(text, "en")) - {" "} for text in texts]
     assert len(set().union(*sounds)) == 40 and set().union(*sounds[:5]) == set().union(*sounds)

@@ -1,4 +1,4 @@
-"""What is found in a take, with a recogniser that hears what it is told."""
+"""Findings in a take, with a recogniser whose transcript the test chooses."""
 
 import io
 import wave
@@ -62,7 +62,7 @@ def test_other_words_are_named_with_what_was_heard():
     _, told, kinds = found(sound, heard="nobody knew why the bell rang twice")
     assert kinds == ["words"] and "bell rang twice" in told["findings"][0]["sentence"]
     assert "heard no word" in found(sound, heard="")[1]["findings"][0]["sentence"]
-    # A recogniser mishears a few by itself.
+    # A recogniser mishears a few words anyway.
     assert found(sound, heard="a small fire was turning in the next groom")[2] == []
 
 

@@ -1,4 +1,4 @@
-"""Takes on disk: kept at once, replaced, deleted, whole after a kill, and read by training."""
+"""Takes on disk: stored at once, replaced, deleted, whole after a kill, and read by training."""
 
 import csv
 import json
@@ -126,7 +126,7 @@ def test_a_kill_anywhere_leaves_what_training_reads_whole(datasets, dataset, pla
     before = metadata(dataset)
     killed = in_child(lambda: keep(datasets, datasets.find("anna"), 2, 3.0), crash_at=place)
     assert killed == -signal.SIGKILL
-    # As it was left: every name has its sound, and nothing that was kept before is missing.
+    # As the kill left it: each name has its sound, and no earlier take is missing.
     now = metadata(dataset)
     assert {f"{name}.wav" for name in now} <= wavs(dataset)
     assert set(now) >= {name for name in kept if name.startswith("0001")}

@@ -1,4 +1,4 @@
-"""kill -9 of a service that keeps takes, at random: nothing that it answered is lost."""
+"""kill -9 of a service that stores takes, at random: no take that it answered is lost."""
 
 import contextlib
 import random
@@ -20,7 +20,7 @@ KILLS, SENTENCES = 5, 400
 
 
 def keeps(port: int, answered: list[int], ended: threading.Event) -> None:
-    """Sends takes one after another, each of another length, and now and then a second one."""
+    """Sends takes in turn, each with another length, and sometimes replaces the last one."""
     where = f"http://127.0.0.1:{port}/v1/datasets/ana/prompts"
     with contextlib.suppress(httpx.TransportError), httpx.Client(timeout=30) as client:
         number = max(answered, default=0)

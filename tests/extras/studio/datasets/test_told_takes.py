@@ -1,4 +1,4 @@
-"""Bad takes are named and good ones are not refused, on sentences that no limit was chosen on."""
+"""Bad takes are named and good ones accepted, on sentences not used to choose a limit."""
 
 import shutil
 
@@ -17,7 +17,7 @@ def test_no_sentence_of_the_figures_is_one_on_which_limits_were_chosen():
 
 
 def test_what_is_found_is_told_by_its_kind(monkeypatch):
-    """Without flite: a buzz in the place of speech."""
+    """Without flite: a buzz replaces the speech."""
     buzz = speech(2.0, takes.RATE)
     monkeypatch.setattr(takes, "spoken", lambda _text: buzz / np.abs(buzz).max() * 0.5)
     assert takes.found_in(takes.silent("", 0), "", None) == ["no_speech"]

@@ -1,3 +1,3 @@
-"""Tests of the training queue, with a training that takes no time."""
+"""Tests of the training queue with a training that takes no time."""
 
 FAKE = "tests.extras.studio.jobs.fake_training"

@@ -1,8 +1,8 @@
 """`python -m tests.extras.studio.jobs.fake_training check|run`: trains at once, without a model.
 
-Each epoch takes FAKE_EPOCH seconds and writes a checkpoint, which the next start goes on from.
-FAKE_TRAINING says otherwise: refuse (the check does), deadly (killed before each epoch), loud (a
-line of 64 kB for each epoch). What was run when is in OUTPUT_DIR/../../calls.txt.
+Each epoch takes FAKE_EPOCH seconds and writes a checkpoint, from which the next start resumes.
+FAKE_TRAINING changes this: refuse (the check fails), deadly (killed before each epoch), loud (a
+line of 64 kB for each epoch). OUTPUT_DIR/../../calls.txt lists the calls in order.
 """
 
 import argparse

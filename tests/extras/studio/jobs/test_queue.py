@@ -1,4 +1,4 @@
-"""`train queue` with a training that takes no time: order, cancel, kills of either side."""
+"""`train queue` with a training that takes no time: order, cancellation, kills of either side."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ from train.resilience.at_work import at_work
 from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
 
-# With those of the studio.
+# Including the studio's settings.
 SETTINGS: Any = whole(TrainSettings)
 
 KILLS = int(os.environ.get("QUEUE_KILLS", "3"))
@@ -40,7 +40,7 @@ SEED = int(os.environ.get("KILLS_SEED", "1"))
 
 
 class Ground:
-    """A folder with a queue, a dataset and what is trained."""
+    """A folder with a queue, a dataset and trained runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 
 @contextlib.contextmanager
 def meanwhile(work: Callable[[], None]) -> Iterator[None]:
-    """Does something beside the queue, which needs the main thread for its signals."""
+    """Runs `work` in a thread: the queue needs the main thread for its signals."""
     thread = threading.Thread(target=work)
     thread.start()
     try:
@@ -141,7 +141,7 @@ def test_a_value_that_the_setting_refuses_runs_nothing(ground):
 
 
 def test_a_value_is_one_argument_whatever_is_in_it(ground, tmp_path):
-    """No shell reads it, and it is no flag of its own."""
+    """No shell reads it, and it cannot become another flag."""
     text = f"--output-dir={tmp_path / 'else'} $(touch {tmp_path / 'made'}); `touch made` | sh &"
     job = ground.ask("ana", SAMPLE_TEXT=text, NUM_EPOCHS="1")
     flags = training.flags_of(job.read(), ground.settings)
@@ -228,7 +228,7 @@ def test_what_is_killed_again_and_again_ends_with_a_sentence(ground, monkeypatch
 
 
 def test_a_killed_trainer_loses_nothing(ground, monkeypatch):
-    """At random moments; the training dies with it, and the next trainer goes on."""
+    """At random moments; the training dies with the trainer, and the next trainer resumes."""
     monkeypatch.setenv("FAKE_EPOCH", "0.1")
     jobs = [ground.ask("first", NUM_EPOCHS="3"), ground.ask("second", NUM_EPOCHS="3")]
     drawn = random.Random(SEED)
@@ -246,7 +246,7 @@ def test_a_killed_trainer_loses_nothing(ground, monkeypatch):
     assert [job.state().state for job in jobs] == ["done", "done"]
     assert ground.epochs("first") == ground.epochs("second") == 3
     runs = [call[1] for call in ground.calls() if call[0] == "run"]
-    assert runs == sorted(runs)  # the first was finished before the second began
+    assert runs == sorted(runs)  # the first ended before the second began
 
 
 def test_a_stopped_trainer_hands_the_job_to_the_next(ground, monkeypatch):
@@ -288,7 +288,7 @@ def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tm
     with meanwhile(train):
         began.wait(30)
         ground.work()
-    assert ended.is_set()  # and nothing failed there
+    assert ended.is_set()  # the thread has not failed
     assert (job.state().state, job.state().message) == ("done", "")
 
 
@@ -343,7 +343,7 @@ def test_a_job_whose_folder_cannot_be_written_does_not_hold_up_the_others(ground
 
 @pytest.mark.slow
 def test_two_clips_of_the_demo_are_trained_and_the_run_goes_on_with_more(tmp_path, monkeypatch):
-    """The real training, cancelled in the middle and continued."""
+    """The real training, cancelled halfway and continued."""
     settings = SETTINGS(queue_dir=tmp_path / "queue", output_dir=tmp_path / "output")
     for name in ("CACHE_DIR", "RUNS_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))

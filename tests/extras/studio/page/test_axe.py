@@ -1,5 +1,5 @@
-"""The page with a reading, a training and runs, for everybody: what axe-core, which npm downloads,
-says of it, and where Tab leads."""
+"""The page with a reading, a training and runs is accessible: the findings of axe-core, which npm
+downloads, and the order of Tab."""
 
 import itertools
 import shutil
@@ -29,7 +29,7 @@ STUDIO = """[...document.querySelectorAll(
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its source."""
+    """The source of axe-core."""
     folder = tmp_path_factory.mktemp("axe")
     npm = shutil.which("npm")
     if npm is None:
@@ -42,7 +42,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With something in every part: a cut dataset, sentences to read, a training, two runs."""
+    """Has content in every section: a cut dataset, sentences to read, a training, two runs."""
     folder: Path = tmp_path_factory.mktemp("studio")
     write_run(folder / "output", "ana", 2, best=2)
     write_run(folder / "output", "ben", 1, best=1)
@@ -54,10 +54,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def faults(page: Any, axe: str) -> list[str]:
-    """Every serious fault of the whole page, with the first element that has it."""
+    """Every serious fault of the whole page, with the first element at fault."""
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert len(found["passes"]) > 20  # It did look.
+    assert len(found["passes"]) > 20  # It did run.
     return [
         f"{one['impact']}: {one['help']}: {one['nodes'][0]['html']}"
         for one in found["violations"]
@@ -66,7 +66,7 @@ def faults(page: Any, axe: str) -> list[str]:
 
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
-    """The page once all of it is shown."""
+    """The page, completely loaded."""
     page = open_page(service.address, ready="#clip-list li", **options)
     page.wait_for_selector("#reading-works:not([hidden])")
     page.wait_for_selector("#trainings button")
@@ -85,7 +85,7 @@ def test_tab_alone_leads_through_every_step_in_the_order_of_reading(service, ope
         page.keyboard.press("Tab")
         name, outlined = page.evaluate(FOCUSED)
         assert outlined, f"the focus cannot be seen on {name}"
-        if name == "body":  # Round, and back at the top.
+        if name == "body":  # Around, and back at the top.
             break
         at, top, bottom = page.evaluate(f"""(() => {{
           const {{ top, bottom }} = document.activeElement.getBoundingClientRect();

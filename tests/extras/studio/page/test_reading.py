@@ -1,4 +1,4 @@
-"""Sentences are read aloud into the page, with the true service; the microphone plays a wav."""
+"""Sentences are read aloud into the page of the real service; the microphone plays a WAV file."""
 
 import random
 import shutil
@@ -22,7 +22,7 @@ from train.dataset.metadata import read_entries
 from xtts.evaluation.recogniser import can_hear_english
 
 pytestmark = pytest.mark.system
-# In Portuguese: the test hears no words, and so knows no recogniser.
+# In Portuguese, so that the test does not need a recogniser.
 TEXT = "O barco voltou tarde. A chuva parou. Vamos embora."
 
 
@@ -39,7 +39,7 @@ def heard(chromium: Any, folder: Path, *parts: np.ndarray) -> Any:
 
 @pytest.fixture(scope="module")
 def reader(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A browser that hears one sentence between long silences."""
+    """A browser whose microphone plays one sentence between long silences."""
     folder = tmp_path_factory.mktemp("reader")
     with heard(chromium, folder, hiss(1.2), speech(2.0, 150), hiss(30)) as browser:
         yield browser
@@ -47,7 +47,7 @@ def reader(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def babbler(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A browser that hears a voice without an end, far too loud."""
+    """A browser whose microphone plays an endless voice, far too loud."""
     folder = tmp_path_factory.mktemp("babbler")
     loud = (speech(6.0, 150) * 20).clip(-1, 1)
     with heard(chromium, folder, loud) as browser:
@@ -61,7 +61,7 @@ def reading(service: Running, text: str = TEXT) -> Dataset:
 
 
 def record(page: Any, seconds: float) -> None:
-    """A take of so many seconds, by keyboard."""
+    """Records a take of `seconds` with the keyboard."""
     page.focus("#reading-works")
     page.keyboard.press("Space")
     until(page, "document.getElementById('reading-record').textContent.startsWith('Stop')")
@@ -92,7 +92,7 @@ def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_p
     assert not metadata.exists()
     page.keyboard.press("Enter")
     says(page, "reading-text", "A chuva parou.")
-    # On disk at once, and a dataset that training reads.
+    # It is on disk at once, in a dataset that training can read.
     assert metadata.read_text().endswith("|O barco voltou tarde.\n")
     (entry,) = read_entries(metadata.parent, "auto", "pt")
     assert entry.path.is_file()
@@ -102,7 +102,7 @@ def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_p
     says(page, "reading-text", "Vamos embora.")
     assert "1 sentence of 3 recorded, 1 skipped." in page.text_content("#reading-count")
     record(page, 3.9)
-    # Enter while it is checked would do as well; one key each.
+    # Enter would also work during the check; here each key has one effect.
     page.keyboard.press("Enter")
     until(page, "document.getElementById('reading-count').textContent.startsWith('2 sentences')")
     assert len(metadata.read_text().splitlines()) == 2
@@ -125,7 +125,7 @@ def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
     page.keyboard.press("Space")
     until(page, "document.getElementById('reading-found').childElementCount > 0")
     assert one.ask("GET", "/prompts").json()["kept"] == 0
-    page.keyboard.press("Enter")  # All the same.
+    page.keyboard.press("Enter")  # Keep it anyway.
     says(page, "reading-text", "A chuva parou.")
     page.keyboard.press("ArrowLeft")
     assert "Recorded" in page.text_content("#reading-number")
@@ -137,12 +137,12 @@ def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
 
 
 def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_page, reader):
-    """Five times, in the recording, in the check or while it is kept."""
+    """Five times: during the recording, during the check or while it is stored."""
     one = reading(service, " ".join(f"Esta é a frase {n}." for n in range(1, 9)))
     drawn, kept = random.Random(3), 0
 
     def is_whole() -> bool:
-        """What is told to be kept is a row and a file; the service may be at it for a while."""
+        """Each reported take has a row and a file; the service may need a moment."""
         entries = read_entries(one.folder / "clips", "auto", "pt") if one.metadata else []
         there = [entry for entry in entries if entry.path.is_file()]
         return len(there) == len(entries) == int(one.ask("GET", "/prompts").json()["kept"])
@@ -179,7 +179,7 @@ def test_other_words_are_told_with_what_was_heard(service, open_page, chromium, 
         record(page, 4.5)
         found = page.text_content("#reading-found")
         assert "not the words of the sentence" in found and "bell rang twice" in found
-        # A page opened afresh hears it from its beginning.
+        # In a new page the microphone plays from the beginning.
         page = open_page(service.address, ready=ready, browser=browser)
         page.click("#reading-after")
         record(page, 4.5)
@@ -192,7 +192,7 @@ def test_letters_do_nothing_outside_of_it(service, open_page, reader):
     page.focus("#text")
     page.keyboard.type("rs ")
     page.focus("#reading-record")
-    page.keyboard.press("Space")  # It presses the button.
+    page.keyboard.press("Space")  # This presses the button.
     until(page, "document.getElementById('reading-record').textContent.startsWith('Stop')")
     page.keyboard.press("s")
     page.keyboard.press("Space")

@@ -1,5 +1,5 @@
-"""Recordings on the page, with the true service: uploaded, cut, corrected, deleted. The cut itself
-is a double in most tests, and `python -m train cut` in one."""
+"""Recordings on the page of the real service: uploaded, cut, corrected, deleted. Most tests use a
+fake cut, and one uses `python -m train cut`."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ STATE = "document.getElementById('cut-info').textContent"
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Three pieces."""
+    """Uploaded in three pieces."""
     found = tmp_path / "tape.wav"
     found.write_bytes(bytes(range(256)) * 20_000)
     return found
@@ -47,9 +47,9 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.keyboard.type("Anna")
     page.keyboard.press("Enter")
     page.wait_for_selector("#dataset-works:not([hidden])")
-    assert page.input_value("#dataset-language") == "en"  # for the next one
+    assert page.input_value("#dataset-language") == "en"  # for the next dataset
     assert page.is_disabled("#cut")
-    page.set_input_files("#recording-files", tape)  # The browser's own dialog chooses a file.
+    page.set_input_files("#recording-files", tape)  # The browser's file dialog.
     page.wait_for_selector("#recording-list li:has-text('5.1 MB')")
     until(page, "!document.querySelector('#recording-list progress')")
     kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
@@ -60,7 +60,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.keyboard.press("Enter")
     page.wait_for_selector("#clip-list li >> nth=1")
     assert page.text_content("#cut-info").startswith("Cut.")
-    assert page.text_content("#clip-list li .name") == "tape-0002"  # the odd one first
+    assert page.text_content("#clip-list li .name") == "tape-0002"  # odd clips first
     shares = page.eval_on_selector_all(
         "#account .number:last-child", "all => all.map((o) => o.textContent)"
     )
@@ -74,7 +74,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("[data-clip='tape-0001'] [role=status]:has-text('Corrected.')")
     assert "tape-0001|By hand.\n" in metadata.read_text()
-    page.keyboard.press("Tab")  # Drop.
+    page.keyboard.press("Tab")  # The Drop button.
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-clip='tape-0001'].dropped")
     assert "tape-0001" not in metadata.read_text()
@@ -217,7 +217,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page, tmp_path):
 @needs("cut")
 @pytest.mark.timeout(900)
 def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
-    """From a tape and its text to what training reads, and a picture of it."""
+    """From a tape and its text to a training table, with a picture."""
     pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
     numbers = [1, 2, 3, 5, 7, 8]
     join_demo(tmp_path / "tape.wav", numbers)
@@ -233,7 +233,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
         page.wait_for_selector("#text-remove:not([hidden])")
         until(page, "!document.querySelector('#recording-list progress')")
         page.click("#cut")
-        # It has what others leave of the processor, which on a busy machine is little.
+        # It only uses spare CPU time, which is short on a busy machine.
         page.wait_for_selector("#clip-list li canvas", timeout=600_000)
         found = service.client.get("/v1/datasets/anna").json()
         assert found["clips"]["kept"] == found["clips"]["total"] >= 3

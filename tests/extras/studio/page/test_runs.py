@@ -1,4 +1,4 @@
-"""Runs and trainings together, on the page with the true service."""
+"""Runs and trainings together, on the page of the real service."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_a_run_that_waits_for_its_training_cannot_be_deleted(service, open_page)
 
 @LOOKS
 def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
-    """Without a dataset, too."""
+    """Also without a dataset."""
     queue = TrainingQueue(service.parts.settings.queue_dir)
     queue.ask("a-name-that-is-as-long-as-a-name-may-be", "ana", {})
     page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,

@@ -1,4 +1,4 @@
-"""The studio's sections of the page: the first steps, and where they stand."""
+"""The studio's sections of the page: the first steps, and their place."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_an_empty_studio_begins_with_its_next_step(world, opened):
     assert too_small(page, "#start a") == []
     page.click("#start a >> nth=0")
     until(page, "location.hash === '#reading'")
-    # A sentence is kept.
+    # Now a sentence is kept.
     answers = filled(World(), "tape").answers
     world.answers |= {path: answers[path] for path in answers if path.startswith("/v1/datasets")}
     world.tell("dataset")

@@ -1,9 +1,9 @@
-"""From an empty machine to a voice, on the page alone and by keys: sentences are read into the
-microphone, checked, kept, trained on, heard, served and exported, with a true service and trainer.
+"""From an empty machine to a voice, with the page and its keys alone: sentences are read into the
+microphone, checked, kept, trained on, heard, served and exported. Service and trainer are real.
 
-It prints how long that takes and makes the pictures of docs/page.md (SOTAQUE_PICTURES names their
-folder). flite reads the built-in sentences; where SOTAQUE_CLIPS names an English dataset, the
-person of that one reads the sentences of its clips.
+The test prints the time it takes and makes the pictures of docs/page.md, in the folder
+SOTAQUE_PICTURES. flite reads the built-in sentences. If SOTAQUE_CLIPS names an English dataset, its
+speaker reads the sentences of its clips.
 """
 
 import io
@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[4]
 SENTENCES = 30
 # On a busy machine a take may begin after the sentence.
 MOST_AGAIN = 15
-# The room before and after a sentence.
+# Silence before and after a sentence, in seconds.
 BEFORE, AFTER = 1.5, 0.7
 CHECKED = "/^[0-9]+ clips/.test(document.getElementById('check-info').textContent)"
 TRAININGS = "document.getElementById('trainings').textContent"
@@ -106,7 +106,7 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
         found.close()
 
 
-# What somebody says of a text: samples `[n]` at RATE.
+# The speech for a text: samples `[n]` at RATE.
 Voice = Callable[[str], np.ndarray]
 
 
@@ -115,8 +115,8 @@ def flites(text: str) -> np.ndarray:
 
 
 def of_clips(folder: Path) -> tuple[list[str], Voice]:
-    """The sentences of a dataset's clips, and its person; without clips of several sentences and
-    those that the page would cut."""
+    """The sentences of a dataset's clips, and their speaker. Clips with several sentences, or with
+    one that the page would cut, are left out."""
     paths = {one.text: one.path for one in read_entries(folder, "auto", "en")
              if of_text(one.text, "en") == (one.text,)}  # fmt: skip
     assert paths, f"{folder} holds no clip of one short sentence"
@@ -129,9 +129,9 @@ def of_clips(folder: Path) -> tuple[list[str], Voice]:
 
 
 class Person:
-    """Reads what the page shows into its microphone, and presses keys. own: the sentences, where
-    they are not the page's; seconds: of reading; checking: of waiting for the check of a take;
-    again: what was found in takes that were read again."""
+    """Reads the sentences of the page into its microphone, and presses keys. own: the sentences of
+    a dataset, if given; seconds: time spent reading; checking: time spent waiting for checks;
+    again: the findings in takes that were read again."""
 
     def __init__(self, page: Any, said: Path) -> None:
         self.page, self.said = page, said
@@ -152,8 +152,8 @@ class Person:
         self.page.keyboard.type(text)
 
     def reads_one(self) -> None:
-        """One sentence, until nothing is found in it, or the same again in a recording that stays
-        the same; it is not kept yet."""
+        """Reads a sentence until a take has no finding, or in a fixed recording the same ones
+        twice; does not keep it."""
         before = None
         while (found := self._take()) and not (self.own and found == before):
             before = found
@@ -161,7 +161,7 @@ class Person:
             assert len(self.again) < MOST_AGAIN, self.again
 
     def _take(self) -> str:
-        """What is found in it."""
+        """Reads a take; returns its findings."""
         sound = self.voice(self.page.text_content("#reading-text"))
         room = np.random.default_rng(1).normal(0, 2e-4, int((BEFORE + 30) * RATE) + len(sound))
         room[int(BEFORE * RATE) :][: len(sound)] += sound
@@ -180,7 +180,7 @@ class Person:
         return str(self.page.text_content("#reading-found"))
 
     def _looks_away(self) -> None:
-        """The page closes its microphone, which begins with this sentence when it is opened."""
+        """Makes the page close its microphone, so that it opens with this sentence."""
         self.page.evaluate("""() => {
           Object.defineProperty(document, "hidden", { value: true, configurable: true });
           document.dispatchEvent(new Event("visibilitychange"));
@@ -189,7 +189,7 @@ class Person:
 
 
 def film(page: Any, folder: Path, name: str, first: str, last: str = "") -> None:
-    """A step at both widths."""
+    """Pictures of a step at both widths."""
     for size in (desk.PHONE, {"width": 1280, "height": 900}):
         page.set_viewport_size(size)
         page.wait_for_timeout(500)
@@ -265,7 +265,7 @@ def train(page: Any, person: Person, studio: Studio, folder: Path) -> None:
 
 
 def hear(page: Any, studio: Studio, folder: Path) -> None:
-    """The sample of the first epoch."""
+    """Plays the sample of the first epoch."""
     page.wait_for_selector(desk.DESK, timeout=1_200_000)
     page.focus("#desk")
     page.keyboard.press("Space")

@@ -1,4 +1,4 @@
-"""Trainings on the page, with the true service: checked, asked for, followed, cancelled."""
+"""Trainings on the page of the real service: checked, requested, followed, cancelled."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_a_page_that_was_not_seen_catches_up(service, open_page):
     page = open_page(service.address)
     until(page, f"{LIST}.includes('Queued.')")
     page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
-    page.wait_for_timeout(3500)  # Its next look is its last.
+    page.wait_for_timeout(3500)  # It updates once more, then stops.
     queue.jobs()[0].write_state(state="done")
     page.wait_for_timeout(3500)
     assert "Queued." in page.evaluate(LIST)

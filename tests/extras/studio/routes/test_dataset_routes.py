@@ -1,4 +1,4 @@
-"""/v1/datasets as a client meets it: upload, cut, correct, delete; and what is refused."""
+"""/v1/datasets for a client: upload, cut, correct, delete and refusals."""
 
 import json
 import logging
@@ -92,7 +92,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(service, monkeypatch):
     with monkeypatch.context() as short:
         short.setattr(uploads_of.shutil, "disk_usage", lambda _path: free)
         assert refused(one.upload("a.wav")) == (507, "no_space")
-        # One that does not say its length is ended when the disk is full.
+        # An upload of unknown length ends when the disk is full.
         free.free = uploads_of.KEPT_FREE_BYTES - 1
         short.setattr(uploads, "require_free", lambda *_: None)
         long = iter([bytes(1 << 20)] * 3)
@@ -107,7 +107,7 @@ def test_all_datasets_together_have_a_limit(tmp_path):
         one.uploaded("a.wav")
         with (one.folder / "recordings/a.wav").open("r+b") as file:
             file.truncate(10**9 - 100)
-        for body in (TAPE, iter([TAPE])):  # the second does not say its length
+        for body in (TAPE, iter([TAPE])):  # the second has no length
             answer = other.upload("b.wav", body)
             assert answer.status_code == 507 and "DATASETS_MAX_GB" in answer.json()["detail"]
         assert other.details()["recordings"] == []
@@ -290,7 +290,7 @@ def test_why_a_cut_failed_is_told_and_another_may_follow(service, monkeypatch, h
     found = one.cut()
     assert found["cut"]["state"] == "failed" and words in found["cut"]["message"]
     assert "/" not in found["cut"]["message"]
-    # The cut before is still there, and can be trained on.
+    # The previous cut still exists and can be trained on.
     assert found["clips"]["total"] == 2
     monkeypatch.delenv("FAKE_CUT")
     assert one.cut()["cut"]["state"] == "done"
@@ -298,7 +298,7 @@ def test_why_a_cut_failed_is_told_and_another_may_follow(service, monkeypatch, h
 
 @pytest.fixture
 def hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cut takes for ever, the first time."""
+    """The first cut never ends."""
     monkeypatch.setenv("FAKE_CUT", "hang")
 
 
@@ -352,7 +352,7 @@ def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
 
 
 def test_whoever_speaks_is_in_front_of_a_cut(service):
-    """Lower priority, one thread, and the first to go where memory is short."""
+    """Lower priority, one thread, and killed first if memory is short."""
     service.parts.part(Studio).cuts.niceness = NICENESS
     one = with_tape(service)
     one.cut()

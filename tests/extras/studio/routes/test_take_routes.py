@@ -1,4 +1,4 @@
-"""/v1/datasets/{id}/prompts as a client meets it: read, check, keep, skip; and what is refused."""
+"""/v1/datasets/{id}/prompts for a client: read, check, keep, skip and refusals."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_sentences_are_read_kept_and_trained_on(service):
     assert checked["findings"] == [] and not checked["kept"] and checked["usable"]
     assert one.ask("GET", "/prompts").json()["kept"] == 0
     assert one.ask("PUT", "/prompts/1/take?keep=1", content=take_of()).json()["kept"]
-    # The browser's own container, too.
+    # The browser's container works, too.
     webm = made("webm", np.pad(speech(2.5, 48_000), 24_000))
     assert one.ask("PUT", "/prompts/3/take?keep=true", content=webm).json()["kept"]
     skipped = one.ask("POST", "/prompts/2/skip").json()
@@ -63,7 +63,7 @@ def test_what_is_kept_is_there_after_the_service_was_killed(tmp_path):
         assert one.ask("PUT", "/prompts/2/take?keep=1", content=take_of()).json()["kept"]
         metadata = one.folder / "clips/metadata.csv"
         kept = metadata.read_text()
-    metadata.unlink()  # as a kill before its last write leaves it
+    metadata.unlink()  # as a kill before the last write leaves it
     (metadata.parent / "wavs/0001-12345678.wav").write_bytes(b"half")
     with running(settings) as service:
         service.wait_until(metadata.is_file, 30)

@@ -1,4 +1,4 @@
-"""Routes /v1/trainings: what is asked for becomes a job, and its progress is told."""
+"""/v1/trainings: a request becomes a job, and its progress is reported."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def test_what_is_asked_for_is_a_job_that_the_trainer_reads(service, folder):
     assert [one["run"] for one in listed["trainings"]] == ["ben", "ana"]
     assert listed["allowed"] is True and listed["trainer"] is False
     assert "train queue" in listed["message"]
-    # Whoever asks is told at once that nobody trains.
+    # The answer says at once that no trainer runs.
     assert row["message"] == listed["message"]
     assert service.client.get(f"{PATH}/{row['id']}").json() == row | {"message": ""}
 
