@@ -1,4 +1,4 @@
-"""Reading and writing sound; the mels themselves are compared with Coqui's in tests/peers."""
+"""Reading and writing sound; tests/peers compares the mels with Coqui's."""
 
 import errno
 import os
@@ -72,7 +72,7 @@ def test_a_filter_is_made_once_and_says_the_same_bits(monkeypatch):
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many samples libsndfile is asked for, each time."""
+    """The number of samples requested from libsndfile, for each call."""
     asked, original = list[int](), soundfile.SoundFile.read
     monkeypatch.setattr(
         soundfile.SoundFile, "read", lambda self, n, **k: asked.append(n) or original(self, n, **k)
@@ -81,7 +81,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_only_so_many_seconds_are_decoded(tmp_path, decoded):
-    """A small FLAC may hold an hour: what is not wanted is not decoded."""
+    """A small FLAC may hold an hour: only the needed part is decoded."""
     path = tmp_path / "hour.flac"
     soundfile.write(path, np.zeros(3600 * 8000, dtype=np.int16), 8000)
     assert len(audio.read(path, 8000, max_seconds=12)) == 12 * 8000
@@ -89,7 +89,7 @@ def test_only_so_many_seconds_are_decoded(tmp_path, decoded):
 
 
 def test_a_header_reserves_no_memory(tmp_path, decoded):
-    """A FLAC that promises 36 bits of samples must not be believed with 275 GB."""
+    """A FLAC that declares 36 bits of samples must not make us reserve 275 GB."""
     write_all(tmp_path)
     with pytest.raises(AudioError, match="cannot be decoded"):
         audio.read(tmp_path / "years.flac", CODE_RATE)
@@ -99,7 +99,7 @@ def test_a_header_reserves_no_memory(tmp_path, decoded):
 def test_missing_files_folders_raw_data_and_odd_rates_are_refused(tmp_path):
     (tmp_path / "folder.wav").mkdir()
     (tmp_path / "data.raw").write_bytes(b"1234")
-    # A rate that shares no factor with ours.
+    # A rate without a common factor with ours.
     soundfile.write(tmp_path / "odd.wav", a_sound(0.5, 22_051), 22_051)
     for name, seen in (
         ("none.wav", "does not exist"), ("folder.wav", "does not exist"),

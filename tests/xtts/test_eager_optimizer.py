@@ -1,4 +1,4 @@
-"""An eager optimizer steps as torch's own, and leaves torch's compiler where it is."""
+"""An eager optimizer steps like torch's, and does not import torch's compiler."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_no_compiler_is_imported():
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam])
 @pytest.mark.parametrize("hooked", [False, True])
 def test_steps_and_states_are_those_of_torch(kind, hooked):
-    """Also if torch has put its profiler's hook around the step of the original."""
+    """Even if torch has put its profiler's hook around the original's step."""
     if hooked:
         kind([torch.nn.Parameter(torch.ones(1))])
     weights = [torch.nn.Parameter(torch.randn(5, generator=torch.manual_seed(0))) for _ in "ab"]

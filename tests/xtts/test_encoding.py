@@ -1,4 +1,4 @@
-"""What an encoder sends, piece by piece: each format holds the sound, and no header lies."""
+"""The output of an encoder, piece by piece: each format holds the sound, and no header lies."""
 
 import io
 
@@ -13,7 +13,7 @@ from xtts.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without
 
 SAMPLES = (8000 * np.sin(np.arange(RATE) / RATE * 2 * np.pi * 330)).astype("<i2")
 PCM = SAMPLES.tobytes()
-# AAC's own silence in front, which ADTS cannot tell of, and a last frame.
+# AAC's silence at the start, which ADTS cannot declare, and a last frame.
 PRIMING, MOST_PADDING = 1024, 2048
 
 
@@ -53,7 +53,7 @@ def test_a_header_says_how_long_a_wav_is_where_that_is_known():
     assert int.from_bytes(known[40:44], "little") == len(PCM)
     assert int.from_bytes(known[4:8], "little") == len(known) - 8
     assert stream[40:44] == stream[4:8] == b"\xff" * 4
-    # A stream without sound is a header.
+    # A stream without sound is only a header.
     assert stream[:44] == wav_header(None) == Encoder("wav").end() and Encoder("pcm").end() == b""
 
 
@@ -74,7 +74,7 @@ def test_an_mp3_stream_does_not_tell_a_length():
 
 
 def players_length(data: bytes) -> float:
-    """In seconds, as a player shows it before it has decoded the file."""
+    """The length in seconds that a player shows before it decodes the file."""
     with av.open(io.BytesIO(data)) as file:
         return file.duration / 1e6
 
@@ -88,7 +88,7 @@ def test_a_whole_file_shows_its_length(form, seconds):
 
 @pytest.mark.parametrize("seconds", [2.0, 8.28])
 def test_a_saved_mp3_stream_shows_its_length(seconds):
-    """OpenAI's clients write the default format into a file as it arrives."""
+    """OpenAI's clients write the default format to a file as it arrives."""
     pcm = quiet_then_loud(seconds)
     encoder = Encoder("mp3")
     data = b"".join(encoder.add(pcm[at : at + 9_600]) for at in range(0, len(pcm), 9_600))
@@ -98,7 +98,7 @@ def test_a_saved_mp3_stream_shows_its_length(seconds):
 
 
 def quiet_then_loud(seconds: float) -> bytes:
-    """With a variable bit rate its first frames say little of the rest."""
+    """With a variable bit rate, the first frames say little about the rest."""
     size = int(seconds * RATE)
     loud = np.random.default_rng(0).normal(0, 0.2, size) * (np.arange(size) > size // 2)
     return encoding.pcm16(loud)

@@ -47,7 +47,7 @@ def test_tags_before_a_flac_and_other_lengths(tmp_path):
 def test_a_right_total_is_believed(channels):
     for seconds in (0.02, 0.1, 1.0, 5.3):
         assert flac_frames.mended(flac(seconds, channels)) is None
-    # One that is too large is that of a file that was cut short, which is refused elsewhere.
+    # A count that is too large belongs to a truncated file, which is refused elsewhere.
     whole = flac(2.0, channels)
     assert flac_frames.mended(whole[: len(whole) // 2]) is None
     assert flac_frames.mended(with_total(whole, 0)) is None

@@ -1,4 +1,4 @@
-"""Several recordings take turns: in order, each of them heard, and one alone is untouched."""
+"""Several recordings take turns: in order, with a share for each; a single one is unchanged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ CONFIG = replace(ModelConfig.read(DEMO), conditioning=ConditioningParams())
 
 
 def level(value: float, seconds: float) -> np.ndarray:
-    """A recording that tells its samples from those of others."""
+    """A recording whose samples differ from those of others."""
     count = int(seconds * RATE)
     return (value + 0.5 * np.sin(np.arange(count))).astype(np.float32)
 
@@ -30,7 +30,7 @@ def test_recordings_take_turns_until_all_are_used():
     sound = joined([level(10, 2.0), level(20, 0.5), level(30, 3.5)], RATE, 1.0, 60.0)
     assert len(sound) == 6_000
     whose = [int(round(float(np.median(sound[at : at + 400])), -1)) for at in range(50, 6_000, 500)]
-    # Whoever is left alone speaks on.
+    # The last remaining recording continues alone.
     assert whose == [10, 10, 20, 30, 30, 10, 10, 30, 30, 30, 30, 30]
 
 
@@ -81,7 +81,7 @@ def test_long_silence_at_the_ends_takes_no_turn():
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Ten recordings of other sounds, and what is none of its recordings."""
+    """Ten different recordings, and files that do not belong to them."""
     found = tmp_path / "anna"
     (found / "below").mkdir(parents=True)
     for number in range(10):

@@ -1,11 +1,11 @@
-"""The light path: what is not imported for speaking, however many packages could bring it."""
+"""Speaking does not import heavy packages, however many are installed."""
 
 import subprocess
 import sys
 
 import pytest
 
-# Each takes 0.1 s to seconds, and Coqui's own way to speak imports most of them.
+# Each takes 0.1 s to several seconds to import; Coqui's way to speak imports most of them.
 HEAVY = {
     "transformers", "pandas", "matplotlib", "sklearn", "numba", "sympy", "networkx", "tensorboard",
     "onnxruntime", "onnx", "gruut", "spacy", "torchcodec", "datasets", "fastapi", "tensorflow",

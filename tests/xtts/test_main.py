@@ -1,4 +1,4 @@
-"""`python -m xtts speak`, from the words on the command line to the wav."""
+"""`python -m xtts speak`, from the command line to the WAV."""
 
 import io
 import sys
@@ -59,7 +59,7 @@ def test_the_text_needs_no_option(base_folder, recording, tmp_path, capsys):
 
 
 class Stream(io.TextIOWrapper):
-    """stdin or stdout of a program, as a pipe or a terminal."""
+    """A fake stdin or stdout, as a pipe or a terminal."""
 
     def __init__(self, content: bytes = b"", *, terminal: bool = False) -> None:
         super().__init__(io.BytesIO(content), encoding="utf-8")
@@ -256,7 +256,7 @@ def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
 def test_a_voice_is_found_once_and_a_text_is_split_once(
     base_folder, recording, tmp_path, monkeypatch
 ):
-    """Finding hashes the weights, 1.9 GB of XTTS-v2's."""
+    """Finding a voice hashes its weights, 1.9 GB for XTTS-v2."""
     calls = []
     for place, name in ((voice_files, "_in_folder"), (Tokenizer, "split")):
         real = getattr(place, name)
@@ -358,7 +358,7 @@ def test_a_reference_without_a_voice_is_told(
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch) -> dict[str, list[str]]:
-    """What `speak` and `read` are asked, in a folder without a `.env`."""
+    """The arguments of `speak` and `read`, in a folder without a `.env`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("One two three. Four five six.")
     return {
@@ -394,7 +394,7 @@ def test_speaking_takes_the_settings_of_every_program(asked, tmp_path, monkeypat
 def test_nothing_of_xtts_v2_is_loaded_before_its_licence_is_agreed_to(
     asked, tmp_path, monkeypatch, capsys, verb
 ):
-    """Not even to find its files, which XTTS_V2_DIR names."""
+    """Not even to look for its files in XTTS_V2_DIR."""
     voice = ["--voice", str(adapter_of("xtts_v2", tmp_path / "adapter"))]
     assert main([*asked[verb], *voice]) == 2
     assert "set COQUI_TOS_AGREED=1 if you agree" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`import xtts` as a person uses it in a notebook: the examples of the documentation are run."""
+"""`import xtts` as in a notebook: the examples of the documentation are run."""
 
 import contextlib
 import doctest
@@ -119,7 +119,7 @@ def test_junk_is_refused_with_a_sentence_or_spoken(demo, argument):
     @example("x")
     def speak(junk: Any) -> None:
         if isinstance(junk, str) and len(junk) > 100:
-            return  # a long text is long speech
+            return  # a long text would be long speech
         asked: dict[str, Any] = {"voice": demo, "text": "Yes.", argument: junk}
         for spoken in (xtts.synthesize, lambda **asked: next(xtts.stream(**asked))):
             with contextlib.suppress(SotaqueError):
@@ -156,6 +156,6 @@ def test_junk_is_refused_with_a_sentence_or_loaded(argument):
 )  # fmt: skip
 def test_what_is_out_of_bounds_is_named(demo, argument, value):
     asked: dict[str, Any] = {"voice": demo, "text": "Yes.", argument: value}
-    for call in (xtts.synthesize, xtts.stream):  # a stream at once, before its first chunk
+    for call in (xtts.synthesize, xtts.stream):  # a stream raises at once, not at its first chunk
         with pytest.raises(ArgumentError, match=f"^{argument} is .*; allowed: "):
             call(**asked)

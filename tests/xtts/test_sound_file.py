@@ -23,7 +23,7 @@ def test_a_header_without_a_true_length_costs_no_second(tmp_path, name):
     found = audio.read(path, RATE).numpy()
     assert len(found) == audio.facts(path).frames
     assert pipe_audio.correlation(found) > 0.98
-    with sound_file.opened(path.read_bytes()) as sound:  # as the service reads what it is sent
+    with sound_file.opened(path.read_bytes()) as sound:  # as the service reads an upload
         assert sound.count() == len(found)
     assert len(audio.read(path, RATE, max_seconds=1.0)) == RATE
     rest = audio.read(path, RATE, start_seconds=1.0, max_seconds=1.0).numpy()
@@ -31,7 +31,7 @@ def test_a_header_without_a_true_length_costs_no_second(tmp_path, name):
 
 
 def test_joined_mp3_files_are_as_long_as_both(tmp_path):
-    """The Xing header of the first one knows itself only."""
+    """The Xing header of the first file covers only that file."""
     one = encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE)
     path = tmp_path / "both.mp3"
     path.write_bytes(one + one)
@@ -41,7 +41,7 @@ def test_joined_mp3_files_are_as_long_as_both(tmp_path):
 
 @pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
 def test_ogg_streams_in_a_row_are_read_to_the_end(tmp_path, subtype):
-    """As radios and `cat` make them; libsndfile reads the first."""
+    """Radios and `cat` make such files; libsndfile reads only the first stream."""
     one = encoded(SOUND, "OGG", subtype, RATE)
     path = tmp_path / "both.ogg"
     path.write_bytes(one + encoded(SOUND[: RATE // 2], "OGG", subtype, RATE) + one)
@@ -61,7 +61,7 @@ def test_ogg_streams_of_several_rates_are_refused(tmp_path):
 
 @pytest.mark.parametrize("form", ["AU", "CAF"])
 def test_a_recorder_that_wrote_no_length_loses_nothing(tmp_path, form):
-    """An AU says 0xFFFFFFFF for it, a CAF -1."""
+    """An AU then has 0xFFFFFFFF as its length, a CAF -1."""
     content = encoded(SOUND, form, "PCM_16", RATE)
     at = 8 if form == "AU" else content.index(b"data") + 4
     size = 4 if form == "AU" else 8
@@ -72,7 +72,7 @@ def test_a_recorder_that_wrote_no_length_loses_nothing(tmp_path, form):
 
 
 def test_a_length_that_is_true_is_believed(tmp_path, monkeypatch):
-    """It is not counted: an hour would be decoded for it."""
+    """Samples are not counted: that would decode a whole hour."""
     monkeypatch.setattr(sound_file.Sound, "count", lambda self: pytest.fail("counted"))
     for form, subtype in (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "OPUS"),
                           ("MP3", "MPEG_LAYER_III")):  # fmt: skip

@@ -32,8 +32,7 @@ ASKED = ("--epochs", "2", "--minutes", "0.2")
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """A trained epoch of a base that ends its sentences; the clips are in one of its two
-    languages."""
+    """An epoch of a base that ends its sentences, trained on clips in one of two languages."""
     folder = tmp_path_factory.mktemp("distillation")
     found = Workshop(ending_base(folder / "base"), folder)
     found.dataset = make_dataset(folder / "long", clips=12, seconds=1.5)

@@ -1,4 +1,4 @@
-"""A file is the published one under its name, or it is not there: whatever the server does."""
+"""Whatever the server does, a file under its name is the published one, or it does not exist."""
 
 import hashlib
 import http.client
@@ -72,7 +72,7 @@ def whole(target: Path) -> None:
 
 
 def from_(*places: int) -> list[str]:
-    """What is asked for, request by request; 0 is all of it."""
+    """The Range header of each request; 0 asks for the whole file."""
     return [f"bytes={place}-" if place else "" for place in places]
 
 
@@ -92,7 +92,7 @@ def from_(*places: int) -> list[str]:
         pytest.param([Bad(length=0)], from_(0), id="without a length"),
         pytest.param([Bad(length=0, cut_after=1_000)], from_(0, 1_000),
                      id="without a length, cut"),
-        # The SHA-256 shows it, and the whole file is asked for again.
+        # The SHA-256 differs, and the whole file is requested again.
         pytest.param([Bad(body=OTHER, cut_after=1_000_000)], from_(0, 1_000_000, 0),
                      id="changed between two parts"),
         pytest.param([Bad(cut_after=1_000_000), Bad(start_at=999_000)], from_(0, 1_000_000, 0),
@@ -133,7 +133,7 @@ def test_what_an_earlier_start_left_is_used_where_it_is_right(get, server, tmp_p
     part_of(tmp_path / "model.pth").write_bytes(part)
     whole(get())
     assert server.ranges(PATH) == ranges
-    # What was damaged does not use up the patience for what comes instead.
+    # Retries used for a damaged part do not count for the new file.
     (tmp_path / "model.pth").unlink()
     part_of(tmp_path / "model.pth").write_bytes(OTHER[:2_900_000])
     whole(get(Bad(), *[Bad(cut_after=400_000)] * 6))
@@ -172,7 +172,7 @@ def test_wrong_bytes_in_pieces_are_not_fetched_for_ever(get, server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# A server that refuses, or is not there
+# A server that refuses, or cannot be reached
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_the_line_says_how_much_and_how_fast(get, caplog):
     assert "3.0 MB" in caplog.messages[-1]
 
 
-# What an answer means, without a server
+# The meaning of an answer, without a server
 
 SIZE = 1_000
 
@@ -345,14 +345,13 @@ def headers(**values: str) -> Message:
     ],
 )
 def test_the_answer_decides(status, fields, received, outcome):
-    """Whether its body goes on with the part, or why it is not taken; garbled headers do not
-    count."""
+    """Whether its body continues the part, or why it is refused; garbled headers are ignored."""
     if isinstance(outcome, bool):
         assert goes_on(status, headers(**fields), received, SIZE) is outcome
         return
     with pytest.raises((Retry, Refused), match=outcome) as raised:
         goes_on(status, headers(**fields), received, SIZE)
-    # What is there is dropped where the server cannot go on behind it.
+    # The part is dropped if the server cannot resume after it.
     assert getattr(raised.value, "useless", False) == ("after" in outcome or "resumes" in outcome)
 
 

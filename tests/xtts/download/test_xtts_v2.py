@@ -1,4 +1,4 @@
-"""XTTS-v2 comes into its folder whole, once, and only to whoever agreed to its licence."""
+"""XTTS-v2 is downloaded completely, once, and only after its licence is agreed to."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def complete(folder: Path) -> bool:
     return all((folder / name).read_bytes() == content for name, content in CONTENTS.items())
 
 
-# What a folder holds
+# The contents of a folder
 
 
 def whole(folder: Path) -> bool:
@@ -56,7 +56,7 @@ def whole(folder: Path) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that holds everything, as a person would have put it there."""
+    """A folder with all files, as if a person had copied them."""
     publish(monkeypatch)
     for name, content in CONTENTS.items():
         (tmp_path / name).write_bytes(content)
@@ -102,7 +102,7 @@ def test_a_file_of_the_right_size_with_one_other_bit_is_refused(folder, name):
     (folder / name).write_bytes(wrong)
     with pytest.raises(FilesError, match=rf"{name} has SHA-256 \w{{12}}…, the published"):
         missing_files(folder)
-    assert (folder / name).exists()  # it may be somebody's own
+    assert (folder / name).exists()  # it may be the user's file
 
 
 def test_every_fault_is_told_at_once(folder):
@@ -161,7 +161,7 @@ def test_a_stop_in_the_middle_keeps_the_files_that_are_whole(source, server):
     server.bad["/v2/dvae.pth"] = [Bad(status=403)]
     with pytest.raises(DownloadError) as raised:
         provide_xtts_v2(source)
-    # What is still to come is what a person has to put there.
+    # The missing files are those that a person would have to copy.
     told = str(raised.value)
     assert "dvae.pth: 700 bytes" in told and "model.pth: 5,000 bytes" in told
     assert "vocab.json:" not in told

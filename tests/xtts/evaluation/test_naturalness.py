@@ -1,4 +1,4 @@
-"""Naturalness by DistillMOS: candidates of known quality come out in order; nothing needs it."""
+"""Naturalness by DistillMOS: it ranks candidates of known quality; nothing else depends on it."""
 
 import io
 import statistics
@@ -31,7 +31,7 @@ CLIPS = ("rms-3", "slt-1")
 
 
 def noisy(sound: Tensor, decibels: float) -> Tensor:
-    """With white noise at this ratio of speech to noise."""
+    """With white noise at this ratio of speech to noise, in dB."""
     noise = torch.randn(len(sound), generator=torch.Generator().manual_seed(0))
     return sound + noise * (sound.pow(2).mean() / 10 ** (decibels / 10)).sqrt()
 
@@ -41,7 +41,7 @@ def clipped(sound: Tensor) -> Tensor:
 
 
 def coded(sound: Tensor, format: str, subtype: str, rate: int = audio.VOCODER_RATE) -> Tensor:
-    """Once through a codec, at this sample rate."""
+    """Coded once, at this sample rate."""
     file = io.BytesIO()
     low = audio.resample(sound, audio.VOCODER_RATE, rate)
     soundfile.write(file, low.numpy(), rate, format=format, subtype=subtype)
@@ -51,7 +51,7 @@ def coded(sound: Tensor, format: str, subtype: str, rate: int = audio.VOCODER_RA
 
 
 def untrained(sound: Tensor) -> Tensor:
-    """As much sound of a vocoder with random weights."""
+    """An equal length of sound from a vocoder with random weights."""
     config = ModelConfig.read(DEMO)
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The median pitch of tones whose pitch is known."""
+"""The median pitch of tones with a known pitch."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ RATE = 24_000
 
 
 def tone(hertz: float, seconds: float = 1.0) -> torch.Tensor:
-    """Ten harmonics, each weaker than the one before, moving a little as a voice does."""
+    """Ten harmonics, each weaker than the one below, with the vibrato of a voice."""
     times = torch.arange(int(RATE * seconds)) / RATE
     moving = hertz * (1 + 0.04 * torch.sin(2 * torch.pi * 3 * times))
     phase = 2 * torch.pi * torch.cumsum(moving, 0) / RATE

@@ -1,5 +1,5 @@
-"""What recognisers hear: pocketsphinx of the demo's clips, a Whisper of random weights of anything;
-and how errors are counted. Nothing is downloaded."""
+"""Transcripts of pocketsphinx for the demo's clips, and of a Whisper with random weights; how
+errors are counted. Nothing is downloaded."""
 
 import csv
 import importlib
@@ -132,7 +132,7 @@ def test_a_converted_whisper_is_heard_by_faster_whisper(tmp_path, whisper, monke
     folder = tmp_path / "converted"
     source = tmp_path / "source"
     shutil.copytree(whisper, source)
-    # The converter asks for heads that follow the text, which a model of one layer has not.
+    # The converter requires heads that follow the text; a model of one layer has none.
     chosen = transformers.GenerationConfig.from_pretrained(source)
     chosen.alignment_heads, chosen.suppress_tokens, chosen.begin_suppress_tokens = [[0, 0]], [], []
     chosen.save_pretrained(source)

@@ -1,4 +1,4 @@
-"""Likelihoods of spoken codes under several texts, against the GPT asked one position at a time."""
+"""Likelihoods of spoken codes under several texts, against the GPT run one position at a time."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ CODES = torch.tensor([5, 60, 7, 7, 33])
 
 @pytest.fixture(scope="module")
 def gpt() -> GPT:
-    """Random weights, larger than at a start, so that texts make a difference."""
+    """Random weights, larger than usual, so that different texts give different likelihoods."""
     found = new_gpt(SHAPE, 3).eval()
     with torch.no_grad():
         for weight in found.parameters():
@@ -24,7 +24,7 @@ def gpt() -> GPT:
 
 
 def one_by_one(gpt: GPT, latents: torch.Tensor, text: list[int], stopped: bool) -> float:
-    """Each code from all that is before it, without padding and without other texts beside it."""
+    """The log-likelihood of the codes, one at a time, without padding or a batch."""
     row = gpt.prefix(latents, torch.tensor(text))
     total = 0.0
     wanted = [*CODES.tolist(), *([SHAPE.audio_stop] if stopped else [])]

@@ -1,4 +1,4 @@
-"""Speaking among others: who enters when, and what each of them has said in the end."""
+"""Runs requests in one batch: each enters when a slot is free."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 def said_in(
     batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
 ) -> Iterator[Any]:
-    """What is said step by step, each request entering as soon as a slot is free."""
+    """The parts of all requests, step by step; each request enters as soon as a slot is free."""
     waiting = dict(asked)
     while waiting or not batcher.empty:
         while waiting and batcher.free:

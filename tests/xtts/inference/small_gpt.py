@@ -1,4 +1,4 @@
-"""A GPT of random weights that says STOP now and then, and requests of which no two are alike."""
+"""A GPT with random weights that sometimes says STOP, and requests that all differ."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ RULES = SamplingParams(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=
 def speaking(kind: str = "fp32") -> GPT:
     state = to_coqui(new_gpt(SHAPE, seed=3).state_dict())
     found = load_gpt(state, SimpleNamespace(gpt=SHAPE), kind=kind).eval().requires_grad_(False)
-    # A random model's logits are all alike; these are not.
+    # With random weights all logits are similar; this spreads them.
     found.mel_head.weight.mul_(8.0)
     return found
 
@@ -38,6 +38,6 @@ def utterance(gpt: GPT, number: int, *more: object) -> TorchUtterance:
 
 
 def said_by(gpt: GPT, number: int, count: int = 1) -> TorchUtterance:
-    """What a request says alone in one of so many slots."""
+    """The utterance of a request alone in one of `count` slots."""
     latents, text = asked(number)
     return decode(gpt, latents, [(text, utterance(gpt, number))], count)[0]

@@ -1,4 +1,4 @@
-"""Rows of one batch with different adapters: each the same, bit for bit, whoever else is there."""
+"""Rows with different adapters in one batch: each is the same to the bit as alone."""
 
 import random
 
@@ -18,7 +18,7 @@ from xtts.model.kv_cache import SlotCaches
 
 
 def adapters_of(gpt: GPT) -> list[Adapter | None]:
-    """Nobody's, and of three people."""
+    """No adapter, and those of three people."""
     return [None, *(Adapter(gpt, random_adapter(SHAPE, one, RANK), 1.0, "") for one in (1, 2, 3))]
 
 
@@ -59,13 +59,13 @@ def test_a_crowd_of_different_adapters_changes_no_bit(kind, count, requests):
         wanted = alone(gpt, number, known[number % 4], count)
         assert said.codes == wanted.codes
         assert torch.equal(torch.stack(said.latents), torch.stack(wanted.latents))
-        if number % 4 == 0:  # as without any adapter in the world
+        if number % 4 == 0:  # the same as in a model without adapters
             plain = said_by(gpt, number, count)
             assert torch.equal(torch.stack(said.latents), torch.stack(plain.latents))
 
 
 def test_adapters_are_heard():
-    """Each says something else."""
+    """Each adapter gives other codes."""
     gpt = speaking()
     said = {tuple(alone(gpt, 2, one, 4).codes) for one in adapters_of(gpt)}
     assert len(said) == 4
@@ -92,7 +92,7 @@ def test_a_step_is_what_the_modules_of_each_say():
 
 
 def test_a_graph_is_not_replayed_for_rows_with_adapters_and_goes_on_afterwards():
-    """Whose adapters there are is not known when it is captured."""
+    """At its capture, the adapters of later rows are unknown."""
     gpt = speaking()
     (_, anna, *_), fake = adapters_of(gpt), FakeGraph()
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Pushed speech says what pulled speech says; speed and fades by themselves."""
+"""Speech in a batch equals speech alone; speed and fades are tested separately."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +40,8 @@ def test_a_crowd_says_what_a_stream_says(base_folder):
 
 
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder):
-    """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
-    bit as alone. Pieces that ran to the code limit are counted."""
+    """One slot: a short text is spoken between two pieces of a long one, which is the same to the
+    bit as alone. Pieces that reached the code limit are counted."""
     made, whose = made_and_heard(base_folder)
     batcher = ContinuousBatcher(TorchBackend(made, 1))
     long = SynthesisRequest(TEXT, "en", seed=4, max_codes=8)

@@ -1,4 +1,4 @@
-"""One compute configuration reaches a child as its parent has it."""
+"""A child gets the same compute configuration as its parent."""
 
 import argparse
 from dataclasses import fields, replace
@@ -35,7 +35,7 @@ def test_it_sets_up_the_process(monkeypatch):
     ComputeConfig().apply()
     assert told == [] and torch.backends.cudnn.enabled
     replace(OTHER, backend="onnx").apply()
-    assert told == [] and torch.backends.cudnn.enabled  # ONNX Runtime goes without torch
+    assert told == [] and torch.backends.cudnn.enabled  # ONNX Runtime does not use torch
     replace(OTHER, backend="torch").apply()
     assert told == [3] and not torch.backends.cudnn.enabled
 

@@ -1,6 +1,5 @@
-"""One code at a time: without modules, and as a CUDA graph replays it, without a GPU: the same
-numbers at addresses that stay, and nothing that waits for the device. How many slots a card gets.
-"""
+"""Decoding one code, without modules and as a CUDA graph replays it, tested without a GPU: the same
+numbers at fixed addresses, without waiting for the device. How many slots fit on a card."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -24,7 +23,7 @@ from xtts.model.shapes import GPTShape
 
 
 def filled(gpt: GPT, rows: int) -> KeyValueCache:
-    """A cache behind nine positions."""
+    """A cache that holds nine positions."""
     cache = gpt.gpt.new_cache(rows, 30)
     gpt.prefill(
         torch.randn(rows, 9, SHAPE.width, generator=torch.Generator().manual_seed(1)), cache
@@ -79,8 +78,7 @@ def gpt() -> GPT:
 
 
 class NoWaiting(TorchDispatchMode):
-    """Refuses what a graph cannot hold: asking the device for a value, or a shape that depends on
-    one."""
+    """Refuses what a graph cannot hold: reading a device value, or a shape from a value."""
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
         name = function.name()
@@ -89,8 +87,7 @@ class NoWaiting(TorchDispatchMode):
 
 
 class FakeGraph:
-    """Records by running once under watch; replays into the results of the recording, reading the
-    addresses that it saw."""
+    """Records one watched run; replays from its addresses into its results."""
 
     def __init__(self) -> None:
         self.recorded = self.replayed = 0
@@ -116,7 +113,7 @@ def read(gpt: GPT, number: int) -> KeyValueCache:
 def says_what_plain_steps_say(
     gpt: GPT, steps: CudaGraphStep, caches: dict[int, KeyValueCache], codes: Tensor, position: int
 ) -> None:
-    """A step of all slots, and of each by itself."""
+    """Compares a step of all slots with a step of each slot alone."""
     found = steps(codes, torch.full_like(codes, position))
     for slot, cache in caches.items():
         row = slice(slot, slot + 1)
@@ -137,7 +134,7 @@ def test_replayed_steps_say_what_plain_ones_say(gpt, monkeypatch, slots):
     for position in range(1, 20):
         codes = torch.tensor([position, 2 * position, 0])[:slots]
         says_what_plain_steps_say(gpt, steps, plain, codes, position)
-    # 64 positions at first, 82 at last: a graph for every 16.
+    # 64 positions at first, 82 at the end: a graph for every 16.
     assert fake.recorded == 3
     assert fake.replayed == 19 and not steps.reason
     wanted_lengths = [cache.length for cache in plain.values()] + [0]
@@ -146,7 +143,7 @@ def test_replayed_steps_say_what_plain_ones_say(gpt, monkeypatch, slots):
 
 @torch.inference_mode()
 def test_who_speaks_alone_does_not_attend_in_empty_slots(gpt, monkeypatch):
-    """Others come and go: what is attended to changes, and what is said does not."""
+    """Others come and go: the attended span changes, but not the codes."""
     monkeypatch.setattr(decode_step, "SPAN", 48)
     fake = FakeGraph()
     steps, caches = CudaGraphStep(gpt, 6, fake), {0: read(gpt, 1)}
@@ -195,7 +192,7 @@ def test_a_slot_that_is_left_disturbs_nobody(gpt):
 
 
 def test_the_loop_says_the_same_codes_with_graphs(gpt, monkeypatch):
-    """Two utterances behind each other through the same graph."""
+    """Two utterances, one after the other, through the same graph."""
     plain = [said_by(gpt, n) for n in (1, 4)]
     with torch.inference_mode():
         steps = CudaGraphStep(gpt, 1, FakeGraph())
@@ -207,7 +204,7 @@ def test_the_loop_says_the_same_codes_with_graphs(gpt, monkeypatch):
 
 
 def test_the_queries_of_every_slot_lie_in_fixed_buffers(gpt, monkeypatch):
-    """What the guard asks for, of two at once: where they looked is the same with graphs."""
+    """The guard's queries of two utterances: attention is the same with graphs."""
     heads = ((0, 1), (2, 3))
 
     def looked() -> list[np.ndarray]:
@@ -239,8 +236,8 @@ def refused(compute: Callable[[], tuple[Tensor, Tensor]]):
 
 
 def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
-    """As where the stream that was captured is another GPU's: nothing is replayed, and what the
-    capture left in the results stays there."""
+    """Like a capture of the stream of another GPU: nothing is replayed, and the results keep the
+    values of the capture."""
     return tuple(torch.zeros_like(one) for one in compute()), lambda: None
 
 
@@ -256,11 +253,11 @@ def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(
     for position in (1, 2, 3):
         says_what_plain_steps_say(gpt, steps, caches, torch.tensor([7]), position)
     assert reason in steps.reason and caplog.text.count("without CUDA graphs") == 1
-    assert decode_step.graphed_step(gpt) is None  # a CPU never sees a graph
+    assert decode_step.graphed_step(gpt) is None  # a CPU never uses a graph
 
 
 def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
-    """A notebook that takes a chunk of one sentence, then one of another."""
+    """A notebook takes a chunk of one sentence, then one of another."""
     kept: list[CudaGraphStep] = []
 
     def borrowed(*_: object, **__: object) -> CudaGraphStep:
@@ -280,12 +277,12 @@ def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
     assert [one.codes for one in said] == [one.codes for one in alone]
     assert len(kept) == 2 and all(one.in_use for one in kept)
     del stream
-    streams.clear()  # also one that nobody asks for the rest of gives its cache back
+    streams.clear()  # an abandoned stream returns its cache, too
     assert not any(one.in_use for one in kept)
 
 
 class FakeCuda:
-    """What `cuda_graph` says to torch.cuda, in order; a stream is its number."""
+    """Records the calls of `cuda_graph` to torch.cuda, in order; a stream is its number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
         self.said: list[str] = []
@@ -330,7 +327,7 @@ class FakeCuda:
     def graph(
         self, _graph: object, pool: object, stream: SimpleNamespace, capture_error_mode: str
     ) -> Iterator[None]:
-        """As torch 2.11: where ending the capture fails, the stream is not left."""
+        """Like torch 2.11: if ending the capture fails, the stream stays current."""
         self.said.append(f"capture {capture_error_mode} on {stream.name}")
         before, self.on = self.on, stream.name
         yield
@@ -357,7 +354,7 @@ def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(monkeyp
 
 
 def test_slots_wait_once_a_step(gpt, monkeypatch):
-    """To look at what was chosen is to wait for a GPU: all rows choose at once."""
+    """Reading the chosen codes waits for the GPU, so all rows are read at once."""
     slots = DecodingSlots(gpt, 3)
     for n in range(1, 4):
         slots.enter(*asked(n), utterance(gpt, n))
@@ -382,7 +379,7 @@ def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte():
 
 @pytest.mark.parametrize(
     ("free", "slots"),
-    # What 8, 12, 16, 24 and 141 GB have left when context and model are there.
+    # Free memory of cards with 8, 12, 16, 24 and 141 GB, after loading context and model.
     [(5 * GB, 4), (9 * GB, 12), (13 * GB, 16), (21 * GB, 16), (138 * GB, 16), (1 * GB, 1)],
 )
 def test_two_voices_fit_beside_each_other(free, slots):
@@ -400,7 +397,7 @@ def test_a_cpu_makes_what_is_asked_for():
 
 
 def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch):
-    # A GPT as far as it is asked: 10 MB of weights, slots of 1 MB.
+    # The parts of a GPT that are read: 10 MB of weights, slots of 1 MB.
     on_gpu = SimpleNamespace(
         mel_head=SimpleNamespace(weight=SimpleNamespace(device=torch.device("cuda:1"))),
         shape=GPTShape(text_ids=9, text_start=8), gpt=SimpleNamespace(cache_type=torch.float32),

@@ -1,7 +1,7 @@
-"""Pieces end and join in silence, whichever driver speaks: whole, streamed, among others, ONNX.
+"""Pieces end and join in silence with every driver: whole, streamed, in a batch, ONNX.
 
 `python -m pytest -s -m slow tests/xtts/inference/test_ends_of_pieces.py` measures the reporting
-texts of the benchmarks; what it prints is in benchmarks/record.md.
+texts of the benchmarks; benchmarks/record.md has its output.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ from xtts.voices.base_models import DEMO
 Sound = np.ndarray
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
-# Nearer than this to the silence before it, a piece ends in silence.
+# A piece ends in silence if its end is at most this much louder than the silence before it.
 MOST_DB = 6.0
-# Where all of the 0.2 s before its end is louder, a piece ends within speech.
+# If all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
-# Chosen on the choosing texts: the most without a click was 14 dB, the least with a planted one 22,
-# and the least with zeros beyond the ends of the vocoder's input 25.
+# Chosen on the choosing texts: at most 14 dB without a click, at least 22 dB with a planted one,
+# and at least 25 dB with zeros beyond the ends of the vocoder's input.
 CLICK_DB = 18.0
 BACKENDS = ("torch", "onnx") if has("onnx") else ("torch",)
 JOINTS = 250 * len(BACKENDS)
@@ -44,18 +44,18 @@ class End:
 
 
 def levels(sound: Sound) -> Sound:
-    """In dBFS, of 20 ms every 5 ms."""
+    """Levels in dBFS of 20 ms, every 5 ms."""
     frames = np.lib.stride_tricks.sliding_window_view(sound.astype(np.float64), 480)[::120]
     return 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
 
 
 def joints(sound: Sound) -> list[int]:
-    """Where a piece ends and the next begins: both fades are 0 there."""
+    """The joints of two pieces, where both fades are 0."""
     return (np.flatnonzero((sound[:-1] == 0) & (sound[1:] == 0)) + 1).tolist()
 
 
 def ends(sound: Sound) -> Iterator[End]:
-    """Of each piece; pauses, which are zeros, are none."""
+    """The end of each piece; a pause, which is zeros, is not a piece."""
     end, before = int(END_SECONDS * VOCODER_RATE), int(BEFORE_SECONDS * VOCODER_RATE)
     for piece in np.split(sound, joints(sound)):
         if not piece.any():
@@ -65,8 +65,8 @@ def ends(sound: Sound) -> Iterator[End]:
 
 
 def clicks(sound: Sound, places: Sequence[int]) -> list[int]:
-    """Those of the places with a click within 25 ms: a millisecond whose second difference, which
-    is high-passed sound, is louder by CLICK_DB than the loudest from 100 to 50 ms before."""
+    """The places with a click within 25 ms: a millisecond of the second difference (high-passed
+    sound) that is CLICK_DB louder than the loudest one from 100 to 50 ms before."""
     high = np.diff(sound.astype(np.float64), 2)
     frames = high[: len(high) // 24 * 24].reshape(-1, 24)
     powers = 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
@@ -114,7 +114,7 @@ def test_a_piece_ends_in_the_silence_before_its_end(voices, backend, driver):
     assert len(found) == 3
     for end in found:
         assert end.silence < SPEECH_DBFS and end.level < end.silence + MOST_DB
-    assert levels(one)[0] < SPEECH_DBFS  # it begins so, too
+    assert levels(one)[0] < SPEECH_DBFS  # it begins in silence, too
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_all_reporting_texts_end_in_silence(voices, backend, driver):
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_five_hundred_joints_do_not_click(voices):
-    """And clicks that are put there are found."""
+    """Planted clicks are found."""
     text = " ".join(sentences("reporting"))
     found = planted = count = 0
     for param in DRIVERS:

@@ -1,4 +1,4 @@
-"""Latents on disk: computed once for a recording and a model, and read after an update."""
+"""Latents on disk: computed once for a recording and a model, and readable after an update."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Voice]:
-    """Every voice that was computed."""
+    """All computed voices."""
     found: list[Voice] = []
     real = voice.voice_from_reference
 
@@ -51,7 +51,7 @@ def test_a_recording_is_encoded_once(model, recording, made, tmp_path):
 
 
 def test_latents_of_a_deleted_voice_are_gone(model, recording, tmp_path):
-    """Those of this version, and those that an earlier one kept in the folder itself."""
+    """Those of this version, and those that an earlier version stored in the folder itself."""
     latents_of_recording(model, WEIGHTS, recording, tmp_path)
     path = latents_file.path_of(tmp_path, WEIGHTS, sha256_of(recording))
     (tmp_path / path.name).write_bytes(path.read_bytes())

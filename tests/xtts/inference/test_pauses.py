@@ -1,4 +1,4 @@
-"""Pauses are samples: of the same length whole, in a stream and among others."""
+"""Pauses have an exact length in samples: whole, streamed and in a batch."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice):
 
 
 def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):
-    """One piece is not faded, as before there were pauses."""
+    """A single piece is not faded, as before pauses existed."""
     ids = [piece.ids for piece in model.tokenizer.split("one two", "en")]
     whole = speech.synthesize(
         TorchBackend(model), voice, SynthesisRequest("one two", "en", seed=2, max_codes=CODES)
@@ -85,7 +85,7 @@ def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("text", ["one two[pause:1s]", "[pause:1s]one two", "one[pause:1s]two"])
 def test_sound_that_meets_a_pause_is_faded(model, voice, text, chunked):
-    """A step from sound to exact zeros is heard as a click."""
+    """A step from sound to exact zeros sounds like a click."""
     request = SynthesisRequest(text, "en", seed=2, max_codes=CODES)
     backend = TorchBackend(model)
     spoken = speech.stream if chunked else lambda *given: [speech.synthesize(*given)]
@@ -97,7 +97,7 @@ def test_sound_that_meets_a_pause_is_faded(model, voice, text, chunked):
     for edge in (sound[max(first - fade, 0) : first][::-1], sound[last : last + fade]):
         if not len(edge):
             continue  # the text begins or ends with the pause
-        # Five thousandths of a second from zero: a tenth of the way, at most a tenth of the level.
+        # The first tenth of the fade has at most about a tenth of the level.
         tenth = fade // 10
         assert np.abs(edge[:tenth]).max() < 0.15 * loud
         assert np.abs(edge).max() > 0

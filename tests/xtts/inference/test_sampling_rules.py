@@ -1,5 +1,5 @@
-"""Drawing a code from logits: the same rules with torch (`xtts.inference.torch_backend`) and with
-every extra that draws codes (`sampling_rules.WAYS` of its tests), in one set of tests."""
+"""Sampling a code from logits: one set of tests for torch (`xtts.inference.torch_backend`) and for
+every extra that samples codes (`sampling_rules.WAYS` of its tests)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -98,7 +98,7 @@ def test_a_seed_draws_the_same_again(rules):
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong):
-    """A row has no code and costs no other: a GPU is not waited for."""
+    """The row gets no code and the others are not affected; the GPU is not waited for."""
     logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
     logits[1, 5] = wrong
     generators = [torch.Generator().manual_seed(0) for _ in range(3)]
@@ -107,7 +107,7 @@ def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong):
 
 
 def test_rows_together_draw_what_each_draws_alone():
-    """One launch for all rows, each with its own rules and its own generator."""
+    """One launch for all rows, each with separate rules and a separate generator."""
     draw = torch.Generator().manual_seed(3)
     rules = [*RULES, SamplingParams(greedy=True)]
     logits = 4 * torch.randn(len(rules), 1026, generator=draw)
@@ -122,5 +122,5 @@ def test_rows_together_draw_what_each_draws_alone():
             logits, seen, rules, [torch.Generator().manual_seed(turn) for _ in rules]
         )
         assert together.equal(torch.cat(alone))
-        # The penalty works the other way round below zero, where most likely codes are.
+        # Below zero, where most likely codes are, the penalty multiplies instead of dividing.
         logits = logits.roll(7, -1) - 1

@@ -1,4 +1,4 @@
-"""A stream is the whole, in time; pieces of a long text join without a click."""
+"""A stream equals the whole speech and is in time; pieces of a long text join without a click."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ LONG = "the tin hat and the inner thin tent. " * 24
 @pytest.fixture(scope="module")
 def model(base_folder: Path) -> Model:
     found = load_model(base_folder)
-    # Random weights stop at once or never: these say a few seconds.
+    # With random weights, speech stops at once or never; this gives a few seconds.
     found.gpt.mel_head.bias[found.gpt.shape.audio_stop] -= 1.5
     return found
 
@@ -102,20 +102,21 @@ def _resident_bytes() -> int:
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_minutes_of_speech(model, voice):
-    """`python -m benchmarks loading --sentences` is the same on the embedded voice."""
+    """`python -m benchmarks loading --sentences` does the same with the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0
     for piece in pieces_of(model, voice, text):
         seconds += len(piece) / VOCODER_RATE
         resident.append(_resident_bytes())
     assert len(resident) > 25 and seconds > 30
-    # The first pieces make buffers and code that stay.
+    # The first pieces allocate buffers and code that stay in memory.
     settled = resident[len(resident) // 4 :]
     assert max(settled) - settled[0] < 30e6
 
 
 def test_a_text_of_two_people_is_spoken_by_both(model, voice):
-    """Each piece by its own latents and vocoder; a cast of the voice itself changes no bit."""
+    """Each piece uses the latents and vocoder of its speaker; a cast with only the voice itself
+    changes no bit."""
     other = voice_from_reference(model, torch.sin(torch.arange(66_150) / 7))
     backend = TorchBackend(model)
 

@@ -1,4 +1,4 @@
-"""Many utterances in one model: each the same, bit for bit, whoever else is there."""
+"""Many utterances in one batch: each is the same to the bit, whichever others there are."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def gpt() -> GPT:
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """Rows are shared among threads, and unlike parts are computed by unlike kernels."""
+    """Threads share the rows, and unequal parts use different kernels."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -26,7 +26,7 @@ def two_threads() -> Iterator[None]:
 
 
 def spoken_together(gpt: GPT, count: int, requests: list[int]) -> dict[int, TorchUtterance]:
-    """What each says where they come and go at random."""
+    """The utterances of requests that come and go at random."""
     draw, slots = random.Random(7), DecodingSlots(gpt, count)
     found: dict[int, TorchUtterance] = {}
     while requests or slots.free < count:
@@ -53,7 +53,7 @@ def test_a_crowd_changes_no_bit(kind, count, requests, two_threads):
         assert said.codes == wanted.codes
         assert torch.equal(torch.stack(said.latents), torch.stack(wanted.latents))
         lengths.add(len(said.codes))
-    assert len(lengths) > requests // 4  # they did not all end together
+    assert len(lengths) > requests // 4  # they ended at different times
 
 
 def test_slots_say_what_one_alone_says(gpt):

@@ -1,4 +1,4 @@
-"""A voice is taken from speech: silence, noise or a click before it changes nothing."""
+"""A voice is taken from speech: silence, noise or a click before it does not change it."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ def noise(seconds: float, below_db: float) -> np.ndarray:
 
 
 def click(seconds: float) -> np.ndarray:
-    """A key, and silence until the person speaks."""
+    """A keystroke, then silence until the person speaks."""
     sound = silence(seconds)
     sound[1000:3000] = 0.5 * np.sin(np.arange(2000))
     return sound
@@ -62,7 +62,7 @@ def test_what_comes_before_the_speech_is_not_heard(tmp_path, lead, count):
     path = written(tmp_path, np.concatenate([LEADS[lead], SPEECH]))
     found = read_reference(CONFIG, path if count == 1 else (path, DEMO / "reference.wav")).numpy()
     alone = read_reference(CONFIG, DEMO / "reference.wav").numpy()
-    # Two speakers' turns are two seconds long here.
+    # With two speakers, turns are two seconds long.
     size = int(1.5 * CODE_RATE) if count == 2 else min(len(found), len(alone)) - CODE_RATE // 2
     assert len(found) >= size
     most = CODE_RATE // 4
@@ -79,7 +79,7 @@ def test_a_reference_that_begins_with_speech_is_as_ever(tmp_path):
 
 
 def test_the_voice_stays_the_same_person(tmp_path):
-    """8 s of silence took the similarity from 0.72 to 0.45, 12 s to 0.20."""
+    """8 s of silence once lowered the similarity from 0.72 to 0.45, 12 s to 0.20."""
     model = load_model(DEMO)
     alone = latents_of_recording(model, "", DEMO / "reference.wav", None)
     path = written(tmp_path, np.concatenate([silence(12), SPEECH]))

@@ -1,4 +1,4 @@
-"""An adapter beside a base: what it adds, and that the base stays as it is."""
+"""An adapter on a base: its contribution; the base does not change."""
 
 import pytest
 import torch

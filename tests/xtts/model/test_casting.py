@@ -1,4 +1,4 @@
-"""Weights cast together are autocast's own copies: the same numbers, forwards and backwards."""
+"""Casting weights together equals autocast: the same numbers, forwards and backwards."""
 
 import dataclasses
 from unittest import mock
@@ -18,12 +18,12 @@ from xtts.model import casting, varlen
 from xtts.model.casting import cast_together
 from xtts.model.gpt import new_gpt
 
-# Text tokens, codes and frames of each.
+# Text tokens, codes and frames of each clip.
 CLIPS = noise_batch(small_shape(2), ((30, 65, 260), (70, 150, 400)), 20.0)
 
 
 def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Losses and gradients of a step as a GPU computes it."""
+    """Losses and gradients of a step, computed as on a GPU."""
     learner.optimizer.zero_grad()
     with (
         mock.patch.object(varlen, "attends_per_clip", lambda _: False),
@@ -74,7 +74,7 @@ def test_two_launches_cast_what_took_one_for_each():
         ):
             sum(layer(x).float().sum() for layer in layers).backward()
         counts.append(counter.names)
-    # Weights and biases, there and back; what is left is of the inputs.
+    # Weights and biases, in both directions; the remaining casts are those of inputs.
     assert counts[0]["_to_copy"] - counts[1]["_to_copy"] == 16
     assert counts[1]["_foreach_copy_"] == 2
 

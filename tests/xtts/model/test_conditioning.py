@@ -1,4 +1,4 @@
-"""The conditioning of references of different length: padding and packing change nothing."""
+"""The conditioning of references of different lengths: padding and packing do not change it."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -67,8 +67,8 @@ def test_references_packed_behind_each_other_say_what_each_says_alone(parts):
 
 
 def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypatch):
-    """Of weights and mels, where a GPU's norm of clips has its gradient written down: within
-    2e-6 of the largest, in float32."""
+    """For weights and mels, with the explicit gradient that a GPU uses for the norm of clips:
+    within 2e-6 of the largest, in float32."""
     packed = torch.cat([mel.t() for mel in mels()]).requires_grad_()
     drawn = torch.randn(len(FRAMES), NUM_LATENTS, WIDTH, generator=torch.Generator().manual_seed(2))
     weights = [packed, *(weight for part in parts for weight in part.parameters())]

@@ -1,4 +1,4 @@
-"""config.json: Coqui's keys, ours under "sotaque", and a sentence for what cannot be."""
+"""config.json: Coqui's keys, ours under "sotaque", and an error for impossible values."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Modules without weights: shapes only, and nothing imported for them."""
+"""Modules without weights: shapes only, and without heavy imports."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def test_modules_built_afterwards_are_initialised_as_ever():
 )
 @pytest.mark.slow
 def test_torchs_compiler_is_not_imported_for_it(made):
-    """Found by the clock: 870 modules and seconds at every start of trainer and worker."""
+    """Found by timing: 870 modules and several seconds at each start of trainer and worker."""
     program = (
         f"import sys\n{made}\nfrom xtts.model.empty_weights import without_weights\n"
         "with without_weights(): make()\n"

@@ -1,5 +1,5 @@
-"""The GPT without Coqui beside it: names on disk, chunks of the loss, positions. Its numbers are
-held against Coqui's in tests/peers/test_gpt.py."""
+"""The GPT alone: names on disk, chunks of the loss, positions. tests/peers/test_gpt.py compares its
+numbers with Coqui's."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The caches hold the same: a row alone, among others, and in slots that never move."""
+"""All caches hold the same: a row alone, in a batch, and in fixed slots."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def parts(rows: int, time: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def read(cache: KeyValueCache, time: int, seed: int) -> Tensor:
-    """All layers are given the same; what the last of them says."""
+    """Gives all layers the same input; returns the output of the last one."""
     for layer in range(LAYERS):
         found = cache.attend(layer, *parts(cache.entries.shape[1], time, seed))
     cache.advance(time)
@@ -89,7 +89,7 @@ def test_slots_that_never_move_say_what_rows_say():
         static.counted()
         for cache in filled:
             cache.advance(1)
-    assert static.lengths.tolist() == [4, 0, 7]  # an empty slot stays where it is
+    assert static.lengths.tolist() == [4, 0, 7]  # an empty slot does not advance
 
 
 def test_a_log_keeps_what_its_layers_asked_and_no_more():

@@ -1,4 +1,4 @@
-"""A model folder is read, or refused with the file that is wrong; in little memory it makes the
+"""A model folder is read, or refused with the name of the bad file. With little memory it makes the
 same sound and the same voices, and keeps less."""
 
 import shutil
@@ -29,7 +29,7 @@ TEXT = "one two three."
 
 
 def rewritten(base: Path, to: Path, **changed: torch.Tensor | None) -> Path:
-    """A copy whose model.pth has other tensors; None takes one out."""
+    """A copy whose model.pth has other tensors; None removes one."""
     shutil.copytree(base, to)
     state = dict(read_tensors(base / "model.pth")) | changed
     kept = {name: tensor.clone() for name, tensor in state.items() if tensor is not None}
@@ -156,7 +156,7 @@ def test_what_only_listens_is_not_there_and_yet_it_listens(base_folder, recordin
     absent = [name for name, tensor in found.gpt.state_dict().items() if tensor.is_meta]
     assert absent and all(name.startswith(LISTENING) for name in absent)
     assert all(tensor.is_meta for tensor in found.speaker_encoder.parameters())
-    for _ in range(2):  # the file is read again after it was given back
+    for _ in range(2):  # the file is read again after its memory is released
         wanted, heard = (voice.voice_from_reference(m, recording) for m in (whole, found))
         assert torch.equal(heard.latents, wanted.latents)
         assert torch.equal(heard.speaker, wanted.speaker)
@@ -178,7 +178,7 @@ def test_another_epoch_is_spoken_and_heard_with(base_folder, tmp_path, whose, re
 
 
 def test_who_listens_in_vain_is_let_go_too(base_folder):
-    """A recording that is refused must not leave in memory what was loaded for it."""
+    """A refused recording must not leave loaded weights in memory."""
     found, rested = load_model(base_folder, low_memory=True), []
     listener = found.listener
 

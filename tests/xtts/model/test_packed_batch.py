@@ -1,4 +1,4 @@
-"""How clips are laid out as rows."""
+"""The layout of clips as rows."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Fewer bits: how far off, and when chosen."""
+"""Quantization: its error, and when it is chosen."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from xtts.model.quantization import (
     packed_linear,
 )
 
-# Without VNNI an activation has 7 bits, and is rounded twice as coarsely.
+# Without VNNI an activation has 7 bits and is rounded twice as coarsely.
 COARSER = 1 if torch.cpu._is_vnni_supported() else 2
 # Relative to the norm of float32's result, for normal weights and inputs.
 WORST = {"fp32": 1e-6, "int8": 0.012 * COARSER, "int4": 0.12}
@@ -37,7 +37,7 @@ def test_a_layer_is_as_far_off_as_its_bits_allow(kind, shape):
     assert found.shape == wanted.shape and found.dtype == torch.float32
     error = float((found - wanted).norm() / wanted.norm())
     assert error < WORST[kind]
-    assert kind == "fp32" or error > WORST[kind] / 20  # it is really rounded
+    assert kind == "fp32" or error > WORST[kind] / 20  # it is really quantized
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
@@ -62,7 +62,7 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind, rows):
     with torch.inference_mode():
         assert torch.equal(layer(quiet)[0], layer(mixed)[0])
         alone, found = layer(quiet[:1]), layer(mixed)[:1]
-    # A loud neighbour does not round it away: it is as far off as alone.
+    # A loud neighbour does not increase its error.
     assert float((found - alone).norm() / alone.norm()) < 0.01 * COARSER
 
 
@@ -116,7 +116,7 @@ def test_bf16_is_the_transformer_and_what_it_remembers(base_folder):
         )
     assert found.dtype == torch.float32
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.02
-    # An epoch takes its place in the same bits.
+    # The weights of an epoch are loaded in the same precision.
     short.load_gpt(read_tensors(base_folder / "model.pth"))
     assert short.gpt.gpt.ln_f.weight.dtype == torch.bfloat16
 

@@ -1,4 +1,4 @@
-"""A stream's chunks are the whole waveform, however they are cut."""
+"""The chunks of a stream equal the whole waveform, wherever they are cut."""
 
 import random
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from xtts.model.streaming_vocoder import (
 from xtts.model.vocoder import Vocoder
 
 SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12)))
-# A step for each code, as the embedded voice has it.
+# One step per code, like the embedded voice.
 SLOW_STEPS = VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5), ((1, 2), (2, 6)))
 LIKE_PUBLISHED = VocoderShape(upsample_initial_channel=32)
 SHAPES = [SMALL, SLOW_STEPS, LIKE_PUBLISHED]
@@ -42,7 +42,8 @@ def speaking(shape: VocoderShape) -> tuple[Vocoder, torch.Tensor]:
 
 
 def whole_sound(vocoder: Vocoder, latents: torch.Tensor, speaker: torch.Tensor) -> torch.Tensor:
-    """At once: the first and last step held on beyond the ends, whose sound is dropped."""
+    """The sound computed at once: the first and last steps are repeated beyond the ends, and their
+    sound is dropped."""
     steps = F.pad(vocoder.steps(latents[None]), (EDGE_STEPS, EDGE_STEPS), mode="replicate")
     edge = EDGE_STEPS * vocoder.shape.hop
     return vocoder.sound(steps, speaker)[0, edge:-edge]
@@ -68,7 +69,7 @@ def test_chunks_joined_are_the_whole(shape, codes, laid_out):
     joined = torch.cat(parts)
     assert len(joined) == len(whole)
     assert float((joined - whole).norm() / whole.norm()) < 1e-5
-    assert codes < 60 or len(parts[3])  # it did not wait for the end
+    assert codes < 60 or len(parts[3])  # streaming began before the end
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
@@ -82,7 +83,7 @@ def test_no_sample_depends_on_what_is_further_than_reach(shape):
     assert 60 - receptive_field(shape) <= int(touched.min()) and int(
         touched.max()
     ) <= 60 + receptive_field(shape)
-    # Not more cautious than twice: each step of reach is computed twice at every chunk's edge.
+    # At most twice the true reach: each extra step is computed twice at every edge of a chunk.
     assert receptive_field(shape) <= 2 * (60 - int(touched.min())) + 2
 
 
@@ -97,7 +98,7 @@ def test_settled_steps_are_those_that_no_later_latent_changes(codes, shape):
     assert torch.equal(now[..., :settled], later[..., :settled])
     assert (
         codes * shape.steps_per_code < 12 or now.shape[2] - settled <= 5
-    )  # and hardly one more could be counted
+    )  # and few of the settled steps are missed
 
 
 def test_chunks_grow():
@@ -121,7 +122,7 @@ def test_windows_hold_all_that_they_settle(reach):
 
 
 def recomputed(compute: Compute) -> tuple[tuple[torch.Tensor, ...], Callable[[], object]]:
-    """A capture that replays into what it recorded."""
+    """A fake capture: a replay writes into the recorded results."""
     found = compute()
 
     def replay() -> None:
@@ -163,7 +164,7 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(codes, monkeypatch):
     joined = torch.cat(parts)
     assert len(joined) == len(whole)
     assert float((joined - whole).norm() / whole.norm()) < 1e-5
-    # A sentence that is shorter than the first window is computed as it comes.
+    # A sentence shorter than the first window is computed without a graph.
     assert not eager or codes == 9
 
 
@@ -195,7 +196,7 @@ def test_windows_that_cannot_be_recorded_are_spoken_all_the_same(monkeypatch, ca
 
 
 def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence():
-    """oneDNN makes code for each: seconds for each sentence, were they all different."""
+    """oneDNN compiles code for each width: a new one in each sentence would cost seconds."""
     vocoder, speaker = speaking(LIKE_PUBLISHED)
     vocoder.lay_out(torch.float32)
     seen = set[int]()

@@ -1,4 +1,4 @@
-"""The transformer's two ways through the same weights."""
+"""The transformer's two forward paths with the same weights."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_a_width_that_heads_do_not_divide_is_refused():
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999999])
 def test_dropout_drops_its_share_and_keeps_the_mean(kind, share):
     torch.manual_seed(0)
-    x = torch.ones(3, 333, 777, dtype=kind, requires_grad=True)  # no multiple of four
+    x = torch.ones(3, 333, 777, dtype=kind, requires_grad=True)  # not a multiple of four
     found = Dropout(share)(x)
     found.sum().backward()
     kept = found.detach() != 0
@@ -33,7 +33,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean(kind, share):
         scale = torch.tensor(1 / (1 - share), dtype=kind)
         assert torch.allclose(found.detach()[kept], scale, rtol=5e-3)
     assert torch.equal(x.grad, found), "what is dropped learns nothing, what is kept is scaled"
-    # No value's fate tells its neighbour's: four of them come out of one draw.
+    # Neighbouring values are dropped independently, although one random draw covers four of them.
     flat = kept.flatten().float()
     for distance in range(1, 9):
         together = (flat[distance:] * flat[:-distance]).mean().item()

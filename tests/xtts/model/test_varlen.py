@@ -1,4 +1,4 @@
-"""Clips packed behind each other say what they say in padded rows of their own."""
+"""Clips packed in one row give the same results as in separate padded rows."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def a_model() -> GPT:
 
 
 def rows_of(sizes: list[tuple[int, int, int]], padded: bool) -> PackedBatch:
-    """Clips of so many tokens, codes and frames."""
+    """Clips with the given numbers of tokens, codes and frames."""
     made = torch.Generator().manual_seed(2)
     tokens = [torch.randint(2, 80, (text,), generator=made) for text, _, _ in sizes]
     codes = [torch.randint(0, 60, (audio,), generator=made) for _, audio, _ in sizes]
@@ -72,12 +72,12 @@ def test_products_written_out_say_what_the_kernel_says():
     )
     written = varlen.causal_attention(queries, keys, values).float()
     assert (written - exact).abs().max() < 0.05
-    # The first position sees nothing but itself.
+    # The first position attends only to itself.
     assert torch.equal(written[:, :, 0], values[:, :, 0].float())
 
 
 def test_a_grid_gives_back_the_gradients_of_clips_by_themselves():
-    """Without sums over the padding, which has none."""
+    """The padding has no gradients, so it adds nothing to their sums."""
     clips = VarlenLayout.of((3, 5, 2))
     packed = torch.randn(1, 10, 3 * 8, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(1, 10, 8, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Another layout, the same sound."""
+"""Another memory layout gives the same sound."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Coqui's tokenizer without torch: the same words, and nothing half imported left behind."""
+"""Coqui's tokenizer without torch: the same text, and no half-imported modules remain."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_without_torch_it_says_what_it_says_with_torch(base_folder):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     found, left = json.loads(done.stdout)
     assert found == [whole.preprocess_text(text, language) for language, text in TEXTS]
-    assert left == []  # and importing torch afterwards is importing all of it
+    assert left == []  # so a later import of torch is complete
 
 
 def test_with_torch_it_is_coquis_own():

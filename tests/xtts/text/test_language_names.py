@@ -1,11 +1,11 @@
-"""Languages as people and files name them, each read as one code."""
+"""Languages as people and files name them, each converted to one code."""
 
 import pytest
 
 from xtts.text.language_names import code_of, tag_of
 from xtts.text.languages import NAMES, short_code
 
-# ISO 639-2, for bibliographies and for terms, beside ISO 639-1.
+# The bibliographic and terminological codes of ISO 639-2 for each code of ISO 639-1.
 THREE = {
     "ar": "ara", "cs": "ces cze", "de": "deu ger", "en": "eng", "es": "spa", "fr": "fra fre",
     "hi": "hin", "hu": "hun", "it": "ita", "ja": "jpn", "ko": "kor", "nl": "nld dut", "pl": "pol",
@@ -35,7 +35,7 @@ def test_english_names(code):
         ("Chinese (Traditional)", "zh"), ("zh-Hant-TW", "zh"), ("cmn-Hans", "zh"), ("iw", "he"),
         ("Norwegian Bokmål", "nb"), ("Spanish; Castilian", "es"), ("English and German", "en"),
         ("en; de", "en"), ("und, de", "de"), ("Deutsch", "de"), ("français", "fr"),
-        # No code of two letters: as they are.
+        # Without a two-letter code they stay as they are.
         ("haw", "haw"), ("grc", "grc"), ("Klingon", "klingon"),
     ],
 )  # fmt: skip
@@ -51,7 +51,7 @@ def test_a_language_that_is_not_stated(name):
 @pytest.mark.parametrize(
     ("name", "tag"),
     [
-        # What was read before stays to the letter: checkpoints know their data by it.
+        # Tags read by earlier versions do not change: checkpoints identify their data by them.
         ("en", "en"), ("EN", "EN"), ("zh-CN", "zh-CN"), ("pt-br", "pt-br"), ("Klingon", "Klingon"),
         ("eng", "en"), ("en_US", "en-us"), ("deu-AT", "de-at"), ("pt_BR.UTF-8", "pt-br"),
         ("English", "en"), ("Brazilian Portuguese", "pt"),

@@ -1,4 +1,4 @@
-"""Which language a text is written in: told surely or not at all."""
+"""The language of a text: recognised with certainty or not at all."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 
 from xtts.text.languages import FUNCTION_WORDS, NAMES, other_language
 
-# Written to be spoken by an evaluation, not to choose the words by.
+# These texts are for evaluations; the function words were not chosen on them.
 TEXTS = Path(__file__).parents[3] / "train/data/evaluation"
-# Czech inflects most words: too few are the same everywhere, and nothing is said.
+# Czech inflects most words: too few are fixed, so there is no answer.
 TOLD = set(FUNCTION_WORDS) - {"cs", "tr"}
 
 

@@ -1,4 +1,4 @@
-"""Markdown and entities in requests: marks are not said, and what looks like them stays."""
+"""Markdown and entities in requests: marks are not spoken, and similar text is kept."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Markup: pauses and a part of SSML; what is no tag is text, what is one and unknown is refused."""
+"""Markup: pauses and a part of SSML. Text that is not a tag is spoken; unknown tags are refused."""
 
 import re
 
@@ -166,7 +166,7 @@ def test_fuzzed_markup_is_refused_or_gone(text):
         assert str(error)
         return
     words = " ".join(one.text for one in found)
-    left = re.sub(r"&lt;", "", words)  # no document: an ampersand is a sign
+    left = re.sub(r"&lt;", "", words)  # not XML: an ampersand is plain text
     assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), (
         words
     )

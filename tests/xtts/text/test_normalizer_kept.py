@@ -1,4 +1,4 @@
-"""Which normaliser reads: the newest for what is new, Coqui's for what began with Coqui's."""
+"""The choice of normaliser: the newest for new models, Coqui's for those that began with it."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""English to phones: the dictionary, endings, compounds, rules, and what stays."""
+"""English to phones: the dictionary, endings, compounds, rules, and unchanged text."""
 
 import pytest
 

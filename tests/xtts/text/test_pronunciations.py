@@ -1,4 +1,4 @@
-"""Lists of how words are said: for all voices, for one, in words and in phones."""
+"""Pronunciation lists: for all voices or for one, in words or in phones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A table of one's own for signs and abbreviations: what it replaces, and what it refuses."""
+"""The user's table of signs and abbreviations: its replacements and its refusals."""
 
 import pytest
 

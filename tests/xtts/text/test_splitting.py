@@ -1,4 +1,4 @@
-"""Where a text is cut, whatever it is."""
+"""Where a text is cut, for any text."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def test_nothing_is_lost_and_every_piece_fits(text, characters, tokens):
     pieces = cut(text, limits)
     assert "".join(pieces) == text
     assert all(limits.fits(piece) or len(piece) == 1 for piece in pieces)
-    # The work does not grow faster than the text: what is too long is not counted.
+    # The work grows no faster than the text: parts that are too long are not counted.
     assert max(counted, default=0) <= characters
 
 
@@ -33,7 +33,7 @@ def test_sentences_come_before_clauses_and_clauses_before_words():
 
 
 def test_words_are_cut_evenly():
-    """Filled to the brim, the last piece would be one word."""
+    """If the first piece were filled, the last one would be a single word."""
     pieces = cut("word " * 9, Limits(40, 40))
     assert [len(piece.split()) for piece in pieces] == [5, 4]
 

@@ -1,4 +1,4 @@
-"""Text to ids, and long text to pieces."""
+"""Text to ids, and long texts to pieces."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def tokenizer(base_folder):
 
 @pytest.fixture(scope="module")
 def polyglot(tmp_path_factory):
-    """All of XTTS-v2's languages."""
+    """A tokenizer for all languages of XTTS-v2."""
     folder = tmp_path_factory.mktemp("polyglot")
     tiny_base(folder, languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
     return Tokenizer(ModelConfig.read(folder), folder)
@@ -93,7 +93,7 @@ def test_a_number_is_not_cut_at_its_point(tokenizer):
     ids=["en", "pt", "one word"],
 )
 def test_nothing_over_a_limit_leaves_and_nothing_is_lost(tokenizer, language, text, most, ends):
-    """Tokens, and the characters of each language: 28 s is all that the model's codes hold."""
+    """Limits: tokens, and characters for each language. The model's codes hold 28 s at most."""
     pieces = tokenizer.split(text, language)
     assert len(pieces) > 5
     for piece in pieces:
@@ -116,14 +116,14 @@ def test_as_much_as_a_book_is_refused_before_anything_is_done_with_it(tokenizer)
 def test_signs_and_emoji_that_are_unknown_are_left_out(tokenizer):
     known = set(tokenizer.encode("hello there", "en"))
     assert set(tokenizer.encode("hello 🙂❤️† there", "en")) == known
-    assert tokenizer.unknown("hello 🙂 ж", "en") == ["🙂", "ж"]  # a clip is to have none
+    assert tokenizer.unknown("hello 🙂 ж", "en") == ["🙂", "ж"]  # a clip must not have any
     assert tokenizer.unknown("hello", "en") == []
 
 
 @pytest.mark.parametrize("text", ["你好 world", "Hello Ж there", "weather in नमस्ते"])
 @pytest.mark.parametrize("read", ["encode", "split"])
 def test_letters_that_the_voice_cannot_say_are_refused_by_name(tokenizer, text, read):
-    """They were left out, and 0.4 s of near-silence were answered with 200."""
+    """They were once left out: 0.4 s of near-silence with status 200."""
     strange = next(word for word in text.split() if not word.isascii())
     with pytest.raises(
         TextError, match=f"cannot say '{strange}' in language en.*{strange[0].lower()}"
@@ -132,7 +132,7 @@ def test_letters_that_the_voice_cannot_say_are_refused_by_name(tokenizer, text, 
 
 
 def test_what_the_normaliser_cannot_read_is_refused_with_the_word(polyglot):
-    """num2words has no ordinals in Czech, and the whole of Coqui's normaliser raised."""
+    """num2words has no ordinals in Czech, so Coqui's normaliser raises."""
     coquis = TokenizerSpec(polyglot.spec.folder, COQUI).open()
     with pytest.raises(TextError, match=r"'12\.' cannot be read in language cs \(NotImpl"):
         coquis.encode("dnes je 12. prosince a prší", "cs")
@@ -148,7 +148,7 @@ def test_the_normaliser_stands_in_the_key_of_caches(polyglot):
 
 
 def test_a_language_in_brackets_is_a_word_and_no_mark(polyglot):
-    """`[pt]` in the middle of a text made the rest of it Portuguese for the model."""
+    """`[pt]` inside a text once made the model take the rest for Portuguese."""
     plain, marked = polyglot.split("hello pt there", "en"), polyglot.split("hello [pt] there", "en")
     assert [piece.ids for piece in plain] == [piece.ids for piece in marked]
 
@@ -178,7 +178,7 @@ def test_a_text_of_4096_characters_is_read_in_time(embedded, name):
 
 
 def test_the_embedded_voice_is_asked_for_no_more_than_it_learned(embedded, tokenizer):
-    """It learned from at most 80 codes, and was asked for 250 characters at once."""
+    """It learned from at most 80 codes, but once got 250 characters at a time."""
     assert embedded.piece_tokens < 80 and tokenizer.piece_tokens == tokenizer.max_tokens
     text = (
         "The sun had set behind the hill, and the road was dark. Nobody came along for hours and "
@@ -187,7 +187,7 @@ def test_the_embedded_voice_is_asked_for_no_more_than_it_learned(embedded, token
     pieces = embedded.split(text, "en")
     assert all(len(piece.ids) - 1 <= embedded.piece_tokens for piece in pieces)
     assert pieces[0].text.endswith("bIhYnd D@ hIl,")
-    # Cut between words only, and evenly: no word is left over alone.
+    # Cut only between words, and evenly: no single word is left at the end.
     assert min(len(piece.text.split()) for piece in pieces) > 1
 
 
@@ -201,7 +201,7 @@ def test_a_folder_of_the_embedded_voice_from_before_is_asked_for_as_little(tmp_p
 
 
 def test_other_languages_of_the_base_are_another_fingerprint(base_folder):
-    """What was refused for its language is remembered under it."""
+    """Refusals are stored under the fingerprint, and may depend on the languages."""
     config = ModelConfig.read(base_folder)
     fewer = replace(config, languages=("en",))
     one, other = Tokenizer(config, base_folder), Tokenizer(fewer, base_folder)

@@ -1,4 +1,4 @@
-"""Words as they are written find their place among the ids of what is read."""
+"""Each written word is mapped to the ids of its normalised text."""
 
 import random
 import string
@@ -14,13 +14,13 @@ from xtts.voices.voice_files import VoiceSpec, find_voice
 
 @pytest.fixture(scope="module")
 def phones() -> Tokenizer:
-    """The embedded voice's: its ids are phones."""
+    """The tokenizer of the embedded voice, whose ids are phones."""
     return find_voice(VoiceSpec("demo")).tokenizer.open()
 
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    """Its ids are letters, as XTTS-v2's."""
+    """A tokenizer whose ids are letters, like that of XTTS-v2."""
     folder = tiny_base(
         tmp_path_factory.mktemp("letters") / "voice", characters=string.ascii_lowercase + ".,'!?-"
     )
@@ -28,7 +28,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def said(tokenizer: Tokenizer, pieces: list[Piece]) -> list[tuple[str, str]]:
-    """(word as written, the tokens that say it), of all pieces."""
+    """The written words of all pieces, each with the tokens that say it."""
     found = list[tuple[str, str]]()
     for piece in pieces:
         for word in piece.words:

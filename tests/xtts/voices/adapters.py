@@ -1,4 +1,4 @@
-"""Adapters as if they had been learned: of random numbers."""
+"""Adapters with random numbers, in place of learned ones."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ RANK = 4
 
 
 def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = "") -> Path:
-    """The folder that `train export --adapter` writes, of an adapter of `base`."""
+    """An adapter of `base` in the folder that `train export --adapter` writes."""
     folder.mkdir(parents=True)
     wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
     soundfile.write(folder / "reference.wav", wave, 22_050)
@@ -37,7 +37,7 @@ def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = 
 
 
 def adapter_of(base: str, folder: Path) -> Path:
-    """An adapter of a base model that this machine has not; its weights are not read."""
+    """An adapter of a base model that this machine lacks; its weights are never read."""
     folder.mkdir()
     names = ("adapter.safetensors", "reference.wav")
     for name in names:

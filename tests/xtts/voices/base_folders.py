@@ -1,4 +1,4 @@
-"""The files of a base folder, and other tensors in them."""
+"""The files of a base folder, and a function that changes a tensor in one of them."""
 
 from pathlib import Path
 

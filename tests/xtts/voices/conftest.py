@@ -9,5 +9,4 @@ from tests.models import tiny_base
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A base folder that a test may break."""
     return tiny_base(tmp_path / "base")

@@ -1,4 +1,4 @@
-"""Decoders as if they had been learned."""
+"""Decoders that look as if they had been learned."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from xtts.voices.run_folder import epoch_of
 def shifted_decoder(
     tensors: Path, base: Path, checkpoint: Path, factor: float, *, sha256: str = ""
 ) -> None:
-    """Writes the base's decoder with its biases times `factor`, and a record that it was learned
+    """Writes the base's decoder with its biases times `factor`, with a record that it was learned
     for the checkpoint of an epoch, or for one with this SHA-256."""
     own = {
         name: tensor.float() + (factor - 1) * 0.1 if name.endswith(".bias") else tensor.float()

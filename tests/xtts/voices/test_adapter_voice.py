@@ -1,4 +1,4 @@
-"""An exported adapter as a voice: by itself with its base, and beside the base's own voice."""
+"""An exported adapter as a voice: alone with its base, and together with the base's voice."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_it_speaks_with_its_base_and_otherwise_than_the_base(base, anna):
     voice, plain = load_voice(files), load_voice(VoiceSpec(str(base), reference=files.reference))
     assert torch.equal(voice.own.latents, plain.own.latents)
     assert not np.array_equal(voice.synthesize(ASK), plain.synthesize(ASK))
-    # Another recording speaks with it too, as with the weights of a checkpoint.
+    # It also speaks with another recording, as the weights of a checkpoint do.
     other = load_voice(VoiceSpec(str(anna), reference=base / "reference.wav"))
     assert other.own.adapter is not None
     assert not torch.equal(other.own.latents, voice.own.latents)
@@ -56,7 +56,7 @@ def test_beside_its_base_it_takes_no_second_model(base, anna):
 
 
 def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
-    """As the service speaks: the folder of an adapter stands for a recording."""
+    """As the service speaks: the folder of an adapter takes the place of a recording."""
     standing = load_voice(VoiceSpec(str(base)))
     folders = [anna, exported_adapter(tmp_path / "ben", base, seed=2)]
     voices = {one.name: standing.voice_of(one, None) for one in folders} | {"": standing.own}

@@ -1,4 +1,4 @@
-"""Where a base model is, and what makes it one that can be trained."""
+"""Where a base model is, and whether it can be trained."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_published_weights_are_not_loaded_before_their_licence_is_agreed_to(base
 
 
 def coqui(folder: Path) -> None:
-    """config.json as Coqui's own trainer writes it: it names no licence."""
+    """Writes config.json as Coqui's trainer does: without a licence."""
     config = json.loads((folder / "config.json").read_text())
     del config["sotaque"]["licence"]
     (folder / "config.json").write_text(json.dumps(config))
@@ -50,7 +50,7 @@ def coqui(folder: Path) -> None:
                   "a base's hash"],
 )  # fmt: skip
 def test_what_is_or_was_made_from_xtts_v2_asks_for_consent(tmp_path, monkeypatch, made_from):
-    """By its weights, its licence or its base; whatever it is called."""
+    """It is recognised by its weights, its licence or its base, whatever its name."""
     folder = tiny_voice(tmp_path / "voice")
     licence, base = "Random weights, free to use", {"name": "demo", "sha256": "a" * 64}
     if made_from == "published weights":
@@ -99,7 +99,7 @@ def test_each_missing_file_is_named_with_where_it_comes_from(base, name):
     (base / name).unlink()
     with pytest.raises(BundleError, match=rf"{name}: It is published "):
         check_base(base)
-    for other in {"dvae.pth", "vocab.json"} - {name}:  # all are told at once
+    for other in {"dvae.pth", "vocab.json"} - {name}:  # one error lists all
         (base / other).unlink()
     with pytest.raises(BundleError, match=r"(?s)vocab\.json.*dvae\.pth"):
         check_base(base)

@@ -1,4 +1,4 @@
-"""Voices that are opened whole or not at all."""
+"""A voice is opened completely or not at all."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from xtts.voices.voice_files import VoiceSpec
 
 @pytest.fixture
 def voice(base: Path) -> Path:
-    """The same folder as a voice."""
+    """The folder of `base`, made into a voice."""
     files = {
         name: Written(sha256_of(base / name), (base / name).stat().st_size) for name in ALL[:3]
     }

@@ -1,4 +1,4 @@
-"""Without an extra every folder is PyTorch's, and its BACKEND is refused by name."""
+"""Without an extra, every folder belongs to PyTorch; the extra's BACKEND is refused by name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""best_decoder.json: what is read of it, and what is left out."""
+"""best_decoder.json: the values that are read, and those that are ignored."""
 
 from dataclasses import replace
 from pathlib import Path

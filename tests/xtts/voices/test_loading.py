@@ -1,4 +1,4 @@
-"""A voice that stands ready to speak: what is done before the first request."""
+"""Preparing a voice: the work done before the first request."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of everything that any vocoder is given, in its order."""
+    """The width of each input to any vocoder, in order."""
     seen, sound = list[int](), Vocoder.sound
 
     def spied(self: Vocoder, steps: torch.Tensor, speaker: torch.Tensor) -> torch.Tensor:
@@ -36,7 +36,7 @@ def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("low_memory", [False, True])
 def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
-    """Code is made for each width, 1.5 s at full size: not while somebody waits for a word."""
+    """Code is compiled for each width, 1.5 s at full size: not during a request."""
     standing = load_voice(
         VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {}
     )
@@ -52,7 +52,7 @@ def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
 
 @pytest.mark.parametrize("state", [name for name, gpu in GPUS.items() if gpu.works])
 def test_a_gpu_is_set_up_as_its_check_says(folder, monkeypatch, state):
-    """By the same rule as for samples and the service: cuDNN off, the mel on the CPU."""
+    """By the same rule as for samples and the service: cuDNN off, mels on the CPU."""
     monkeypatch.setattr(selection, "look_at_machine", lambda: machine(GPUS[state]))
     files = find_voice(VoiceSpec(str(folder)))
     found, reason = compute_config(files, "auto", "fp32", guard=False, threads=3)
@@ -76,6 +76,6 @@ def test_whoever_opens_a_voice_has_cudnn_and_threads_as_asked(folder, monkeypatc
     assert torch.backends.cudnn.enabled and not told
     load_voice(VoiceSpec(str(folder)), ComputeConfig(threads=2, cudnn=False))
     assert not torch.backends.cudnn.enabled and told == [2]
-    # The next voice does not turn it on again.
+    # The next voice does not switch it on again.
     load_voice(VoiceSpec(str(folder)))
     assert not torch.backends.cudnn.enabled

@@ -1,4 +1,4 @@
-"""Which epoch is the newest or best that is whole, whatever has happened to the files."""
+"""The newest or best epoch that is whole, whatever has happened to the files."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def flip_bit(path: Path, offset: int = 100_000) -> None:
 
 
 def test_epochs_are_numbers(run):
-    """The reference project sorted them as strings and resumed from 9 when there were 10."""
+    """The reference project sorted them as strings, and with 10 epochs resumed from 9."""
     for epoch in (9, 10):
         save(run, epoch)
     assert run.epochs() == [1, 2, 3, 9, 10]
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_caught_and_named(run, left, which):
 
 @pytest.mark.parametrize("region", range(5))
 def test_one_flipped_bit_in_64_kb_is_caught(run, region):
-    """torch.load takes it without a word."""
+    """torch.load accepts it without an error."""
     path = run.checkpoint_path(3)
     flip_bit(path, min(region * 65_536 + 40_000, path.stat().st_size - 30))
     assert "damaged" in run.verify(3)
@@ -134,7 +134,7 @@ def test_a_flipped_bit_anywhere_in_a_manifest_is_caught(run):
     whole = path.read_bytes()
     for offset in range(0, len(whole), 7):
         flip_bit(path, offset)
-        # White space outside of strings is the only thing that may change.
+        # Only white space outside of strings may change.
         same = False
         with contextlib.suppress(ValueError):
             same = json.loads(path.read_bytes()) == json.loads(whole)
@@ -183,7 +183,7 @@ def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch)
     assert len(hashed) == 2
     run.newest_verified(fresh=True)
     assert len(hashed) == 4
-    flip_bit(run.checkpoint_path(3))  # what changes afterwards is seen
+    flip_bit(run.checkpoint_path(3))  # a later change is detected
     assert run.newest_verified().epoch == 2
 
 
@@ -197,7 +197,7 @@ def test_best_is_the_lowest_finite_validation_loss_of_what_is_whole(run):
 
 
 def test_without_validation_the_newest_whole_epoch_is_best(tmp_path):
-    """Fewer than eight clips are not split, and have no validation loss."""
+    """Fewer than eight clips are not split, so there is no validation loss."""
     run = RunFolder(tmp_path / "output")
     assert run.best_weights() is None
     for epoch in (1, 2, 3):
@@ -205,7 +205,7 @@ def test_without_validation_the_newest_whole_epoch_is_best(tmp_path):
     flip_bit(run.checkpoint_path(3))
     best = run.best_weights()
     assert (best.kind, best.epoch, best.weights) == ("epoch", 2, run.checkpoint_path(2))
-    assert not best.fallback  # it was never said to be another one
+    assert not best.fallback  # no other epoch was announced as the best
 
 
 def test_what_a_run_was_made_from_is_known_without_a_whole_file(run):
@@ -266,7 +266,7 @@ def test_the_reference_beside_a_checkpoint(run):
     (run.samples / "epoch_2_reference.wav").touch()
     assert reference_beside(run.checkpoint_path(2)).name == "epoch_2_reference.wav"
     assert reference_beside(run.interrupted) is None
-    # An epoch that was not sampled: the newest of its run.
+    # This epoch has no sample: the newest sample of its run is used.
     assert reference_beside(run.checkpoint_path(3)).name == "epoch_2_reference.wav"
 
 
@@ -297,14 +297,14 @@ def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
         pass
     assert raised.value.exit_code == 2
     process.kill()
-    process.communicate()  # closes the pipes too
+    process.communicate()  # also closes the pipes
     assert run.lock_file.read_text() == f"{process.pid}\n" and run.is_locked() is False
     with run.lock():
         assert run.lock_file.read_text() == f"{os.getpid()}\n"
 
 
 def test_who_asks_keeps_no_trainer_out(run):
-    """He has the lock himself for a moment."""
+    """The reader holds the lock for a moment."""
     asking = (
         "import fcntl, os, sys, time; file = os.open(sys.argv[1], os.O_RDONLY)\n"
         "fcntl.flock(file, fcntl.LOCK_SH); print('asks', flush=True); time.sleep(0.1)"
@@ -320,12 +320,12 @@ def test_who_asks_keeps_no_trainer_out(run):
 
 
 def test_children_inherit_no_lock(run):
-    """Neither a forked child nor an executed one keeps a run locked that its trainer has left."""
+    """When its trainer leaves a run, no forked or executed child keeps it locked."""
     told, tells = os.pipe()
     with run.lock():
         child = os.fork()
         if not child:
-            os.write(tells, b"!")  # forked for good: what is done at a fork is behind it
+            os.write(tells, b"!")  # after the handlers of the fork
             time.sleep(60)
             os._exit(0)
         assert os.read(told, 1) == b"!"

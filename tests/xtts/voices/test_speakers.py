@@ -1,4 +1,4 @@
-"""The named speakers of a voice: read, found by name, spoken with."""
+"""The named speakers of a voice: read, found by name, used for speech."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from xtts.voices.speakers import Speaker
 
 
 def named(folder: Path, *names: str) -> Path:
-    """Gives the voice in `folder` speakers, each with a tone of its own."""
+    """Gives the voice in `folder` speakers, each with a different tone."""
     rows = []
     (folder / speakers.FOLDER).mkdir(parents=True)
     for number, name in enumerate(names, start=1):
@@ -65,7 +65,7 @@ def test_a_speaker_is_found_by_any_way_to_write_the_name(folder, wanted, found):
 
 
 def test_a_voice_speaks_as_each_of_its_speakers(folder):
-    """By argument and by a tag inside the text, with the same bits; the first one is its own."""
+    """By argument and by a tag in the text, with the same bits; the first one is the default."""
     say = {"seed": 3}
     voice = xtts.load_voice(folder)
     ben = xtts.load_voice(folder, speaker="ben")

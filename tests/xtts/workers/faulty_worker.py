@@ -1,4 +1,4 @@
-"""The worker that speaks files, failing as SOTAQUE_WORKER_FAULT says."""
+"""The worker that speaks files, with faults chosen by SOTAQUE_WORKER_FAULT."""
 
 import argparse
 import os
@@ -13,8 +13,8 @@ from xtts.workers.tasks import FileSpeaker
 
 
 def injected_fault() -> None:
-    """By SOTAQUE_WORKER_FAULT: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
-    number, `nan` for a vocoder whose output is NaN, or the text of an error."""
+    """Fails as SOTAQUE_WORKER_FAULT says: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA
+    error's number, `nan` for a vocoder whose output is NaN, or the text of an error."""
     kind = os.environ.get("SOTAQUE_WORKER_FAULT", "")
     if not kind:
         return

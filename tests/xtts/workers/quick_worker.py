@@ -1,7 +1,6 @@
-"""A worker child without a model: started by the tests in the place of
-`xtts.workers.file_worker`.
+"""A worker child without a model, which tests start in place of `xtts.workers.file_worker`.
 
-The text of a request says what happens; anything else is "spoken" as a short wav.
+The text of a request chooses its effect; any other text is "spoken" as a short WAV.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from xtts.workers.requests import ReportProgress, SpeakRequest, SpokenFile
 
 
 class QuickSpeaker:
-    """Speaks 0.1 s of nothing, or fails as asked."""
+    """Speaks 0.1 s of silence, or fails as requested."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.compute = arguments.compute
@@ -31,7 +30,7 @@ class QuickSpeaker:
             time.sleep(60)
 
     def ask(self, request: SpeakRequest, progress: ReportProgress) -> SpokenFile:
-        """Does what the text says."""
+        """Does what the text requests."""
         injected_fault()
         print("a library prints to stdout")
         os.write(1, b"and C code to fd 1\n")
@@ -43,7 +42,7 @@ class QuickSpeaker:
         if word == "exit":
             print("the last words", file=sys.stderr, flush=True)
             os._exit(int(rest))
-        if word == "grandchild":  # the text it leaves behind is its process id
+        if word == "grandchild":  # the file it writes holds its process id
             child = subprocess.Popen(["sleep", "60"])
             Path(rest).write_text(str(child.pid))
             time.sleep(60)

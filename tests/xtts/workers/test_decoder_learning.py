@@ -1,4 +1,4 @@
-"""A decoder that comes nearer to a person's clips."""
+"""Learning a decoder that sounds more like a person's clips."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
 
 @pytest.mark.usefixtures("learned")
 def test_it_changes_the_sound_and_no_word(decoder):
-    """As many codes, and so as many samples; in float32 and as it is laid out to speak fast."""
+    """The same number of codes, and so of samples; in float32 and in the fast layout."""
     from xtts.inference.voice import read_reference, voice_from_reference
 
     plain = loading.load_model(DEMO)
@@ -82,7 +82,7 @@ def test_it_changes_the_sound_and_no_word(decoder):
         before = _said(model, who)
         learned = model.another_vocoder(learned_decoder.read_tensors(decoder))
         said[precision] = _said(model, replace(who, vocoder=learned))
-        assert torch.equal(_said(model, who), before)  # for whom it was not learned
+        assert torch.equal(_said(model, who), before)  # the voice without the decoder
         assert said[precision].shape == before.shape
         assert not torch.allclose(said[precision], before, atol=1e-3)
 
@@ -101,7 +101,7 @@ def test_its_tensors_are_named_as_published(decoder):
 
 
 def test_what_was_not_learned_is_the_bases(tmp_path):
-    """Weight norm is folded to learn, and unfolded to be kept: the same weights come out of it."""
+    """Weight norm is folded for learning and unfolded for storing: the weights are the same."""
     model, base = loading.load_model(DEMO), loading.read_tensors(DEMO / "model.pth")
     kept = vocoder.published_names(model.vocoder, base)
     again = vocoder.load_vocoder(kept, model.config)
@@ -110,7 +110,7 @@ def test_what_was_not_learned_is_the_bases(tmp_path):
 
 
 def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
-    """What hears of it ends it, as `train.sampling.sampler.InProcessSpeaker` does at a stop."""
+    """The progress callback stops it, as `train.sampling.sampler.InProcessSpeaker` does."""
     told: list[float] = []
 
     def progress(done: float) -> None:
@@ -126,7 +126,7 @@ def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
 def test_many_clips_take_no_more_than_a_quarter_of_the_time(speaker, tmp_path, monkeypatch):
     monkeypatch.setattr(decoder_learning, "FEWEST_PREPARED", 8)
     found = speaker.ask(request(tmp_path / "few.safetensors", 10, budget_seconds=1e-3))
-    assert found.clips == 7  # of eight that were prepared, one judges
+    assert found.clips == 7  # one of the eight prepared clips is for judging
 
 
 def test_no_time_leaves_the_bases_own(speaker, tmp_path):
@@ -135,7 +135,7 @@ def test_no_time_leaves_the_bases_own(speaker, tmp_path):
 
 
 def test_forced_latents_are_those_of_speaking(speaker):
-    """What the GPT says of given codes is what decoding made of them one by one."""
+    """The GPT's latents for given codes equal those of decoding the codes one by one."""
     from xtts.inference.torch_backend import TorchUtterance, decode
     from xtts.inference.voice import read_reference, voice_from_reference
 

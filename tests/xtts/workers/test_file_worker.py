@@ -95,7 +95,7 @@ def test_a_fault_is_told_and_the_next_call_has_a_new_child(
     assert failed.reason_code == reason_code
     assert words in str(failed)
     assert (failed.fault.outcome if failed.fault else None) is outcome
-    assert worker.pid is None  # its context is not asked again
+    assert worker.pid is None  # its CUDA context is not used again
     monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
     assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
@@ -132,7 +132,7 @@ def test_a_child_that_hangs_is_killed(monkeypatch, worker, tmp_path, fault):
 
 @pytest.mark.slow
 def test_a_child_that_says_how_far_it_is_does_not_hang(worker, tmp_path):
-    """The limit is for silence: a long set of sentences takes longer."""
+    """The limit is for silence: a long set of sentences may take longer."""
     began = time.monotonic()
     assert worker.ask(request(tmp_path, "steps 120"), 1.0).audio_seconds
     assert time.monotonic() - began > 1.0
@@ -205,7 +205,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
 
 def test_death_by_the_kernels_memory_killer():
     assert death(-signal.SIGKILL, "", oom_killed=True).reason_code == "out_of_memory"
-    # The count may have risen for somebody else's sake.
+    # Another process may have raised the count.
     assert death(-signal.SIGSEGV, "", oom_killed=True).reason_code == "crashed"
     told = death(1, "RuntimeError: [enforce fail at alloc_cpu.cpp:124] can't allocate memory")
     assert told.reason_code == "out_of_memory"
@@ -221,12 +221,12 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def speaking(base: Path) -> contextlib.closing[Worker]:
-    """The worker as a run starts it."""
+    """The worker, started as in a run."""
     return contextlib.closing(Worker(base, ComputeConfig(threads=1), keep_weights=False))
 
 
 def checkpoint(base: Path, path: Path, change: float) -> Path:
-    """The base's learning part, moved, as a file that `xtts.voices.run_folder` reads."""
+    """Saves the base's GPT with `change` added, as a file that `xtts.voices.run_folder` reads."""
     weights = {
         name: tensor + change
         for name, tensor in model.read_tensors(base / "model.pth").items()
@@ -256,8 +256,8 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recordi
 def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     base_folder, recording, tmp_path
 ):
-    """Told by a lie: of this file the parent knows another hash than it has. A file that was
-    changed since is hashed by the child itself."""
+    """Tested with a false hash, which only the parent knows. The child itself hashes a file that
+    has changed since."""
     moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
     told = Written("0" * 64, moved.stat().st_size)
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
@@ -274,8 +274,8 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
 def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
     base_folder, recording, tmp_path
 ):
-    """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
-    parts: those are there, unasked, while the first epoch is learned."""
+    """An epoch's sample only waits for its weights and for speech. Imports and frozen parts are
+    loaded before the first request, while the first epoch is trained."""
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
     began = time.monotonic()
     with speaking(base_folder) as worker:

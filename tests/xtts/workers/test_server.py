@@ -1,4 +1,4 @@
-"""What the speaking child answers when a voice cannot be opened: nobody who speaks is to suffer."""
+"""The answers of the speaking child when a voice cannot be opened: other speech must not suffer."""
 
 import errno
 import gc
@@ -18,13 +18,13 @@ from xtts.workers.server import Frame, SpeechServer
 
 
 class Written:
-    """Reads every text, in this process."""
+    """Accepts every text, in this process."""
 
     def start(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def open(self, tokenizer: TokenizerSpec) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def read(
         self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False
@@ -46,7 +46,7 @@ def answer(ensemble: SpeechServer) -> dict[str, Any]:
 
 
 def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
-    """An epoch that the trainer prunes between the look and the reading."""
+    """The trainer prunes an epoch between the check and the reading."""
 
     def gone(*_: object) -> None:
         path = Path("/runs/checkpoints/checkpoint_epoch_1.pt")
@@ -59,7 +59,7 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
 
 
 def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
-    """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
+    """It keeps sixty-four voices, and nothing of cancelled or refused requests."""
     ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
     ensemble._standing["v"], ensemble._batchers["v"] = Mute(), Refusing()
 
@@ -74,7 +74,7 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
 
     for number in range(64):
         speak(f"{number}.wav")
-    speak("0.wav")  # known: it moves to the end
+    speak("0.wav")  # a known voice moves to the end
     speak("64.wav")
     assert [Path(path).name for _, path in ensemble._voices] == [
         *(f"{number}.wav" for number in range(2, 64)), "0.wav", "64.wav",
@@ -83,7 +83,7 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
 
 
 class Mute:
-    """A standing voice whose voices are names."""
+    """An open voice that returns names in place of voices."""
 
     own = None
     folder = Path()
@@ -94,7 +94,7 @@ class Mute:
 
 
 class Refusing:
-    """A batcher that no request may enter."""
+    """A batcher that refuses every request."""
 
     busy = False
 
@@ -106,7 +106,7 @@ class Refusing:
 
 
 class Failing(Refusing):
-    """A batcher that fails at a request as it enters, or as it goes on."""
+    """A batcher that fails when a request enters, or when it continues."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -129,7 +129,7 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
 def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
-    """Ids that the model lacks, no piece at all: whatever a request is, the others go on."""
+    """Unknown ids, no piece at all: whatever a request contains, the others continue."""
     server, batcher = (
         SpeechServer(ComputeConfig(), 1, texts=Written()),
         Failing(IndexError("secret")),
@@ -147,13 +147,13 @@ def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
 
 
 class Ready(Mute):
-    """A voice that stands, and a batcher that has fewer slots than were wanted."""
+    """An open voice whose batcher has fewer slots than requested."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
     def prepare(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def summary(self) -> dict[str, Any]:
         return {"licence": "free"}
@@ -165,7 +165,7 @@ class Ready(Mute):
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> SpeechServer:
-    """A server beside whose one voice another is opened, whose batcher may fail."""
+    """A server with one voice that can open a second one, whose batcher may fail."""
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(error))
     server = SpeechServer(ComputeConfig(), 16, texts=Written())
     server._standing["v"], server._batchers["v"] = Mute(), Refusing()
@@ -178,7 +178,7 @@ def test_an_opened_voice_tells_how_many_may_speak(monkeypatch):
 
 
 def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(monkeypatch):
-    """The second voice of a promotion, on a card of 8 GB."""
+    """The second voice of a promotion, on a card with 8 GB."""
     server = opened(monkeypatch, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
     said = answer(server)
     assert (said["say"], said["reason_code"]) == ("failed", "out_of_memory")
@@ -208,7 +208,7 @@ def test_memory_is_freed_after_what_had_no_room_is_let_go(monkeypatch):
 
 
 def test_a_fault_of_the_device_or_of_ours_ends_the_child(monkeypatch):
-    """While a voice is opened, and at a request."""
+    """Both while a voice is opened and at a request."""
     dead = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     for error in (dead, KeyError("a fault of ours")):
         with pytest.raises(type(error)):

@@ -1,4 +1,4 @@
-"""Adapters in the speaking process: one base, each voice its own, and nobody waits for a file."""
+"""Adapters in the speaking process: one base, a different voice each, and no waiting for a file."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folders(base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str | None]:
-    """The open voice's own, and seven adapters."""
+    """The open voice itself, and seven adapters."""
     folder = tmp_path_factory.mktemp("adapters")
     return [None, *(str(exported_adapter(folder / str(n), base, n)) for n in range(1, 8))]
 
@@ -46,7 +46,7 @@ def speak(server: SpeechServer, name: str, recording: str | None) -> None:
 
 
 def heard(server: SpeechServer, wanted: set[str]) -> dict[str, bytes]:
-    """Steps until these have ended; the sound of everybody."""
+    """Steps until these requests have ended; returns the sound of all of them."""
     sounds: dict[str, bytes] = {}
     while wanted:
         for header, body in server.step():

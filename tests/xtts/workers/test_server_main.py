@@ -1,4 +1,4 @@
-"""The speaking child with a tiny model: messages in, sound out, voices that change meanwhile."""
+"""The speaking child with a tiny model: messages in, sound out, changing voices."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ ASK = {"text": "hello there", "language": "en", "max_codes": 20}
 
 
 class Talk:
-    """A child, and what it says."""
+    """A child process, with its requests and answers."""
 
     def __init__(self, **compute: Any) -> None:
         command = module_command(
@@ -37,12 +37,12 @@ class Talk:
         self.child.stdin.flush()
 
     def heard(self) -> tuple[dict[str, Any], bytes]:
-        """Its next answer, and the sound that comes with it."""
+        """The next answer, and its sound."""
         header = json.loads(self.child.stdout.readline())
         return header, self.child.stdout.read(header.get("bytes", 0))
 
     def until(self, say: str, name: str = "") -> dict[str, Any]:
-        """The next answer of that kind; the sound until then under `pcm`, by id."""
+        """The next answer of this kind, with the sound received until then under `pcm`, by id."""
         pcm: dict[str, bytes] = {}
         while True:
             header, body = self.heard()
@@ -68,7 +68,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @contextmanager
 def talking(folder: Path, **compute: Any) -> Iterator[Talk]:
-    """A child that has opened a voice; it ends when nobody talks to it any more."""
+    """A child with an open voice; it ends when its stdin is closed."""
     found = Talk(**compute)
     found.opened = opened = found.open("a", folder)
     assert opened["say"] == "opened", opened
@@ -117,12 +117,12 @@ def test_who_is_cancelled_says_no_more(talk):
 
 
 def test_a_long_text_pauses_between_its_pieces(talk):
-    """Its slots go to others meanwhile; nothing of it is computed until it is told to go on."""
+    """Others use its slots meanwhile; nothing is computed for it until it must continue."""
     text = "one more sentence that is rather long, with words in it. " * 12
     talk.say("long", "a", text=text, max_codes=8)
     found, pauses = talk.until("paused", "long"), 0
     assert found["say"] == "paused"
-    for name in ("x", "y", "z"):  # as many as there are slots
+    for name in ("x", "y", "z"):  # one for each slot
         talk.say(name, "a")
     pcm: dict[str, bytes] = {}
     assert {next_done(talk, pcm)["id"] for _ in range(3)} == {"x", "y", "z"}

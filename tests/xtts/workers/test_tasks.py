@@ -1,4 +1,4 @@
-"""Who speaks files and measures them: refusals cost nothing, and the same weights say the same."""
+"""Speaking files and measuring them: refusals are cheap, the same weights give the same result."""
 
 import shutil
 import threading
@@ -48,7 +48,7 @@ from xtts.workers.tuned_model import TunedModel
 
 @pytest.mark.parametrize("mel_device", ["cpu", "meta"])
 def test_the_speakers_mel_is_taken_where_it_is_told(monkeypatch, base_folder, mel_device):
-    """ "meta" stands for a GPU: a device that is not the CPU. All else stays on the model's own."""
+    """Here "meta" replaces the GPU, as a device that is not the CPU. Only the mel moves there."""
     sound = 0.1 * torch.randn(40_000, generator=torch.Generator().manual_seed(0))
     wanted = voice.voice_from_reference(loading.load_model(base_folder), sound)
     seen: list[str] = []
@@ -88,7 +88,7 @@ UNSPEAKABLE = {
 
 @pytest.fixture
 def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> FileSpeaker:
-    """A speaker that may read no weights and compute nothing from here on."""
+    """A speaker that from now on must not read weights or compute."""
     speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
 
     call = torch.nn.Module.__call__
@@ -97,7 +97,7 @@ def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> FileSpeaker:
         pytest.fail("something was computed before the input was looked at")
 
     def only_resampled(module: torch.nn.Module, *arguments: object) -> object:
-        """A recording comes at its own rate: reading it is how it is looked at."""
+        """Reading a recording resamples it, which is part of the check."""
         return call(module, *arguments) if isinstance(module, Resample) else computed()
 
     monkeypatch.setattr(torch.nn.Module, "__call__", only_resampled)
@@ -139,8 +139,8 @@ def test_a_recording_that_is_no_voice_costs_nothing(idle, tmp_path, name):
 
 @pytest.mark.slow
 def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeypatch):
-    """Of the same recording, whatever weights speak; another one is heard, and so is the first
-    after it. What is spoken is the same bit for bit."""
+    """Once for a recording, whatever the weights; another recording replaces it. The speech is the
+    same to the bit."""
     one = written(tmp_path / "one.wav", GOOD, 22_050)
     other = written(tmp_path / "other.wav", GOOD[::-1].copy(), 22_050)
     heard: list[int] = []
@@ -159,7 +159,7 @@ def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeyp
         out.append(path.read_bytes())
         counts.append(len(heard))
         heard.clear()
-    assert counts == [2, 1, 2, 2]  # each time also of what was spoken, for the similarity
+    assert counts == [2, 1, 2, 2]  # plus once for the speech, for its similarity
     assert out[0] == out[1] == out[3]
 
 
@@ -225,7 +225,7 @@ def task(text: str, seed: int = 0) -> SentenceTask:
 
 
 def by(asked: EvaluateRequest, **changes: Any) -> EvaluateRequest:
-    """The same sentences by other weights, or with another decoder."""
+    """The same sentences with other weights, or with another decoder."""
     return replace(asked, voice=replace(asked.voice, **changes))
 
 
@@ -255,7 +255,7 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
 
 
 def test_words_are_measured_by_another_base_where_one_is_named(request_of_base, tmp_path):
-    """A smaller model is no judge of its own words."""
+    """A smaller model is not a good judge of its words."""
     how = ComputeConfig(precision="fp32")
     own, same, other = (
         TunedModel(ending_base(tmp_path / name, seed=seed), how)
@@ -284,8 +284,8 @@ def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base,
 def test_the_base_reads_as_the_run_that_it_is_compared_with(
     speaker, request_of_base, tmp_path, base_folder
 ):
-    """A run from before there was a normaliser of ours keeps Coqui's; its base has to as well."""
-    old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # its provenance names none
+    """A run from before our normaliser keeps Coqui's, so its base must use it, too."""
+    old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # naming no normaliser
     asked = replace(request_of_base, sentences=(task("It is 1/2 past 3 on the 4th.", 1),))
     own = speaker.ask(asked).sentences[0]
     base = speaker.ask(by(asked, weights=old, share=0.0)).sentences[0]
@@ -306,7 +306,7 @@ def test_a_sentence_without_an_end_is_ended_and_told(speaker, request_of_base):
 
 
 def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_path):
-    """By the embedded voice: random weights may never end."""
+    """With the embedded voice: random weights may never end."""
     lengths, names = list[int](), list[tuple[str, str]]()
 
     class Deaf:
@@ -357,14 +357,14 @@ def test_recordings_and_the_bases_own_voices_are_heard(base_folder, request_of_b
     assert len(found.base_voices) == 2 and set(found.base_voices[0]) == {1.0}
 
 
-# A recogniser behind whoever speaks
+# A recogniser that runs during speech
 
 SAID = SpokenFacts(codes=20, text_tokens=8, finished=True, seconds=1.0)
 SOUND = torch.zeros(24_000)
 
 
 class Slow:
-    """Hears "one two" in every sentence, once it may."""
+    """Recognises "one two" in every sentence, once it may."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -410,14 +410,14 @@ def test_what_a_recogniser_raises_is_raised(tokenizer):
 
 
 class Listening:
-    """Finds every sound as natural as it is long."""
+    """Rates every sound by its length."""
 
     def mos(self, samples: torch.Tensor) -> float:
         return 1.0 + len(samples) / 16_000
 
 
 def test_naturalness_is_judged_where_it_is_asked_for_and_there_is_a_sound(monkeypatch):
-    """By the embedded voice: random weights may never end."""
+    """With the embedded voice: random weights may never end."""
     opened = list[str]()
     monkeypatch.setattr(
         "xtts.evaluation.naturalness.NaturalnessJudge",

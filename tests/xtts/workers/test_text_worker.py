@@ -1,4 +1,4 @@
-"""Texts are read in a process of their own: whatever they do there is a refusal here."""
+"""Texts are read in a separate process: whatever happens there is a refusal here."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from xtts.workers import text_worker
 from xtts.workers.failures import WorkerFailed, answer_of
 from xtts.workers.text_worker import TextWorker
 
-# Answers to what it is told to load; then it does with each text what the text says.
+# Answers that it has loaded the model; then does what each text says.
 ODD = """
     import json, os, signal, sys, time
     for line in sys.stdin:
@@ -111,7 +111,7 @@ def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(worker, folde
 
 
 def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
-    """A normaliser that never ends: the processor's time counts, and the process goes on."""
+    """The normaliser never ends: CPU time is limited, and the process survives."""
     slow = """
         import xtts.text.tokenizer, xtts.workers.text_worker, sys
         def endless(self, text, short, spoken=False):
@@ -143,7 +143,8 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
 def test_a_text_is_blamed_for_what_ended_its_process_only_where_it_was_the_reason(
     odd, monkeypatch, text, error, told
 ):
-    # What spins gets that much of half a second on the busiest machine; what hangs needs none.
+    # A spinning process gets this much CPU in half a second even on a busy machine; a hanging one
+    # uses none.
     monkeypatch.setattr(text_worker, "CPU_SECONDS", 0.02)
     odd.open(spec(Path("x")))
     before = odd.pid
@@ -164,7 +165,7 @@ def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(odd, tmp_pat
     assert odd.read(spec(Path("x")), "Good morning, dear.", "en")
     assert odd.read(spec(Path("x")), f"once {tmp_path / 'mark'}", "en")
     os.kill(odd.pid, signal.SIGKILL)
-    odd.open(spec(Path("y")))  # so is one that a voice is to be opened in
+    odd.open(spec(Path("y")))  # also replaced if a voice is to be opened
 
 
 def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(worker, tmp_path):

@@ -127,8 +127,7 @@ def ecapa() -> onnx.ModelProto:
 
 
 def piper() -> onnx.ModelProto:
-    """Speech from phonemes: a table, lengths, noise, three scales; the length depends on the
-    data."""
+    """Speech from phonemes: a table, lengths, noise, three scales; the model chooses the length."""
     one = Sketch({
         "input": (I, ["batch_size", "phonemes"]), "input_lengths": (I, ["batch_size"]),
         "scales": (F, [3]), "sid": (I, ["batch_size"]),

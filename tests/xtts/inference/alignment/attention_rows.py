@@ -1,4 +1,4 @@
-"""Attention as a head that follows the text gives it, and with every kind of fault."""
+"""The attention of a head that follows the text, and the same with every kind of fault."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,17 +9,17 @@ LAST = int(np.flatnonzero(SPOKEN)[-1])
 
 
 def said(*places: int, codes: int = 2) -> list[int]:
-    """Each place for so many codes."""
+    """Each position, repeated for `codes` codes."""
     return [place for place in places for _ in range(codes)]
 
 
 def whole(closing: int = 7) -> list[int]:
-    """The places of an utterance that is as it should be."""
+    """The positions of a good utterance."""
     return [*said(*np.flatnonzero(SPOKEN)), *[LAST + 1] * closing]
 
 
 def rows(places: list[int], sharp: float = 0.9, seed: int = 0) -> NDArray[np.float64]:
-    """Attention `[codes, positions]` at these places; the rest lies anywhere. -1 looks nowhere."""
+    """Attention `[codes, positions]` mostly at `places`, the rest at random; -1 is random only."""
     random = np.random.default_rng(seed)
     noise = random.dirichlet(np.ones(len(SPOKEN)), len(places))
     seen = np.array(places)

@@ -1,4 +1,4 @@
-"""Every fault of an utterance has its verdict, and a good one has none."""
+"""Each fault of an utterance has its verdict; a good utterance has none."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def loudness(count, quiet):
 )  # fmt: skip
 def test_where_the_sound_is_known_it_tells_whether_the_last_word_was_over(closing, quiet, ending):
     places = whole(closing)
-    # The vocoder's click is in the sound of STOP, and is not counted as loud.
+    # The sound of STOP contains the vocoder's click, which does not count as loud.
     loud = np.append(loudness(len(places) - 1, quiet), False)
     assert verdict(places, loud=loud).ending is ending
 
@@ -104,7 +104,7 @@ def test_codes_that_come_again_one_by_one_are_a_repetition():
     assert repeats_at([*codes[:30], *codes[24:30], *codes[30:]]) == 30  # a short word
     assert repeats_at([*codes[:20], *[7] * 40, *codes[20:]]) is None  # a held sound, or silence
     assert repeats_at(np.zeros(0, int)) is None
-    # Only what comes again behind the last word can be cut off.
+    # Only a repetition after the last word can be cut off.
     behind = [*codes[:20], *codes[14:20]]
     for again, cut in ((np.resize(codes[:13], len(whole()) - 1), False), (behind, True)):
         found = verdict(whole(), codes=again)

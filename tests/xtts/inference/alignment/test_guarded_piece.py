@@ -1,5 +1,4 @@
-"""What may leave, what is spoken again and what is kept, and that words begin and end with their
-sound; no model."""
+"""Which sound is sent, spoken again or kept; words begin and end with their sound. No model."""
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ def judged(piece, places, *, stopped=True):
 
 
 def sound(codes, quiet=5, speed=1.0):
-    """As loud all along, but for the last codes."""
+    """Loud, except for the last codes."""
     found = np.arange(round(codes * CODE_SECONDS * 24_000 / speed), dtype=np.float32) + 1e5
     found[round((codes - quiet) * CODE_SECONDS * 24_000 / speed) :] *= 1e-6
     return found
@@ -59,13 +58,13 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
     guard, given = guard_of(), sound(len(places))
     piece = GuardedPiece(guard, IDS, np, whole=False)
     out = piece.push(given)
-    assert not judged(piece, places)  # a stream is not spoken again
+    assert not judged(piece, places)  # a stream cannot be spoken again
     rest = piece.end()
     end = len(out) + len(rest)
     assert len(out) == len(given) - HELD and end <= len(given)
     assert np.array_equal(out, given[: len(out)])
     assert guard.pieces[0].ending is Ending.CONTINUED
-    # Of longer babble too much has left: it is told as it is, and no more of it leaves.
+    # If babble is longer, too much has been sent: it is reported, and no more of it is sent.
     for places in (BABBLE, BABBLE[:-25]):
         guard, given = guard_of(), sound(len(places))
         piece = GuardedPiece(guard, IDS, np, whole=False)
@@ -119,14 +118,14 @@ def test_each_attempt_is_judged_by_its_own_sound():
     guard = guard_of()
     piece = GuardedPiece(guard, IDS, np, whole=True)
     piece.push(sound(len(whole()), quiet=0))
-    assert judged(piece, whole())  # it stopped while it was loud
+    assert judged(piece, whole())  # it stopped during loud sound
     piece.push(sound(len(whole())))
     assert not judged(piece, whole())
     assert (guard.pieces[0].ending, guard.pieces[0].attempts) == (Ending.GOOD, 2)
 
 
 def noise(*parts: tuple[float, float]) -> np.ndarray:
-    """(seconds, amplitude) one behind the other."""
+    """Noise of the given (seconds, amplitude) parts."""
     normal = np.random.default_rng(0).standard_normal
     return np.concatenate([gain * normal(round(seconds * RATE)) for seconds, gain in parts])
 

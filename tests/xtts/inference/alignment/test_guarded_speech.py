@@ -1,4 +1,4 @@
-"""The embedded voice under guard: its own heads, its faults made by patched logits."""
+"""The embedded voice under guard, with its real heads; faults are made by patched logits."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ def plain(voice) -> np.ndarray:
 
 @pytest.fixture
 def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
-    """Has every drawing of a code see other logits; the number is that of the drawing."""
+    """Lets a test change the logits of each sampling; the number is that of the sampling."""
     real, count = torch_backend.sample, [0]
 
     def use(change: Patch) -> None:
@@ -70,7 +70,7 @@ def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain):
     chunks = list(voice.stream_guarded(ASK, voice.guard(ASK)))
     streamed = np.concatenate(list(voice.stream_guarded(ASK, None)))
     assert np.array_equal(np.concatenate(chunks), streamed)
-    # What waits for the verdict is the last half second, and the first chunk never does.
+    # The last half second waits for the verdict, and is not in the first chunk.
     assert len(chunks[-1]) >= 0.45 * 24_000 and len(chunks) > 1
 
 
@@ -115,7 +115,7 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
 
 
 def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
-    """Two at once, whole; the logits of one are patched in its first attempt."""
+    """Two requests at once, both whole; the logits of one are patched in its first attempt."""
     asked = {
         "one": SynthesisRequest(ASK.text, "en", seed=1, whole=True),
         "two": SynthesisRequest("Hello.", "en", seed=3, whole=True),
@@ -128,12 +128,12 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
         assert piece.ending is Ending.GOOD and piece.aligned
         seed = ask.seed + RETRY_SEED_STRIDE * (piece.attempts - 1)
         wanted = voice.synthesize_guarded(replace(ask, seed=seed, whole=False), None)
-        # Whole, it comes at its end.
+        # A whole request is sent at its end.
         assert np.allclose(torch.cat(list(said.chunks)), wanted, atol=1e-4)
 
 
 def test_attention_is_what_the_whole_row_gives(voice):
-    """The queries that were kept, against attention computed over the row at once."""
+    """From the stored queries, against attention computed over the row at once."""
     model, head = voice.model, voice.heads[0]
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
     generator = torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""Which heads follow the text is measured, kept, and told where none does."""
+"""Heads that follow the text are measured and stored; a voice without any says so."""
 
 import json
 import logging
@@ -46,7 +46,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path, caplog):
 def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
     tmp_path, caplog, monkeypatch, told
 ):
-    """All names of a published file, few layers. told: config.json says that they are random."""
+    """All names of a published file, few layers. told: config.json calls the weights random."""
     folder = tiny_base(tmp_path / "voice", coqui_vocoder=True)
     if not told:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
     kept = list((tmp_path / "kept").glob("alignment_heads/*.json"))
     assert len(kept) == (0 if told else 1)
     monkeypatch.setattr(type(voice.model.config.gpt), "max_codes", property(lambda _: 40))
-    # It never stops, and that is told without attention.
+    # It never stops, which the guard reports without attention.
     request = SynthesisRequest("one two.", "en")
     guard = voice.guard(request)
     assert guard is not None and guard.heads == ()

@@ -1,4 +1,4 @@
-"""The path through attention, on matrices that are made for it."""
+"""The path through attention, on matrices with a known path."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_every_token_has_a_time_and_they_follow_each_other():
     assert times.shape == (len(SPOKEN), 2)
     assert (np.diff(times, axis=0) >= 0).all() and (times[:, 1] >= times[:, 0]).all()
     assert times[1].tolist() == [0, 2] and times[5].tolist() == [6, 8]
-    assert times[4].tolist() == [6, 6]  # a blank that nothing looked at
+    assert times[4].tolist() == [6, 6]  # a blank without attention
 
 
 def test_nearness_tells_a_head_that_follows_from_one_that_looks_anywhere():

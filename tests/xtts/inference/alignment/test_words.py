@@ -1,4 +1,4 @@
-"""The words of a text get their times piece by piece."""
+"""The words of a text get their times, piece by piece."""
 
 import json
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_subtitles(form, mark):
     words = [TimedWord(f"word{i}", i * 0.5, i * 0.5 + 0.4) for i in range(8)]
     words.append(TimedWord("later", 3_661.0, 3_661.5))
     found = written(words, form)
-    # Seven words have 41 characters, and 42 are the most.
+    # Seven words have 41 characters; the limit is 42.
     assert f"00:00:00{mark}000 --> 00:00:03{mark}400\nword0" in found and "\nword7\n" in found
     assert f"01:01:01{mark}000 --> 01:01:01{mark}500\nlater\n" in found
     assert found.startswith("1\n00:00:00,000" if form == "srt" else "WEBVTT\n\n00:00:00.000")

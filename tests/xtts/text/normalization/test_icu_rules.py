@@ -1,4 +1,4 @@
-"""Languages with ICU's numerals alone: every kind of text is read, and nothing refuses it."""
+"""Languages that have only ICU's numerals: all kinds of texts are read, and none is refused."""
 
 import pytest
 from unicode_rbnf import RbnfEngine
@@ -27,4 +27,4 @@ def test_every_kind_is_read_in_every_language(text):
 def test_greek_has_its_words():
     rules = rules_of("el")
     assert rules.read("Καλημέρα, 5 φίλοι.") == "Καλημέρα, πέντε φίλοι."
-    assert rules.read("50 %") == "πενήντα %"  # ICU's numerals have no word for the sign
+    assert rules.read("50 %") == "πενήντα %"  # ICU's numerals do not name the sign

@@ -1,4 +1,4 @@
-"""Kinds of written amounts that were read wrong, each in several languages."""
+"""Kinds of written amounts that were once read wrong, each in several languages."""
 
 import unicodedata
 
@@ -240,13 +240,13 @@ def test_a_kind_is_read_as_a_person_reads_it(language, written, said):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_character_that_is_a_number_has_a_reading(language):
     rules = rules_of(language)
-    # All everyday ones, and each 7th of the others.
+    # All common ones, and every seventh of the others.
     every = [
         character
         for code in range(0x20000)
         if unicodedata.category(character := chr(code)) in ("No", "Nl")
         and (code < 0x2500 or code % 7 == 0)
-        and (rules.spaced or not 0x3000 <= code < 0x3040)  # ideographs stay
+        and (rules.spaced or not 0x3000 <= code < 0x3040)  # ideographs remain
     ]
     for character in every:
         said = rules.read(f"a {character} b")

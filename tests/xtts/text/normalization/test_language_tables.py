@@ -1,4 +1,4 @@
-"""Tables of the languages by their whole ranges: days, hours, letters, numbers, plurals."""
+"""The tables of the languages in full: days, hours, letters, numbers, plurals."""
 
 import re
 
@@ -108,7 +108,7 @@ LETTERS = {
     "q": "cue", "r": "are", "s": "ess", "t": "tee", "u": "you", "v": "vee", "w": "double-you",
     "x": "ex", "y": "why", "z": "zee",
 }  # fmt: skip
-# What follows 1, 2, 5, 11, 12, 21, 22, 101, 111, 112 and 1,5.
+# The form of the unit after each of these numbers is tested.
 COUNTED = ("1", "2", "5", "11", "12", "21", "22", "101", "111", "112", "1,5")
 PLURALS = {
     "pl": ("zł", "złoty złote złotych złotych złotych złotych złote złotych złotych złotych "

@@ -1,4 +1,4 @@
-"""Phrases whose readings were written before the rules: what ours says of them."""
+"""Phrases whose readings were written before the rules, against the readings of our rules."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_phrase_is_read_as_a_person_reads_it(phrase):
     ],
 )
 def test_what_looks_alike_is_read_by_what_it_is(language, written, said):
-    """A point, a gender, the last two digits of a number, a year of each way to say it."""
+    """A point, a gender, the last two digits of a number, and each way to say a year."""
     found = Phrase(language, "", written, (said,))
     assert found.is_read(ours(written, language)), ours(written, language)
 

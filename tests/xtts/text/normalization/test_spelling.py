@@ -1,4 +1,4 @@
-"""Numbers: ICU's rules against num2words, which was written by other people."""
+"""Numbers: ICU's rules against num2words, an independent implementation."""
 
 import pytest
 from num2words import num2words
@@ -9,7 +9,7 @@ from xtts.text.normalization.spelling import spell
 
 NUMBERS = [*range(121), 121, 200, 345, 999, 1000, 1001,
            1100, 1234, 2000, 5021, 10_000, 21_000, 99_999, 100_000, 654_321, 1_000_000]  # fmt: skip
-# What both call right and write in two ways.
+# Both are right, but write it in different ways.
 SAME = {
     "en": [(" and ", " "), ("thousand, ", "thousand ")],
     "de": [("einhundert", "hundert"), ("eintausend", "tausend")],
@@ -17,11 +17,11 @@ SAME = {
     "pt": [(" e ", " "), ("catorze", "quatorze")],
     "pl": [("jeden tysiąc", "tysiąc"), ("jeden milion", "milion")],
     "ru": [("одна тысяча", "тысяча"), ("один миллион", "миллион")],
-    # Counting begins with jedna, before a masculine noun it is jeden.
+    # Counting uses jedna; before a masculine noun it is jeden.
     "cs": [("jeden milion", "milion"), ("jedna", "jeden"), ("tisíce", "tisíc")],
-    # num2words forgets an i.
+    # num2words omits an i.
     "it": [("ventuno", "ventun"), ("centodicotto", "centodiciotto")],
-    # num2words forgets the apocope before mil.
+    # num2words omits the apocope before mil.
     "es": [("veintiuno mil", "veintiún mil")],
     "nl": [("één", "een"), ("ë", "e")],
     "hu": [("egyezer", "ezer"), ("kettő", "két")],
