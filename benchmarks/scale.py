@@ -107,7 +107,7 @@ def write(folder: Path, base: Path, count: int) -> None:
     known = Facts(folder / "cache", f"clips {VERSION}")
     for path, sha256 in zip(paths, hashes, strict=True):
         status = path.stat()
-        key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
+        key = f"{path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
         known.put(key, (SECONDS, sha256, "", ""))
     known.save()
     size = 2 * _CODES + 160 * _FRAMES

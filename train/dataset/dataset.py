@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from machine import commands
+from machine.memory import without_collection
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
@@ -165,6 +166,7 @@ class Dataset:
         )
 
 
+@without_collection()
 def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Dataset:
     """Reads the transcript, judges every clip and splits.
 
@@ -334,11 +336,10 @@ def decode_clip(
     """(seconds, SHA-256) of the recording of a row, or why it is rejected; decoded unless it is
     known. longest: in seconds."""
     try:
-        path = entry.path.resolve()
-        status = path.stat()
+        status = entry.path.stat()
     except OSError:
         return RejectedClip(entry.name, _missing(entry.path), READABLE)
-    key = f"{path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
+    key = f"{entry.path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
     sound = known.get(key)
     if sound is None:
         try:
