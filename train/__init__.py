@@ -1,1 +1,1 @@
-"""Fine-tunes XTTS on a voice: `setup.py` runs it from start to end, `trainer.py` is its loop."""
+"""Fine-tunes XTTS on a voice: `setup.py` runs a training, `trainer.py` holds its loop."""

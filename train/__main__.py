@@ -1,4 +1,4 @@
-"""The command line of training: finds the verb's module, its options and the settings."""
+"""The command line of training: finds the verb's module, parses its options and the settings."""
 
 import argparse
 import importlib
@@ -60,18 +60,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:  # before a run is in progress, which handles its own signals
+    except KeyboardInterrupt:  # a run in progress handles its signals itself
         return 130
 
 
 def modules() -> dict[str, str]:
-    """Each verb with its module; those of the extras come last."""
+    """Each verb and its module; the verbs of the extras come last."""
     return VERBS | extras.verbs("train")
 
 
 def opened(verb: str) -> tuple[Any, argparse.ArgumentParser]:
-    """The module of a verb, and the parser of its options beside the settings. `run` has none: its
-    help lists the settings."""
+    """The module of a verb and the parser of its options. `run` has no options; its help lists the
+    settings."""
     module: Any = importlib.import_module(modules()[verb])
     parser = argparse.ArgumentParser(
         prog=commands.program(f"train {verb}"), add_help=verb != "run", allow_abbrev=False,

@@ -1,9 +1,8 @@
-"""`python -m train export --adapter`: writes what LoRA learned as a voice of its base.
+"""`python -m train export --adapter`: exports a LoRA adapter as a voice of its base.
 
-The folder has the adapter, the person's recording and, where one was learned for the same weights,
-the decoder: megabytes, where the whole voice has the base in it as well. A blend with the base is
-the same adapter at a smaller scale, since base + share * (tuned - base) is
-W + share * alpha / rank * B A.
+The folder holds the adapter, the person's recording and, if one was learned for these weights, the
+decoder. It takes megabytes; an ordinary export also contains the base. A blend, base + share *
+(tuned - base), is the same adapter at a smaller scale: W + share * alpha / rank * B A.
 """
 
 import logging
@@ -24,16 +23,16 @@ log = logging.getLogger("train")
 def run(
     settings: TrainSettings, *, checkpoint: Path | None, to: Path, base: Path | None, force: bool
 ) -> int:
-    """The verb, as `train.export.run`."""
+    """Runs the verb. The arguments are those of `train.export.run`."""
     export.refuse_earlier(to, "bundle.json", force)
     log.info(export_adapter(export.voice_to_export(settings, checkpoint, base), to))
     return 0
 
 
 def export_adapter(voice: VoiceFiles, to: Path) -> str:
-    """Writes the adapter of an epoch, or of a blend of one, into `to`; the sentence how to use it.
+    """Writes the adapter of an epoch or of its blend into `to`. Returns instructions for its use.
 
-    Raises SotaqueError where there is no adapter, or no recording of the person; else as
+    Raises SotaqueError if the adapter or the person's recording is missing, and the errors of
     `train.export.export`.
     """
     export.refuse_others(to)
@@ -41,7 +40,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
     if voice.reference is None:
         raise SotaqueError(
             "An adapter speaks as the person of its recording, and this run kept none. Set "
-            "DATASET_DIR to what it was trained on, and export it again."
+            "DATASET_DIR to the dataset of the run, and export it again."
         )
     if len(voice.speakers) > 1:
         log.warning(
@@ -70,7 +69,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
 
 
 def _adapter_of(voice: VoiceFiles) -> tuple[Path, float]:
-    """The file of a voice's adapter, verified, and its share. Raises SotaqueError."""
+    """The verified adapter file of a voice, and the voice's share of it. Raises SotaqueError."""
     if voice.state is None:
         raise SotaqueError(
             "The best of this run is the base with the person's recording, which needs no adapter. "
@@ -79,12 +78,12 @@ def _adapter_of(voice: VoiceFiles) -> tuple[Path, float]:
     run, blend = RunFolder(voice.weights.parent.parent), voice.provenance.get("blend") or {}
     epoch = int(voice.provenance["epoch"])
     path, saved = run.adapter_path(epoch), run.verified(epoch)
-    # A file that was copied out of its run, or a blend of an epoch that was trained again since.
+    # False for a file copied out of its run, or a blend of an epoch that was trained again later.
     own = saved and blend.get("checkpoint_sha256", saved.sha256) == saved.sha256
     if saved is None or not own or path.name not in saved.manifest.files:
         raise SotaqueError(
             f"{voice.weights.name} has no adapter in {run.checkpoints}. LORA_RANK saves one with "
-            "each epoch, unless the run began with the weights of another one or learned an added "
+            "each epoch, unless the run began with the weights of another run or learned an added "
             "language. Leave out --adapter to export the whole voice."
         )
     return path, float(blend.get("share", 1.0))

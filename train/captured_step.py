@@ -1,16 +1,16 @@
-"""A training step as a CUDA graph: one launch in the place of two thousand.
+"""A training step as a CUDA graph: one launch instead of two thousand.
 
 On a fast GPU a small step waits for the host, which dispatches every operation: at XTTS-v2's size
 four clips kept an H200 busy for 14 of 72 ms. A graph holds the whole step: forward, backward,
 clipping and AdamW. It always uses the shapes and addresses of its capture, so a batch is copied
 into static buffers that are a little larger (`StaticRows`). Dropout takes its seed from torch's
-generator at each replay, as it does without a graph, and the numbers are read later.
+generator at each replay, as it does without a graph, and the host reads the losses later.
 
-A graph costs as much time as some steps, so one is captured only for shapes that would have used it
-`CAPTURE_AFTER` times, and only if the host is slower than the GPU. Its first replay moves no weight
-and is compared with the same step without a graph. All graphs share one pool of memory. If a
-capture fails, a replay differs or memory is short, every step runs without graphs from there on and
-the reason is logged.
+A capture takes as long as several steps, so a graph is captured only for shapes that would have
+used it `CAPTURE_AFTER` times, and only if the host is slower than the GPU. The first replay changes
+no weights and is compared with the same step without a graph. All graphs share one memory pool. If
+a capture fails, a replay differs or memory runs short, all later steps run without graphs and the
+log gives the reason.
 """
 
 import logging
@@ -36,23 +36,24 @@ from xtts.model.varlen import VarlenLayout
 log = logging.getLogger("train")
 
 MOST_GRAPHS = 16
-# A capture takes about as long as eight steps without a graph: two of them, the recording, two
-# replays.
+# A capture takes about as long as eight steps without a graph: it consists of two such steps, the
+# recording and two replays.
 CAPTURE_AFTER = 8
-# The largest share of padding, of the positions of a batch.
+# The most padding, as a share of the positions of a batch.
 MOST_PADDING = 0.25
-# A graph does not speed up a step in which the GPU works this much longer than the host.
+# A graph does not speed up a step that takes the GPU this many times as long as the host.
 GPU_BOUND = 1.3
 # The share of the free memory that a graph and a step without a graph may take together.
 MEMORY_SHARE = 0.8
-# What `torch.nn.functional.cross_entropy` leaves out.
+# The target that `torch.nn.functional.cross_entropy` ignores.
 IGNORED = -100
 
 
 class Sizes(NamedTuple):
     """The sizes of a batch, or of the buffers of a graph.
 
-    positions: of the packed row; longest: of the longest clip; frames: of conditioning.
+    positions: in the packed row; longest: positions of the longest clip; frames: of conditioning,
+    over all clips.
     """
 
     clips: int
@@ -74,10 +75,10 @@ class Sizes(NamedTuple):
         )  # fmt: skip
 
     def buffers(self) -> "Sizes":
-        """Sizes of buffers for a batch of these sizes and for similar ones.
+        """The sizes of buffers for this batch and for similar ones.
 
-        They have room for a clip, a position and a place in attention's grid that stand for all
-        padding, and for a frame for each clip that is padding.
+        They include one clip, one position and one place in the attention grid for all padding, and
+        one frame for each padding clip.
         """
         clips = _rounded(self.clips + 1, 1, 4)
         return Sizes(
@@ -87,7 +88,7 @@ class Sizes(NamedTuple):
         )  # fmt: skip
 
     def hold(self, batch: "Sizes") -> bool:
-        """Whether buffers of these sizes have room for a batch, and not much more."""
+        """Whether a batch fits into buffers of these sizes without much padding."""
         return (
             batch.clips < self.clips
             and batch.positions < self.positions <= batch.positions * (1 + MOST_PADDING) + 64
@@ -100,17 +101,17 @@ class Sizes(NamedTuple):
 
 
 def _rounded(count: int, least: int, parts: int) -> int:
-    """Up to a multiple of `least`, and of a part of the next smaller power of two."""
+    """`count`, rounded up to a multiple of `least`, or of 1/`parts` of its leading power of two if
+    that is larger."""
     unit = max(least, (1 << (count.bit_length() - 1)) // parts)
     return -(-count // unit) * unit
 
 
 class StaticRows:
-    """A packed batch at fixed addresses, padded so that padding changes neither losses nor
-    gradients.
+    """A packed batch at fixed addresses. Its padding changes neither losses nor gradients.
 
     Padding tokens are written to the last position, which belongs to no clip; their targets are
-    ignored. In the attention's grid they share the last place, which no clip reads. Padding frames
+    ignored. In the attention grid they share the last place, which no clip reads. Padding frames
     belong to padding clips, each with at least one frame, because the norm divides by the number of
     frames.
     """
@@ -141,13 +142,13 @@ class StaticRows:
             number.new_zeros(sizes.positions),
             number.new_full((sizes.positions,), place),
         )
-        # Clips of the frames that are padding: `clips - 1` for all but the first few.
+        # The clip of each padding frame: `clips - 1` for all but the first few.
         self._clips = torch.arange(sizes.frames + sizes.clips, device=number.device)
         self._clips.clamp_(max=sizes.clips - 1)
         self._places = self._clips * sizes.longest_frames
 
     def load(self, rows: PackedBatch) -> None:
-        """Copies a batch on the same device, which `sizes` hold. The host does not wait."""
+        """Copies a batch from the same device; `sizes` must hold it. The host does not wait."""
         assert rows.segments is not None and rows.frames is not None
         for name, (buffer, padding) in self._flat.items():
             value: Tensor = getattr(rows, name)
@@ -160,7 +161,8 @@ class StaticRows:
         self._frames.load(rows.frames, self._clips[clips:], self._places[clips:])
 
     def batch(self) -> PackedBatch:
-        """The batch in the buffers, with layouts that keep no mask of an earlier one."""
+        """The batch in the buffers. Its layouts are new, so they keep no mask of an earlier
+        batch."""
         return PackedBatch(
             rows=1, length=self.sizes.positions, conditioning=self._conditioning,
             **{name: buffer for name, (buffer, _) in self._flat.items()},
@@ -168,15 +170,15 @@ class StaticRows:
         )  # fmt: skip
 
     def shares(self, rows: PackedBatch) -> list[float]:
-        """What the mean of each loss term over the buffers' targets is multiplied with, to be the
+        """For each loss term, the factor that turns the mean over the buffers' targets into the
         mean over the targets of `rows`."""
         padded = self.batch()
         return [term.num_targets(padded) / max(1, term.num_targets(rows)) for term in LOSS_TERMS]
 
 
 class _StaticLayout:
-    """A `VarlenLayout` at fixed addresses, whose every clip is said to be as long as the longest:
-    only their number and the longest are read on a GPU."""
+    """A `VarlenLayout` at fixed addresses. Every clip gets the length of the longest, because a GPU
+    reads only the number of clips and the longest length."""
 
     def __init__(self, clips: int, longest: int, count: int, like: Tensor) -> None:
         self._clips, self._longest = clips, longest
@@ -184,7 +186,7 @@ class _StaticLayout:
         self._sources = like.new_zeros(clips * longest)
 
     def load(self, layout: VarlenLayout, number: Tensor, slots: Tensor) -> None:
-        """Copies a layout. The padding after it takes the first values of `number` and `slots`."""
+        """Copies a layout and pads it with the first values of `number` and `slots`."""
         count, clips, longest = len(layout.number), len(layout.lengths), max(layout.lengths)
         self._number[:count].copy_(layout.number)
         self._number[count:].copy_(number[: len(self._number) - count])
@@ -200,7 +202,8 @@ class _StaticLayout:
 
 
 class Measured(NamedTuple):
-    """What some work took: of the host, of the GPU, and of memory beyond what was allocated."""
+    """The time of some work on the host and on the GPU, and the memory that it allocated at its
+    peak."""
 
     host_seconds: float
     gpu_seconds: float
@@ -208,21 +211,21 @@ class Measured(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Where steps are captured."""
+    """Measures and captures steps."""
 
     def measured(self, compute: Callable[[], object]) -> Measured:
-        """Runs some work on the stream of the captures; waits for it."""
+        """Runs `compute` on the capture stream and waits for it."""
         ...
 
     def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
-        """Records some work without running it; returns what replays it."""
+        """Records `compute` without running it. Returns a function that replays it."""
         ...
 
     def free_bytes(self) -> int: ...
 
 
 class CudaRecorder:
-    """Captures on a GPU; all graphs share a stream and a pool of memory."""
+    """Captures on a GPU. All graphs share a stream and a memory pool."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -249,7 +252,7 @@ class CudaRecorder:
         return Measured(host, begin.elapsed_time(end) / 1e3, taken)
 
     def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
-        """See `Recorder`. The work has run on the same stream before."""
+        """See `Recorder`. `compute` must have run on the same stream before."""
 
         def recorded() -> tuple[Tensor, ...]:
             compute()
@@ -259,7 +262,7 @@ class CudaRecorder:
         return replay
 
     def free_bytes(self) -> int:
-        """What the driver has and what the allocator holds unused."""
+        """The driver's free memory plus the allocator's unused memory."""
         held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(torch.cuda.mem_get_info(self.device)[0]) + held
 
@@ -278,11 +281,12 @@ class _Graph:
 
 
 class CapturedSteps:
-    """The graphs of a learner's steps. `graphs_of` says whether it can have any.
+    """The graphs of a learner's steps. `graphs_of` creates them if a graph can hold its steps.
 
     Attributes:
-        reason: Why there are no more graphs; "" while there may be.
-        capture_after, gpu_bound: `CAPTURE_AFTER` and `GPU_BOUND`; a benchmark captures at once.
+        reason: Why the learner gave up graphs; "" while it uses them.
+        capture_after, gpu_bound: `CAPTURE_AFTER` and `GPU_BOUND`, unless a benchmark sets them to
+            capture at once.
     """
 
     def __init__(self, learner: Learner, recorder: Recorder) -> None:
@@ -296,7 +300,7 @@ class CapturedSteps:
         self._busy_from = math.inf  # positions that keep the GPU busy without a graph
         self._pool_bytes = 0
         self._rate = torch.zeros((), device=learner.device)
-        # 1 for a replay that is to move no weight.
+        # 1 for a replay that must not change weights.
         self._still = torch.zeros((), dtype=torch.bool, device=learner.device)
 
     def __len__(self) -> int:
@@ -306,8 +310,8 @@ class CapturedSteps:
         return not self.reason
 
     def step(self, batch: Batch, learning_rate: float) -> Tensor | None:
-        """Runs a step as a graph. Returns `Learner.numbers`, or None without a graph for this
-        batch; then nothing has changed."""
+        """Replays a step as a graph. Returns `Learner.numbers`; None, without any change, for a
+        batch without a graph."""
         rows = batch.rows.to(self.learner.device)
         sizes = Sizes.of(rows)
         if sizes is None or self.reason:
@@ -324,7 +328,7 @@ class CapturedSteps:
         return graph.numbers.clone()
 
     def release(self, reason: str) -> None:
-        """Drops all graphs and their memory; from here on there are none."""
+        """Drops all graphs, frees their memory and captures no more."""
         if not self.reason:
             self.reason = reason
             log.warning("Training without CUDA graphs, more slowly: %s", reason)
@@ -336,17 +340,18 @@ class CapturedSteps:
         return min(fitting, key=lambda one: one.static.sizes.positions, default=None)
 
     def _worth_it(self, sizes: Sizes) -> bool:
-        """Whether to capture a graph for such a batch; counts the batch."""
+        """Whether to capture a graph for a batch of these sizes; counts the batch."""
         if len(self._graphs) >= MOST_GRAPHS or sizes.positions >= self._busy_from:
             return False
         buffers = sizes.buffers()
         often = sum(buffers.hold(one) for one in self._without)
         self._without.append(sizes)
-        # The first step makes the optimizer's state, at the addresses that a graph updates.
+        # The first step creates the optimizer's state, at the addresses that a graph updates.
         return often >= self.capture_after and bool(self.learner.optimizer.state)
 
     def _new(self, sizes: Sizes, rows: PackedBatch) -> _Graph | None:
-        """A graph that holds `rows` and has been compared; None, and the reason is known."""
+        """A graph for `rows` whose replay equals the plain step; None if it is faulty, too large or
+        not faster."""
         shares = torch.ones(len(LOSS_TERMS), device=self.learner.device)
         numbers = torch.zeros(len(LOSS_TERMS) + 2, device=self.learner.device)
         graph = _Graph(StaticRows(sizes.buffers(), rows), shares, numbers)
@@ -378,7 +383,8 @@ class CapturedSteps:
         return graph
 
     def _affordable(self, taken: Measured, sizes: Sizes) -> bool:
-        """Whether a graph makes such a step faster, and memory has room for a step of each kind."""
+        """Whether a graph speeds up such a step, and memory has room for steps with and without
+        it."""
         room = self._recorder.free_bytes() * MEMORY_SHARE
         needed = taken.bytes + max(0, taken.bytes - self._pool_bytes)
         if taken.gpu_seconds <= self.gpu_bound * taken.host_seconds and needed <= room:
@@ -388,20 +394,20 @@ class CapturedSteps:
         return False
 
     def _plain(self, graph: _Graph) -> Tensor:
-        """The numbers of a step that moves nothing, without a graph."""
+        """The numbers of a step without a graph that changes no weights."""
         self.learner.seed_dropout()
         numbers, _ = self._forward_backward(graph)
         self.learner.optimizer.zero_grad(set_to_none=True)
         return numbers
 
     def _whole(self, graph: _Graph) -> None:
-        """What a graph records."""
+        """The step that a graph records."""
         numbers, norm = self._forward_backward(graph)
         graph.numbers.copy_(numbers)
         self.learner.clip_gradients(norm)
         non_finite = ~torch.isfinite(numbers[-2] + numbers[-1])
         self.learner.optimizer_step(non_finite=non_finite | self._still)
-        # What they take belongs to the pool again: the next graph may use it.
+        # Returns the gradients' memory to the pool, so that the next graph can use it.
         self.learner.optimizer.zero_grad(set_to_none=True)
 
     def _forward_backward(self, graph: _Graph) -> tuple[Tensor, Tensor]:
@@ -416,7 +422,8 @@ class CapturedSteps:
 
     @contextmanager
     def _rate_on_device(self) -> Iterator[None]:
-        """Inside, AdamW reads its learning rate on the device: a graph would keep a number."""
+        """Inside, AdamW reads its learning rate from the device: a graph would record a number as a
+        constant."""
         groups = self.learner.optimizer.param_groups
         kept = [(group["lr"], group["capturable"]) for group in groups]
         try:
@@ -429,7 +436,8 @@ class CapturedSteps:
 
 
 def graphs_of(learner: Learner) -> CapturedSteps | None:
-    """The graphs of a learner on a GPU; None, with a logged reason, if none can hold its steps."""
+    """The graphs of a learner on a GPU. None on a CPU, or if no graph can hold its steps; the log
+    then gives the reason."""
     if learner.device.type != "cuda":
         return None
     if reason := obstacle(learner):
@@ -439,7 +447,7 @@ def graphs_of(learner: Learner) -> CapturedSteps | None:
 
 
 def obstacle(learner: Learner) -> str:
-    """What a graph cannot hold; "" if it can hold every step."""
+    """Why a graph cannot hold the learner's steps; "" if it can."""
     parts = learner.config.trainable
     obstacles = {
         "several processes take each step together": not learner.world.is_single_process,

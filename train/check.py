@@ -29,22 +29,23 @@ def run(
     with_likelihood: bool = True,
     as_json: bool = False,
 ) -> int:
-    """Prints rows of the transcript as they were understood, then the refused and the suspect clips
-    and the totals. Returns 0 if clips are left. For a LANGUAGE that no known base speaks, also
-    prints what this one lacks, before the refusal that a training gives, too.
+    """Prints the transcript as parsed, the refused and the suspect clips, and the totals. Returns 0
+    if any clips remain. For a LANGUAGE that neither the base nor XTTS-v2 speaks, first prints how
+    to add it, then raises the error that a training raises, too.
 
     Args:
-        verify: compares every record of the feature cache with its hash; 2 if one is damaged.
+        verify: compares every record of the feature cache with its hash. Returns 2 if one is
+            damaged.
         repair: computes damaged records again.
         show_text: prints how the transcripts are read.
         with_likelihood: computes each clip's likelihood under the base, the slowest check.
-        as_json: prints what was found as JSON, too.
+        as_json: also prints the findings as JSON.
     """
     from train.setup import build_context
 
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     log.info(transcript.shown(settings.dataset_dir))
-    # A program that reads JSON gets the refusal alone.
+    # A program that reads JSON gets only the error.
     if not as_json:
         for languages in extras.modules("LANGUAGES"):
             languages.report_lacking(settings)
@@ -86,7 +87,7 @@ def _findings(data: Dataset, found: Sequence[Any]) -> dict[str, Any]:
 
 
 def _show_texts(context: RunContext) -> None:
-    """Each transcript that is not read as it is written, and how it is read."""
+    """Logs each transcript that is not read as it is written, with its reading."""
     log.info("Transcripts are read by %s.", context.config.normalizer)
     same = 0
     for clip in context.data.clips:

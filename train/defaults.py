@@ -1,7 +1,7 @@
-"""The recipe: what every run does, and what `auto` means, from the base's advice.
+"""The recipe: the constants of every run, and the values of `auto`.
 
-What the base's config.json recommends (`TrainingAdvice`) comes before a constant. Each function
-returns (value, reason), which are printed before the run.
+A recommendation in the base's config.json (`TrainingAdvice`) takes precedence over a constant. Each
+function returns (value, reason), which are logged before the run.
 """
 
 from xtts.model.config import TrainingAdvice
@@ -18,17 +18,17 @@ ALPHA_OF_RANK = 2
 NEW_ROWS_RATE = 10.0
 # Console lines; TensorBoard and metrics.jsonl get every step.
 LOG_EVERY = 10
-# A step may take as long, or ten times the usual step if that is longer.
+# The time limit of a step, or ten times the usual step if that is longer.
 STALL_SECONDS = 120.0
-# That train and judge a decoder. The model speaks each of them once first.
+# Clips that train and judge a decoder. First the model speaks each of them once.
 DECODER_CLIPS = 64
 DEFAULT_EPOCHS = 10
-# As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py); small models name their own in
-# config.json.
+# As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py); small models name another rate
+# in config.json.
 XTTS_LEARNING_RATE = 5e-6
 # An epoch should hold enough steps to learn from, and a batch enough audio to keep a device busy.
 WANTED_STEPS = 16
-# Coqui's recipe asks for 252 clips a step; a GPU gets what it has room for, up to this.
+# Coqui's recipe asks for 252 clips a step; a GPU gets as much as fits, up to this.
 LARGEST_BATCH_SECONDS = {"cpu": 40.0, "cuda": 320.0}
 _ADVISED = "recommended by the base model"
 _DEFAULT = "the default; the base model recommends nothing"
@@ -38,18 +38,18 @@ Chosen = tuple[float, str]
 
 
 def num_epochs(setting: int | None, advice: TrainingAdvice) -> Chosen:
-    """NUM_EPOCHS, else what the base model recommends, else 10."""
+    """NUM_EPOCHS, else the base model's recommendation, else 10."""
     return _first("NUM_EPOCHS", setting, advice.num_epochs, (DEFAULT_EPOCHS, _DEFAULT))
 
 
 def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
-    """LEARNING_RATE, else what the base model recommends, else Coqui's recipe."""
+    """LEARNING_RATE, else the base model's recommendation, else Coqui's recipe."""
     recipe = (XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
 
 
 def ema_decay(advice: TrainingAdvice) -> Chosen:
-    """What the base model recommends, else 0: no average."""
+    """The base model's recommendation, else 0 (no average)."""
     return _first("", None, advice.ema_decay, (0.0, _DEFAULT))
 
 
@@ -68,9 +68,9 @@ def batch_seconds(
     total_seconds: float,
     longest_seconds: float,
 ) -> Chosen:
-    """BATCH_SECONDS: longest clip times clips in a batch.
+    """BATCH_SECONDS: the longest clip times the number of clips in a batch.
 
-    A resumed run keeps its own (`kept`): with another budget no step would be the same.
+    A resumed run keeps its value (`kept`): another value would change every step.
     """
     if kept is not None:
         ignored = setting is not None and setting != kept

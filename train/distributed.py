@@ -2,8 +2,8 @@
 
     RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT      <- torchrun, srun or a training operator
 
-Gradients are summed by DDP (nccl on GPUs, gloo on CPUs); numbers of tokens, losses and the wish to
-stop go over gloo, so that no step waits for a GPU. Rank 0 writes, logs and speaks; the others wait.
+DDP averages gradients (nccl on GPUs, gloo on CPUs). Token counts, losses and stop requests go over
+gloo, so that no step waits for a GPU. Rank 0 writes, logs and speaks; the others wait.
 """
 
 import functools
@@ -65,12 +65,12 @@ class World:
         return arrived
 
     def sum_in_place(self, numbers: Tensor) -> None:
-        """Sums a tensor over all ranks where it is; of a GPU's the host does not wait."""
+        """Sums a tensor over all ranks in place. The host does not wait for a GPU's tensor."""
         if not self.is_single_process:
             torch.distributed.all_reduce(numbers)
 
     def all_reduce_min(self, number: float) -> float:
-        """The smallest that any rank has."""
+        """The smallest value on any rank."""
         if self.is_single_process:
             return number
         smallest = torch.tensor(number, dtype=torch.float64)
@@ -78,11 +78,11 @@ class World:
         return float(smallest)
 
     def barrier(self) -> None:
-        """Waits until every rank is here."""
+        """Waits until every rank has called it."""
         self.all_reduce(0.0)
 
     def forward(self, gpt: GPT) -> Callable[[PackedBatch], Losses]:
-        """`gpt.losses`, whose gradients are the mean over all ranks."""
+        """`gpt.losses` with gradients averaged over all ranks."""
         if self.is_single_process:
             return gpt.losses
         return nn.parallel.DistributedDataParallel(_Forward(gpt), gradient_as_bucket_view=True)
@@ -113,10 +113,9 @@ class Agreement:
 
     @property
     def rank_weights(self) -> tuple[float, ...]:
-        """Of each loss term this rank's part of the targets, times the number of ranks, because DDP
-        takes the mean. The loss of a step is the mean over all its tokens, wherever they are: a
-        mean of the ranks' means would weigh a token of a small batch more.
-        """
+        """For each loss term, this rank's share of the targets times the number of ranks, because
+        DDP takes the mean. The loss of a step is the mean over the tokens of all ranks; a mean of
+        the ranks' means would give a token of a small batch more weight."""
         return tuple(
             self._size * own / max(1.0, every)
             for own, every in zip(self._own, self._sums[:-1], strict=True)
@@ -124,12 +123,12 @@ class Agreement:
 
 
 def world() -> World:
-    """The world of this process, by its environment."""
+    """The world of this process, from its environment."""
     return world_of(os.environ)
 
 
 def world_of(environ: Mapping[str, str]) -> World:
-    """The world by torchrun's variables; a single process without them. Raises SotaqueError."""
+    """The world from torchrun's variables; a single process without them. Raises SotaqueError."""
     if "WORLD_SIZE" not in environ or "RANK" not in environ:
         return ALONE
     try:
@@ -152,11 +151,11 @@ def world_of(environ: Mapping[str, str]) -> World:
 
 
 def device_of(world: World, device: str, visible: str | None = None) -> str:
-    """A GPU for each rank of a machine; DEVICE=cuda:N holds for a run of one process only.
-    visible: CUDA_VISIBLE_DEVICES of this rank, where it is not that of the environment."""
+    """A GPU for each rank of a machine; DEVICE=cuda:N applies only to a run of one process.
+    visible: CUDA_VISIBLE_DEVICES of this rank; None reads the environment."""
     if world.is_single_process or not device.startswith("cuda"):
         return device
-    # Some launchers show each rank its own GPU only, which is the first one there.
+    # Some launchers show each rank a single GPU, which is then cuda:0.
     if visible is None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     own = len([one for one in visible.split(",") if one.strip()]) == 1
@@ -185,20 +184,20 @@ def joined(world: World, device: str) -> Iterator[None]:
     try:
         yield
     except GpuLost:
-        # nccl would wait for ever for a context that is dead. The exit code ends the others.
+        # nccl would wait forever for a dead context. The exit code ends the other ranks.
         raise
     except BaseException:
         torch.distributed.destroy_process_group()
         raise
-    # No waiting: after a fault the other ranks have ended, or torchrun ends them.
+    # Does not wait: after a fault the other ranks have ended, or torchrun ends them.
     torch.distributed.destroy_process_group()
 
 
 def _store(world: World) -> Any:
-    """A name space for each restart, in the store that torchrun's agent keeps.
+    """A namespace for each restart in the store of torchrun's agent.
 
-    Without it the second attempt reads the addresses of the first one's processes, and dies
-    ("Gloo connectFullMesh failed", seen with torch 2.11).
+    Without it, a restart reads the addresses of the earlier processes and fails ("Gloo
+    connectFullMesh failed", seen with torch 2.11).
     """
     from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
@@ -211,7 +210,7 @@ def _store(world: World) -> Any:
 
 
 class _Forward(nn.Module):
-    """DDP listens to `forward` alone."""
+    """Wraps `gpt.losses`, because DDP hooks only `forward`."""
 
     def __init__(self, gpt: GPT) -> None:
         super().__init__()

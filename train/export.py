@@ -1,8 +1,9 @@
-"""`python -m train export`: makes a voice of a checkpoint, in Coqui's format or as ONNX models.
+"""`python -m train export`: exports a checkpoint as a voice, in Coqui's format or as ONNX models.
 
-What learned comes from the checkpoint, all else from the base model under its published names, so
-that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's. Where the base is the
-best of a run, it is the base with the person's recording and what was learned for it.
+Trained weights come from the checkpoint, all others from the base model under their published
+names, so that Coqui's `Xtts.load_checkpoint(DIR)` reads the voice if its sizes are Coqui's. If the
+base is the best of a run, the voice is the base with the person's recording and the decoder learned
+for it.
 """
 
 import contextlib
@@ -50,22 +51,22 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class Student:
-    """A distilled GPT (`extras.distil`). state: as in a model.pth; layers: how many it has;
-    languages: those that it speaks."""
+    """A distilled GPT (`extras.distil`). state: as in model.pth; layers: their number; languages:
+    the codes of those that it speaks."""
 
     state: Mapping[str, Tensor]
     layers: int
     languages: tuple[str, ...]
 
     def configured(self, config: ModelConfig) -> ModelConfig:
-        """The configuration of its voice, by its teacher's. Which of its heads follow the text is
-        to be measured."""
+        """The configuration of the student's voice, from the teacher's. The heads that follow the
+        text are unknown until they are measured."""
         shape = replace(config.gpt, layers=self.layers)
         return replace(config, gpt=shape, languages=self.languages, alignment_heads=None)
 
 
 _BASE_VOICES = "speakers_xtts.pth"
-# What Coqui's trainer stores beside the model; nothing reads it when speaking.
+# The tensors that speech needs; Coqui's trainer stores others, too.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
 
 
@@ -78,10 +79,10 @@ def run(
     force: bool = False,
     onnx: str | None = None,
 ) -> int:
-    """The verb: finds the voice, exports it, tells what came of it.
+    """Runs the verb: finds the voice, exports it and logs the result.
 
-    checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
-    replaced. Raises SotaqueError without it. onnx: a precision of ONNX models, or `all`.
+    checkpoint: None for the best in OUTPUT_DIR. force: replaces an earlier export in `to`, which
+    otherwise raises SotaqueError. onnx: a precision of ONNX models, or `all`.
     """
     other = None if onnx is None else formats.format_for("onnx")
     refuse_earlier(to, "bundle.json" if other is None else other.HEADER, force)
@@ -109,7 +110,7 @@ def speak_command(voice: Path) -> str:
 
 
 def _whole(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
-    """An exported voice. Raises SotaqueError for an adapter."""
+    """The exported voice in `folder`. Raises SotaqueError for an adapter."""
     voice = find_voice(VoiceSpec(str(folder), tos_agreed=settings.coqui_tos_agreed))
     if voice.adapter is not None:
         raise SotaqueError(
@@ -120,7 +121,8 @@ def _whole(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
 
 
 def refuse_earlier(to: Path, mark: str, force: bool) -> None:
-    """Raises SotaqueError where `to` holds an export, which has the file `mark`, without force."""
+    """Raises SotaqueError if `to` holds an export, known by the file `mark`, unless `force` is
+    set."""
     if (to / mark).is_file() and not force:
         raise SotaqueError(
             f"--to {to} already holds an exported voice, which stays as it is. Name another "
@@ -131,8 +133,9 @@ def refuse_earlier(to: Path, mark: str, force: bool) -> None:
 def voice_to_export(
     settings: TrainSettings, checkpoint: Path | None, base: Path | None
 ) -> VoiceFiles:
-    """A checkpoint, or what is best in OUTPUT_DIR, be it the base; with a recording of the person
-    where there is one. Raises SotaqueError where there is nothing, and what `find_voice` does."""
+    """The voice of a checkpoint, or the best in OUTPUT_DIR, which may be the base; with a recording
+    of the person if one is found. Raises SotaqueError if there is nothing to export, and the errors
+    of `find_voice`."""
     if checkpoint is None:
         best = RunFolder(settings.output_dir).best_weights()
         if best is None:
@@ -144,7 +147,7 @@ def voice_to_export(
         if not best.fallback:  # logged by `find_voice`
             log.info("Exporting %s, which the evaluation chose. %s", name, best.reason)
     else:
-        read_checkpoint(checkpoint)  # raises for a folder, and names the epochs that are there
+        read_checkpoint(checkpoint)  # for a folder, raises an error that lists its epochs
     voice = find_voice(
         VoiceSpec(
             str(checkpoint or settings.output_dir), str(base) if base else None,
@@ -155,8 +158,8 @@ def voice_to_export(
 
 
 def _recording(settings: TrainSettings, voice: VoiceFiles) -> Path | None:
-    """The clip that samples would speak from, where DATASET_DIR is what the run was trained on;
-    else None, and the log says so."""
+    """The reference clip of samples, if DATASET_DIR holds the dataset of the run. Otherwise logs a
+    warning and returns None."""
     from train.setup import build_context
 
     of_checkpoint = voice.state is not None
@@ -170,7 +173,7 @@ def _recording(settings: TrainSettings, voice: VoiceFiles) -> Path | None:
             path = reference_of(own, data).path
             log.info("The run kept no recording of the person; the voice takes %s.", path)
             return path
-        reason = f"DATASET_DIR={settings.dataset_dir} is not what it was trained on"
+        reason = f"DATASET_DIR={settings.dataset_dir} is another dataset"
     except SotaqueError as error:
         reason = str(error).rstrip(".")
     log.warning(
@@ -182,10 +185,10 @@ def _recording(settings: TrainSettings, voice: VoiceFiles) -> Path | None:
 
 
 def export(voice: VoiceFiles, to: Path) -> str:
-    """Writes the voice into a folder beside `to` and gives it its name when it is whole; the
-    sentence which programs can speak with it, and why not Coqui's.
+    """Exports the voice to `to`. Returns a message: which programs can speak with it, or why
+    Coqui's cannot.
 
-    Raises SotaqueError for a folder with other things in it, and DiskFull, WriteError, RunError,
+    Raises SotaqueError for a folder with other files, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
     """
     with exported(voice, to):
@@ -200,8 +203,8 @@ def export(voice: VoiceFiles, to: Path) -> str:
 
 @contextlib.contextmanager
 def exported(voice: VoiceFiles, to: Path, student: Student | None = None) -> Iterator[Path]:
-    """The folder of the exported voice, complete, which gets its name when the block ends without
-    an error. student: the GPT that takes the place of the voice's. Raises as `export`."""
+    """Yields a folder with the complete voice, and renames it to `to` if the block succeeds.
+    student: a GPT that replaces the voice's. Raises the errors of `export`."""
     refuse_others(to)
     config = ModelConfig.read(voice.folder)
     state = _state(voice, config)
@@ -221,8 +224,8 @@ def exported(voice: VoiceFiles, to: Path, student: Student | None = None) -> Ite
 
 @contextlib.contextmanager
 def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
-    """A folder beside `to` to write so many bytes into; it gets its name when it is whole. Raises
-    DiskFull, WriteError."""
+    """Yields a temporary folder next to `to`, and renames it to `to` if the block succeeds.
+    num_bytes: the space needed. Raises DiskFull, WriteError."""
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         with _explained(to):
@@ -247,8 +250,8 @@ def _explained(to: Path) -> Iterator[None]:
 
 
 def _remove_parts(to: Path) -> None:
-    """What killed exports to the same place left; not the folder that one was to replace, which may
-    be the only one."""
+    """Removes leftovers of killed exports to `to`, except a folder that one of them was replacing:
+    it may be the only copy."""
     for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
         if not left.name.endswith(".old.sotaque-part"):
             shutil.rmtree(left, ignore_errors=True)
@@ -257,7 +260,7 @@ def _remove_parts(to: Path) -> None:
 def bundle_of(
     voice: VoiceFiles, config: ModelConfig, files: dict[str, Written], kind: str = "voice"
 ) -> bundle.Bundle:
-    """What bundle.json says of an export. kind: as of `Bundle`."""
+    """The bundle.json of an export. kind: as in `Bundle`."""
     made = voice.provenance
     return bundle.Bundle(
         files=files,
@@ -272,7 +275,7 @@ def bundle_of(
 
 
 def _state(voice: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
-    """The base's tensors, with a checkpoint's learned ones in their place, as float32 for Coqui."""
+    """The base's tensors, with trained ones replaced by the checkpoint's; in float32 for Coqui."""
     base = read_tensors(voice.folder / "model.pth")
     frozen = {
         name: tensor.float() if config.speaks_in_coqui and tensor.is_floating_point() else tensor
@@ -299,12 +302,13 @@ def _check_same(learned: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> No
         if sizes[0] != sizes[1]:
             raise ConfigError(
                 f"{name} is {sizes[0] or 'missing'} in the checkpoint and {sizes[1] or 'missing'} "
-                "in the base model: they do not belong together. Name its own base with --base."
+                "in the base model: they do not belong together. Name the right base with --base."
             )
 
 
 def _text_ids(base_folder: Path, config: ModelConfig) -> int:
-    """Coqui sizes the text tables by the vocabulary alone, so rows that pad them are left out."""
+    """The number of text ids. Coqui sizes the text tables by the vocabulary, without padding
+    rows."""
     if not config.speaks_in_coqui:
         return config.gpt.text_ids
     vocabulary = json.loads((base_folder / "vocab.json").read_text(encoding="utf-8"))
@@ -345,8 +349,8 @@ def _write_files(
 
 
 def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]:
-    """The decoder of each speaker but the first, whose is in model.pth; where there is one in it,
-    the base's for those who have none."""
+    """Writes the decoder of each speaker except the first, whose decoder is in model.pth. If that
+    one is a learned decoder, also writes the base's, for speakers without one."""
     others = list(enumerate(voice.speakers.values(), start=1))[1:]
     decoders = {number: voice.speaker_decoders.get(path) for number, path in others}
     written = {}
@@ -363,8 +367,8 @@ def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]
 
 
 def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
-    """The run's list, or the one of the export that is replaced. It is no file of the export: its
-    owner may change it."""
+    """Copies the pronunciations of the replaced export, or else of the run. bundle.json does not
+    list the file, because its owner may change it."""
     for path in (to / PRONUNCIATIONS, *of_run):
         if path.is_file():
             copy_file(path, part / PRONUNCIATIONS)
@@ -372,7 +376,7 @@ def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
 
 
 def write_reference(source: Path, path: Path) -> Written:
-    """A wav as it is, so that the voice keeps its very latents; anything else becomes one."""
+    """Copies a WAV unchanged, so that the voice keeps its exact latents; converts other formats."""
     if source.suffix.lower() == ".wav":
         return copy_file(source, path)
     rate = audio.facts(source).rate
@@ -381,13 +385,13 @@ def write_reference(source: Path, path: Path) -> Written:
 
 
 def copy_file(source: Path, path: Path) -> Written:
-    """A copy, and what was written. Raises DiskFull, WriteError."""
+    """Copies a file; returns its hash and size. Raises DiskFull, WriteError."""
     with source.open("rb") as opened:
         return replace_file(path, lambda file: shutil.copyfileobj(opened, file))
 
 
 def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, Any]:
-    """The base's config.json, with every size said: Coqui's defaults are not all XTTS-v2's."""
+    """The base's config.json with all sizes, because some of Coqui's defaults are not XTTS-v2's."""
     content: dict[str, Any] = json.loads((base_folder / "config.json").read_text(encoding="utf-8"))
     gpt = config.gpt
     content["model"] = "xtts"
@@ -413,21 +417,21 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
 
 
 def _say_learned(content: dict[str, Any], language: str) -> None:
-    """Notes in the content of a config.json that a language which was added to it is learned."""
+    """Marks an added language as learned in the content of a config.json."""
     for one in content["sotaque"].get("extensions", ()):
         if one["language"] == short_code(language):
             one["learned"] = True
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> Written:
-    """As Coqui writes it: some of its values are `Infinity`, which strict JSON has not."""
+    """Writes config.json as Coqui does: some values are `Infinity`, which strict JSON lacks."""
     text = json.dumps(config, indent=4, ensure_ascii=False)
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
 
 
 def refuse_others(to: Path) -> None:
-    """Only an empty folder, or an earlier export without anything else in it, is replaced. Raises
-    SotaqueError for any other."""
+    """Raises SotaqueError unless `to` is missing, empty, or an earlier export without other
+    files."""
     if not to.exists():
         return
     if not to.is_dir():
@@ -448,6 +452,6 @@ def _give_name(part: Path, to: Path) -> None:
         to.rename(part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part")))
     part.rename(to)
     sync_folder(to.parent)
-    # The folder that was replaced, and whatever killed exports to the same place left.
+    # The replaced folder, and leftovers of killed exports.
     for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
         shutil.rmtree(left, ignore_errors=True)

@@ -1,6 +1,6 @@
 """The state that a step changes: the GPT, its optimizer, scaler and average.
 
-Only the GPT with its conditioning trains; DVAE, vocoder and speaker encoder are not even loaded.
+Only the GPT with its conditioning trains; DVAE, vocoder and speaker encoder are not loaded.
 Weights stay in float32; matrix products run in bfloat16 if the machine supports it. The step itself
 is `train.trainer.train_step`.
 """
@@ -28,7 +28,7 @@ from xtts.model.gpt import GPT, Losses
 from xtts.model.packed_batch import PackedBatch
 
 MAX_NON_FINITE_IN_A_ROW = 3
-# A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
+# With a scale below 1, gradients overflow fp16 even unscaled, and that only gets worse.
 MAX_LOW_SCALE_IN_A_ROW = 10
 
 
@@ -81,7 +81,7 @@ class DeferredStepResult:
 class Learner:
     """The GPT with its optimizer. `step` counts optimizer steps from the beginning of the run.
 
-    world: the other processes, which take each step together with this one.
+    world: the processes that take each step together.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Learner:
         self.world = world
         self.weights = TrainableWeights(self.gpt, config.trainable, config.seed)
         self.losses = world.forward(self.gpt)
-        # What each loss term of this rank counts in a step of all ranks.
+        # The weight of this rank's loss terms in a step of all ranks.
         self.rank_weights = (1.0,) * len(LOSS_TERMS)
         self.config = config
         self.step = 0
@@ -176,7 +176,7 @@ class Learner:
         return numbers
 
     def read(self, numbers: Tensor, learning_rate: float) -> StepResult:
-        """The result of the step whose numbers these are, over all ranks; waits for the device."""
+        """The result of a step from its `numbers`, over all ranks. Waits for the device."""
         *losses, norm = numbers.tolist()
         if not self.world.is_single_process:
             own = zip(losses, (*self.rank_weights, 1.0), strict=True)
@@ -185,7 +185,7 @@ class Learner:
         return _result((*losses, norm), learning_rate)
 
     def clip_gradients(self, norm: Tensor) -> None:
-        """Clips the norm, inside the optimizer's kernel where that is possible."""
+        """Clips the norm, inside the optimizer's kernel if possible."""
         weights, largest = self.weights.trainable, self.config.gradient_clip
         if self.scaler.is_enabled():  # the scaler uses the argument that the kernel would need
             torch.nn.utils.clip_grads_with_norm_(weights, largest, norm)
@@ -204,7 +204,7 @@ class Learner:
     def count_step(self, result: StepResult) -> None:
         """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
         step in a row, and in fp16 when the scale stays below 1."""
-        # In fp16 the scaler finds its scale by overflowing, which is no fault of the data.
+        # In fp16 the scaler finds its scale by overflowing; the data is not at fault.
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
         self.scaler.update()
         self.tally.count(result.finite, searching, self.step, self.config.learning_rate)
@@ -225,9 +225,10 @@ class Learner:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
-        """The loss terms over all tokens of these batches, without dropout, of the saved weights.
+        """The mean loss terms over all tokens of these batches, without dropout, with the weights
+        that would be saved.
 
-        It changes no state.
+        Changes no state.
         """
         self.gpt.eval()
         sums = torch.zeros(2 * len(LOSS_TERMS), dtype=torch.float64)
@@ -241,7 +242,7 @@ class Learner:
                 sums += torch.tensor([*products, *counts]).double()
         all_sums = self.world.all_reduce(*sums.tolist())
         totals, numbers = all_sums[: len(LOSS_TERMS)], all_sums[len(LOSS_TERMS) :]
-        # A stop while validating leaves nothing to divide by; what comes of it is not used.
+        # A stop during validation may leave no tokens; the result is not used then.
         return {
             term.name: total / max(1.0, number)
             for term, total, number in zip(LOSS_TERMS, totals, numbers, strict=True)
@@ -249,7 +250,7 @@ class Learner:
 
     @contextmanager
     def autocast(self) -> Iterator[None]:
-        """PRECISION, for the products inside the block."""
+        """Runs matrix products inside the block with PRECISION."""
         kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
         kind = kinds.get(self.config.precision)
         with torch.autocast(self.device.type, dtype=kind, enabled=kind is not None):
@@ -300,10 +301,10 @@ class NonFiniteTally:
             setattr(self, one.name, state.get(one.name, 0))
 
     def count(self, finite: bool, searching: bool, step: int, learning_rate: float) -> None:
-        """One step. Raises NonFiniteError at the third in a row that is not finite.
+        """Counts one step. Raises NonFiniteError at the third non-finite step in a row.
 
         Args:
-            searching: whether fp16's scaler still searches its scale, by overflowing.
+            searching: whether fp16's scaler is still finding its scale by overflowing.
         """
         if finite or searching:
             self.non_finite_in_a_row = 0
@@ -318,13 +319,13 @@ class NonFiniteTally:
             )
 
     def judge_scale(self, scale: float, step: int) -> None:
-        """The scale of fp16 after a step. Raises NonFiniteError when it stays below 1."""
+        """Checks the scale of fp16 after a step. Raises NonFiniteError when it stays below 1."""
         self.low_scale_in_a_row = self.low_scale_in_a_row + 1 if scale < 1.0 else 0
         if self.low_scale_in_a_row >= MAX_LOW_SCALE_IN_A_ROW:
             raise NonFiniteError(
                 f"The gradient scale of PRECISION=fp16 was below 1 in {self.low_scale_in_a_row} "
                 f"steps in a row (it is {scale:g}), up to step {step}: the "
-                "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and go on from the "
+                "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and resume from the "
                 "last epoch."
             )
 
@@ -336,7 +337,7 @@ def _result(numbers: Sequence[float], learning_rate: float) -> StepResult:
 
 
 def mix_seed(seed: int, step: int, rank: int = 0) -> int:
-    """One 63-bit number from all, so that neighbouring seeds share no step, and no two ranks."""
+    """A 63-bit hash of all three, so that neighbouring seeds share no step, and no two ranks do."""
     own = f"/{rank}" if rank else ""
     digest = hashlib.sha256(f"{seed}/{step}{own}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

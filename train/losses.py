@@ -1,7 +1,7 @@
-"""The terms of the training loss, whose weighted sum is minimised.
+"""The terms of the training loss; their weighted sum is minimised.
 
-A new term is a row here, and what computes it in `xtts.model.gpt.GPT.losses`. Steps, validation,
-the console, metrics.jsonl, TensorBoard and checkpoints' manifests go by the rows.
+To add a term, add a row here and compute the term in `xtts.model.gpt.GPT.losses`. Steps,
+validation, the console, metrics.jsonl, TensorBoard and manifests of checkpoints follow the rows.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ class LossTerm(NamedTuple):
     """A mean over targets, in nats a token.
 
     Attributes:
-        name: In files and curves; on the console with spaces.
+        name: In files and curves; the console shows it with spaces.
         weight: In the sum.
-        mean: What the model computed of it.
-        num_targets: How many targets of a batch it is the mean of.
+        mean: Takes the term from the model's losses.
+        num_targets: The number of its targets in a batch.
     """
 
     name: str
@@ -41,7 +41,7 @@ LOSS_TERMS = (
         lambda rows: len(rows.audio_targets),
     ),
 )  # fmt: skip
-# Of the validation clips; which epoch is best goes by it where nothing can be heard.
+# On the validation clips. It decides which epoch is best if there is no evaluation.
 DECIDING_LOSS = "audio_loss"
 
 

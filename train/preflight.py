@@ -1,8 +1,8 @@
-"""`python -m train.preflight [DOTENV | --values]`: prints, as JSON, what a run would refuse.
+"""`python -m train.preflight [DOTENV | --values]`: prints the errors that would stop a run.
 
-Prints a JSON list of the sentences that the run would end with; always exits with 0. Downloads
-nothing and decodes no clip. The doctor runs it in a child process. `--values` checks only the
-settings in a JSON object on stdin; the service checks a training job with it.
+Prints a JSON list of messages; always exits with 0. Downloads nothing and decodes no clip. The
+doctor runs it in a child process. `--values` checks only the settings in a JSON object on stdin;
+the service checks a training job with it.
 """
 
 import json
@@ -16,7 +16,7 @@ from train.settings import TrainSettings, load
 
 
 def refusals(dotenv: Path = Path(".env")) -> list[str]:
-    """The sentence of each refusal: the settings, else the base model and the dataset."""
+    """The errors of the settings; if there are none, those of the base model and the dataset."""
     try:
         settings, _ = load((), None, dotenv)
     except SotaqueError as error:
@@ -31,7 +31,7 @@ def refusals(dotenv: Path = Path(".env")) -> list[str]:
 
 
 def refused_values(values: dict[str, str]) -> list[str]:
-    """A sentence for each value that its setting refuses; values: texts by their names."""
+    """An error for each value that its setting refuses. values: texts by names of settings."""
     try:
         load([f"{flag_of(name)}={value}" for name, value in values.items()], {}, None)
     except SettingsError as error:

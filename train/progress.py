@@ -1,4 +1,4 @@
-"""Long work: its progress, and its items ahead of the consumer or in many threads at once.
+"""Shows the progress of long work, and runs work ahead of its consumer or in threads.
 
 Progress is a bar on a terminal, otherwise an occasional log line. Quick work shows nothing.
 """
@@ -21,11 +21,11 @@ _TELL_EVERY_SECONDS = 10.0
 
 
 class Progress:
-    """Counts up to a total; a context, which removes what a terminal shows.
+    """Counts up to a total. `with` removes the bar from the terminal.
 
     Args:
         total: In `unit`, such as clips, or seconds of sound.
-        patience_seconds: Nothing is shown for what takes less.
+        patience_seconds: Shorter work shows no bar.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Progress:
         self._bar.close()
 
     def add(self, amount: float = 1) -> None:
-        """So much more is done."""
+        """Adds to the finished work."""
         now = time.monotonic()
         if not amount and not self.done:
-            self._began = now  # what only prepares says nothing about how fast the work is
+            self._began = now  # preparation says nothing about the speed of the work
         self.done += amount
         self._bar.update(amount)
         if self._quiet and self.done and now - self._told >= _TELL_EVERY_SECONDS:
@@ -68,25 +68,25 @@ class Progress:
             )  # fmt: skip
 
     def reach(self, share: float) -> None:
-        """This share of the total is done, of 1."""
+        """Sets the finished work to a share of the total, from 0 to 1."""
         self.add(share * self.total - self.done)
 
 
 class CountingFile:
-    """A file whose bytes are counted as they are written; for who only writes into it."""
+    """Wraps a file that is only written, and counts its bytes."""
 
     def __init__(self, file: BinaryIO, progress: Progress) -> None:
         self._file = file
         self._progress = progress
 
     def write(self, data: Any) -> int:
-        """As the file's own."""
+        """Writes to the file."""
         written = self._file.write(data)
         self._progress.add(written / 1e6)
         return written
 
     def flush(self) -> None:
-        """As the file's own."""
+        """Flushes the file."""
         self._file.flush()
 
 
@@ -94,7 +94,7 @@ def with_progress(
     items: Iterable[T], total: int, what: str, unit: str = "clips", *,
     patience_seconds: float = 0.0,
 ) -> Iterator[T]:  # fmt: skip
-    """The items one by one; each is done when the next one is asked for."""
+    """Yields the items. Each counts as finished when the next one is requested."""
     with Progress(what, total, unit, patience_seconds=patience_seconds) as progress:
         for item in items:
             yield item
@@ -108,8 +108,8 @@ def clock(seconds: float) -> str:
 
 
 def lookahead(begun: Iterable[T], ahead: int) -> Iterator[T]:
-    """The same items in their order; of an iterable that begins each as it is taken, such as
-    `pool.submit(…)`, `ahead` more are begun before one is handed out."""
+    """Yields the items in order and takes `ahead` more before each. If taking an item starts its
+    work, as in a generator of `pool.submit(…)`, the work runs ahead of the consumer."""
     waiting = deque[T]()
     for one in begun:
         waiting.append(one)
@@ -119,8 +119,8 @@ def lookahead(begun: Iterable[T], ahead: int) -> Iterator[T]:
 
 
 def in_threads(work: Callable[[S], T], items: Sequence[S], portion: int) -> Iterator[T]:
-    """`work` on each item, in their order. portion: how many a thread takes at once, where handing
-    over one costs as much as working on it."""
+    """Yields the results of `work` in the order of the items. portion: the number of items that a
+    thread takes at once, for work so quick that handing over an item takes as long."""
     portions = (items[start : start + portion] for start in range(0, len(items), portion))
     with ThreadPoolExecutor() as pool:
         for done in pool.map(lambda some: [work(one) for one in some], portions):

@@ -1,11 +1,10 @@
-"""The context of a run before it writes anything: machine, base, dataset, and the checks of clips.
+"""The context of a run before it writes anything: machine, base, dataset, and checks of its clips.
 
-`CLIPS` (see `machine.extras`) names a module that checks clips before a training. It has
-`look(settings, context, with_likelihood=...)`, which reports the suspect clips and returns them,
-each with `name`, `severity` and `reasons`; `left_out(settings, context)`, the dataset without them;
-and `report_kept(settings, context)`, which only reports.
-`REHEARSAL` names one that has `rehearsal_of(settings, context, speaks=...)`: clips in the old
-languages of a base while it learns an added one.
+Two modules of extras (see `machine.extras`) work on it. `CLIPS` checks clips before a training:
+`look(settings, context, with_likelihood=...)` reports and returns the suspect clips, each with
+`name`, `severity` and `reasons`; `left_out(settings, context)` returns the dataset without them;
+`report_kept(settings, context)` only reports them. `REHEARSAL` has `rehearsal_of(settings, context,
+speaks=...)`, which adds clips in the old languages of a base while it learns an added one.
 """
 
 import logging
@@ -27,7 +26,7 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class RunContext:
-    """Made by `train.setup.build_context`."""
+    """The machine, base model and dataset of a run; made by `train.setup.build_context`."""
 
     machine: Environment
     device: Place
@@ -52,9 +51,10 @@ def look(settings: TrainSettings, context: RunContext, *, with_likelihood: bool)
 
 
 def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
-    """The dataset without its suspect clips; whole if nothing is installed that finds them.
+    """The dataset without its suspect clips; all of it if extras/inspect is not installed.
 
-    Raises DatasetError if nothing is left to learn from."""
+    Raises DatasetError if no training clips remain.
+    """
     checks = extras.modules("CLIPS")
     if not checks:
         log.warning("SUSPECT_CLIPS=leave_out has no effect: extras/inspect is not installed.")
@@ -74,13 +74,13 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What is rehearsed.
+    """The clips of a run, with those that rehearse the base's old languages.
 
     Attributes:
-        clips: The dataset's clips, and behind them those that the base spoke.
-        own: Indices of the clips that every epoch learns.
-        drawn: Indices of those of which every epoch draws some.
-        share: Of an epoch's audio that is to be drawn.
+        clips: The dataset's clips, followed by those that the base spoke.
+        own: Indices of the clips in every epoch.
+        drawn: Indices of the clips from which each epoch draws some.
+        share: The intended share of drawn clips in an epoch's audio.
     """
 
     clips: tuple[Clip, ...]
@@ -90,14 +90,14 @@ class Rehearsal:
 
     @property
     def real_share(self) -> float:
-        """Of an epoch's audio that is drawn: an epoch draws no clip twice."""
+        """The share that an epoch reaches: it draws no clip twice."""
         own, drawn = (sum(self.clips[i].seconds for i in some) for some in (self.own, self.drawn))
         return min(self.share, drawn / (own + drawn))
 
 
 def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) -> Rehearsal:
-    """What a run rehearses. speaks: whether this process speaks what is missing; the others only
-    read it. Raises the errors of speaking and of the dataset."""
+    """The rehearsal of a run. speaks: whether this process speaks the missing clips; other
+    processes only read them. Raises the errors of speaking and of the dataset."""
     for languages in extras.modules("REHEARSAL"):
         found: Rehearsal = languages.rehearsal_of(settings, context, speaks=speaks)
         return found
@@ -107,8 +107,8 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
 
 
 def learned_languages(context: RunContext) -> set[str]:
-    """The added languages that the training clips are in and the base has not learned, by their
-    short codes."""
+    """The short codes of the training clips' languages that were added to the base and are not
+    learned yet."""
     unlearned = {one.language for one in context.config.unlearned}
     return unlearned & {
         short_code(context.data.clips[index].language) for index in context.data.train

@@ -12,7 +12,7 @@ from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
-# mallopt's numbers in malloc.h, and the most that glibc takes for the second.
+# mallopt's parameters in malloc.h, and glibc's limit for the second.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_THRESHOLD = 32 << 20
 
@@ -20,7 +20,7 @@ _LARGEST_THRESHOLD = 32 << 20
 def set_up_runtime(
     settings: TrainSettings, machine: Environment, place: Place, world: World
 ) -> None:
-    """Threads, memory and cuDNN, before anything computes."""
+    """Configures threads, memory and cuDNN. Call it before any computation."""
     own = max(1, machine.cpu_count // world.local_size)
     torch.set_num_threads(settings.num_threads or own)
     keep_freed()
@@ -30,12 +30,12 @@ def set_up_runtime(
 
 
 def keep_freed() -> None:
-    """What is freed from here on waits for the next step instead of going back by itself.
+    """Keeps freed memory for the next step instead of returning it to the system.
 
-    A step frees its gradients and activations and asks for the same again. Left alone, glibc gives
-    them back each time, and the system hands out zeroed pages again: 220,000 of them a step of
-    XTTS-v2, a tenth of its time. `machine.memory` gives back all the same. Where the C library is
-    another one, nothing happens.
+    Each step allocates the memory of gradients and activations that the one before freed. By
+    default, glibc returns it each time, and the system provides zeroed pages again: 220,000 in a
+    step of XTTS-v2, a tenth of its time. `machine.memory` still returns memory. Other C libraries
+    ignore this.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)

@@ -53,7 +53,7 @@ class TrainSettings(SharedSettings):
     """How many clips to use, in the order of the metadata. A number above the size of the dataset
     uses every clip."""
     num_epochs: AutoCount = None
-    """How many epochs to train: passes over the dataset. auto is what the base model recommends
+    """How many epochs to train: passes over the dataset. auto is the base model's recommendation
     (demo 4), or else 10, as for XTTS-v2."""
     language: Annotated[
         Text,
@@ -76,8 +76,8 @@ class TrainSettings(SharedSettings):
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
     ] = None
-    """The peak learning rate of the schedule. auto is what the base model recommends (demo 3e-4),
-    or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
+    """The peak learning rate of the schedule. auto is the base model's recommendation (demo
+    3e-4), or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
     rehearsal: Annotated[
         Annotated[float, Field(gt=0, le=0.9)] | Literal["auto", "off"],
         Means("auto, off, or a number above 0, to 0.9", words=True),
@@ -89,8 +89,8 @@ class TrainSettings(SharedSettings):
         Annotated[float, Field(ge=1)] | None,
         Means("a number of seconds from 1, or auto", none="auto"),
     ] = None
-    """The size of a batch in seconds: its longest clip times its number of clips. auto takes what
-    the base model recommends, or else a size for this dataset and device; never more than fits in
+    """The size of a batch in seconds: its longest clip times its number of clips. auto takes the
+    base model's recommendation, or else a size for this dataset and device; never more than fits in
     memory. A resumed run keeps the value that it began with. If memory still runs out, the run
     halves it."""
     precision: Annotated[

@@ -61,7 +61,7 @@ log = logging.getLogger("train")
 def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     """The trainer of a run. Its lock, signal handlers and workers end with the block.
 
-    Under torchrun every process opens its own and takes the steps together with the others.
+    Under torchrun every process opens a trainer and takes each step together with the others.
     """
     started_at = time.perf_counter()
     world = distributed.world()
@@ -102,7 +102,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         early_stopping = EarlyStopping(settings.early_stopping)
         early_stopping.resume(kept_state(resumed).get("patience"))
 
-        # 6. Logs, samples and evaluation, which are rank 0's.
+        # 6. Logs, samples and evaluation, on rank 0 only.
         logs, evaluator = None, None
         first_epoch = resumed.epoch + 1 if resumed else 1
         if world.is_main:

@@ -49,7 +49,7 @@ log = logging.getLogger("train")
 
 # 5.3 GB (a full-size model with its optimizer) at 3 MB/s: a slow disk over a slow network.
 LONGEST_SAVE_SECONDS = 1800.0
-# Some candidates are judged, each as long as a sample at most, and decoders learn.
+# Several candidates are judged, each for at most the time of a sample, and decoders learn.
 LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
 
 
@@ -69,8 +69,7 @@ def train_step(
     Args:
         deferred: do not wait for the numbers. The device itself skips a non-finite step, and
             `Learner.read_deferred` reads the results later. Requires `learner.can_defer`.
-        graphs: run the whole step as a CUDA graph where there is one for the batch; for deferred
-            steps.
+        graphs: run a deferred step as a CUDA graph if there is one for the batch.
 
     Raises:
         NonFiniteError: at the third non-finite step in a row, and in fp16 when the scale stays
@@ -110,8 +109,8 @@ def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
 def _forward_backward_retried(
     learner: Learner, batch: Batch, graphs: CapturedSteps | None
 ) -> tuple[Losses, Tensor]:
-    """`forward_backward`; if memory was short, once more after all free memory is released, with
-    that of the graphs."""
+    """Runs `forward_backward`; if memory runs out, frees unused memory and the graphs and runs it
+    once more."""
     try:
         return forward_backward(learner, batch)
     except Exception as error:
@@ -167,7 +166,7 @@ class Trainer:
         return self.learner.world
 
     def run(self) -> int:
-        """Speaks a sample that the last start left out, then trains the remaining epochs.
+        """Speaks the sample that the last start missed, then trains the remaining epochs.
 
         Returns:
             The exit code, see `train`.
@@ -334,7 +333,7 @@ class Trainer:
         if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
             known = self.evaluator.run.evaluation()
             if known and known.verdict:
-                # By too few sentences nothing was judged, and the validation loss decides.
+                # Too few sentences judge nothing; then the validation loss decides.
                 enough = len(known.candidates[0].sentences) >= FEWEST_FINISHED
                 judged = {one.epoch for one in known.candidates if enough and one.kind == "epoch"}
                 newer = range(max(judged, default=0) + 1, trained + 1)
@@ -349,7 +348,7 @@ class Trainer:
         return self.checkpoints.due(epoch, self.num_epochs) or self.early_stopping.over
 
     def _sample_due(self, epoch: int) -> bool:
-        """SAMPLE_EVERY, and always the last epoch; only what is saved can be spoken."""
+        """SAMPLE_EVERY, and always the last epoch; only a saved epoch can speak."""
         due = epoch % self.settings.sample_every == 0 or epoch == self.num_epochs
         return (due or self.early_stopping.over) and self._save_due(epoch)
 
@@ -435,7 +434,7 @@ class Trainer:
         """
         if not self.unsampled or not self.writer.idle:
             return
-        self.unlogged.flush()  # the time of a sample is no part of the steps' interval
+        self.unlogged.flush()  # the interval of the steps excludes the time of a sample
         epoch = self.unsampled.pop()
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
@@ -449,7 +448,7 @@ class Trainer:
             self.world.barrier()
 
     def _begin(self, epoch: int, phase: Phase) -> None:
-        """Records what the run does until its next step."""
+        """Records the phase of the run until its next step."""
         if self.logs:
             self.logs.phase(epoch, self.learner.step, phase)
 
@@ -479,7 +478,7 @@ class Trainer:
                 conclude(self.evaluator, self.settings, self.base)
         if self.world.is_main and not self.stop.requested:
             log.info("%s", next_steps(self.checkpoints.run))
-        # Everything is saved; the next start judges what is left.
+        # Everything is saved; the next start judges the remaining candidates.
         return self.stop.exit_code if self.stop.requested else 0
 
     def _finish_writing(self) -> None:
@@ -489,12 +488,12 @@ class Trainer:
 
 
 def next_steps(run: RunFolder) -> str:
-    """What to do after a run: listen, serve, export; each in a line, with the run's commands."""
+    """The steps after a run (listen, serve, export), one a line, with their commands."""
     samples = [of_best(run).output, *(of_epoch(run, one).output for one in reversed(run.epochs()))]
     heard = next((path for path in samples if path.is_file()), None)
     to = Path("exported", run.folder.resolve().name)
     here = f"OUTPUT_DIR={shlex.quote(str(run.folder))} "
-    if commands.in_image():  # where the clone is read-only, and OUTPUT_DIR is the mounted folder
+    if commands.in_image():  # the clone is read-only there, and OUTPUT_DIR is the mounted folder
         to, here = run.folder / "exported", ""
     elif run.folder == TrainSettings.output_dir:
         here = ""
@@ -508,7 +507,7 @@ def next_steps(run: RunFolder) -> str:
 def nothing_left(epochs: int, batches: int, num_epochs: int) -> str:
     """The message for a run that already has NUM_EPOCHS epochs or more.
 
-    epochs, batches: what the run has, in whole epochs and in batches of the next one.
+    epochs, batches: the finished epochs, and the finished batches of the next one.
     """
     ways = f"Set NUM_EPOCHS to {epochs + 1} or more to continue, or RESUME=never to start over."
     if epochs == num_epochs and not batches:

@@ -1,1 +1,1 @@
-"""Checkpoints: writes, prunes, verifies and resumes from them."""
+"""Writes, prunes and verifies checkpoints, and resumes from them."""

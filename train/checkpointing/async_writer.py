@@ -1,9 +1,9 @@
-"""Writes checkpoints in a background thread while the GPU trains on.
+"""Writes checkpoints in a background thread while the GPU keeps training.
 
-    the step    -> a copy of everything in the CPU's memory -> a thread that writes -> the sample
+    step -> copy in the CPU's memory -> writing thread -> sample
 
-The copy goes into pinned memory, which is kept for the whole run. The host does not wait for it:
-the next step's kernels and the writing thread do. If so much memory cannot be pinned, a plain copy
+The copy goes into pinned memory, which is kept for the whole run. The next step's kernels and the
+writing thread wait for it; the host does not. If not enough memory can be pinned, a plain copy
 takes seconds. Writing and hashing take many seconds. On a CPU there is no copy and no thread,
 because memory is short there and the same cores train.
 """
@@ -20,15 +20,15 @@ from train.checkpointing.checkpoints import SavedCheckpoint
 
 log = logging.getLogger("train")
 
-# The share of the machine's or container's memory that a run may pin. The 5.3 GB of XTTS-v2 with
-# its optimizer fit from 21 GB on.
+# The share of the machine's or container's memory that a run may pin. XTTS-v2 with its optimizer
+# takes 5.3 GB, which fits from 21 GB on.
 LARGEST_SHARE = 0.25
 
 
 class CheckpointWriter:
     """Writes one checkpoint at a time; `with` waits for the last one.
 
-    background: in a thread of its own.
+    background: in a separate thread.
     """
 
     def __init__(self, background: bool) -> None:
@@ -66,7 +66,7 @@ class CheckpointWriter:
 
     @property
     def seconds(self) -> float:
-        """The seconds that the newest whole checkpoint took to write; 0 before the first."""
+        """The seconds that the newest complete checkpoint took to write; 0 before the first."""
         return self._saved.seconds if self._saved else 0.0
 
     @property
@@ -91,16 +91,16 @@ class CheckpointWriter:
             arrived()
             return save(state)
         except Exception as error:
-            # Logged at once; raised where the run checks next.
+            # Logged at once; `finish` raises it later.
             log.error("The checkpoint could not be written: %s", error)
             raise
 
 
 class PinnedStaging:
-    """Copies of a GPU's tensors in pinned memory, which is taken once and used for every epoch.
+    """Copies a GPU's tensors into pinned memory, which is allocated once and used for every epoch.
 
-    One copy at a time: who calls `copied` again is done with the last one. most_bytes: to pin;
-    None = `LARGEST_SHARE` of the machine's memory.
+    Each call of `copied` overwrites the last copy. most_bytes: the limit of pinned memory; None =
+    `LARGEST_SHARE` of the machine's memory.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
@@ -108,9 +108,11 @@ class PinnedStaging:
         self._room = int(LARGEST_SHARE * memory_bytes()) if most_bytes is None else most_bytes
 
     def copied(self, state: Any) -> tuple[Any, Callable[[], object]]:
-        """A copy of nested dictionaries and lists whose tensors are in the CPU's memory, those too
-        that were there already (the next step would write into them); and what waits until all of
-        it has arrived."""
+        """Copies nested dictionaries and lists with their tensors to the CPU's memory. Returns the
+        copy, and a function that waits until it is complete.
+
+        Tensors on the CPU are copied too: the next step would write into them.
+        """
         device: torch.device | None = None
 
         def copy(path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
@@ -134,7 +136,7 @@ class PinnedStaging:
             self._buffers[path] = pinned(tensor)
             self._room -= tensor.nbytes
         except (RuntimeError, torch.AcceleratorError) as error:
-            # What is pinned already stays in use; the rest takes its time.
+            # Memory that is already pinned stays in use; the rest is copied slowly.
             self._room = 0
             log.warning(
                 "Checkpoints are saved without pinned memory, which is slower: %s",
@@ -145,17 +147,17 @@ class PinnedStaging:
 
 
 def stands_on_a_gpu(tensor: torch.Tensor) -> bool:
-    """Whether its copy may go on while the host does."""
+    """Whether the host need not wait for a copy of it."""
     return tensor.device.type == "cuda"
 
 
 def pinned(like: torch.Tensor) -> torch.Tensor:
-    """Memory that a GPU writes into by itself."""
+    """Memory that a GPU writes into without the CPU."""
     return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=True)
 
 
 def end_of_copies(device: torch.device) -> Callable[[], object]:
-    """What waits for all that was asked of a GPU until now; by another thread, too."""
+    """A function that waits for all work queued on a GPU so far. Any thread may call it."""
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))
     return event.synchronize
@@ -170,7 +172,7 @@ def _mapped(
     value: Any, copy: Callable[[tuple[Any, ...], torch.Tensor], torch.Tensor],
     path: tuple[Any, ...] = (),
 ) -> Any:  # fmt: skip
-    """`copy` of each tensor, with where it stands in the whole."""
+    """Applies `copy` to each tensor with its path in the nested value."""
     if isinstance(value, torch.Tensor):
         return copy(path, value)
     if isinstance(value, Mapping):

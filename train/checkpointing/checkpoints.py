@@ -2,7 +2,7 @@
 
 The loop calls it at the end of an epoch and before a stop. One save writes the weights, the trainer
 state, LoRA's adapter, the manifest and best.json, then deletes old files. A kill between any two of
-these steps leaves this epoch or the one before as the newest whole one.
+these steps leaves this epoch or the one before as the newest complete one.
 """
 
 import logging
@@ -38,9 +38,9 @@ from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, manifest_beside
 
 log = logging.getLogger(__name__)
 
-# With two, a damaged newest epoch still leaves one to go on from exactly.
+# With two, a run still resumes exactly if its newest epoch is damaged.
 KEPT_TRAINER_STATES = 2
-# Damaged epochs are kept to find out why; so many, since each takes gigabytes.
+# Damaged files are kept for diagnosis. Each takes gigabytes, so only this many stay.
 KEPT_CORRUPT_FILES = 3
 
 
@@ -74,9 +74,9 @@ class Checkpoints:
         self.keep = keep
         self.save_every = save_every
         self.provenance = provenance or {}
-        # Which file the run started from (RESUME=PATH); goes into each of its checkpoints.
+        # The file that the run started from (RESUME=PATH), recorded in each of its checkpoints.
         self.started_from: dict[str, str] | None = None
-        # Beside a training GPU an epoch is saved in one thread and judged in another.
+        # While a GPU trains, one thread saves an epoch and another judges it.
         self._publishing = threading.Lock()
 
     def due(self, epoch: int, last_epoch: int) -> bool:
@@ -91,7 +91,7 @@ class Checkpoints:
         learning_rate: float | None = None,
         runs_dir: Path | None = None,
     ) -> Resumed | None:
-        """Where the run goes on, or None for a start from the base; see
+        """The state to resume from, or None to start from the base; see
         `train.checkpointing.resume.resume`."""
         resumed = resume(
             self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir
@@ -118,14 +118,14 @@ class Checkpoints:
     ) -> SavedCheckpoint:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
-        losses: nats a token; `validation_audio_loss` decides about the best. adapter: as
+        losses: nats a token; `validation_audio_loss` decides which epoch is best. adapter: from
         `train.optim.trainable.TrainableWeights.adapter`. Raises DiskFull, WriteError,
-        NonFiniteError; what was saved before is intact then.
+        NonFiniteError; earlier files are intact then.
         """
         started = time.monotonic()
         run, path = self.run, self.run.checkpoint_path(epoch)
         if not run.manifest_path(epoch).exists():
-            # Remove what a kill left of an earlier try, to free its space.
+            # Remove leftovers of a killed save, to free their space.
             left = (path, run.state_path(epoch), run.adapter_path(epoch))
             remove(run, [file for file in left if file.exists()])
         _prepare(model_state, trainer_state, path)
@@ -182,7 +182,7 @@ class Checkpoints:
             best: dict[str, Any] | None = None
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)
-            elif self.run.verdict() is None:  # else best.json is all that is left of a verdict
+            elif self.run.verdict() is None:  # else best.json alone still holds a verdict
                 losses = self.run.losses()
                 loss, epoch = min(losses, default=(0.0, 0))
                 best = {"epoch": epoch, "validation_audio_loss": loss} if losses else None
@@ -195,7 +195,7 @@ class Checkpoints:
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
     def _known(self, **where: int) -> dict[str, Any]:
-        """The provenance of a checkpoint of this run."""
+        """The provenance that a checkpoint of this run records."""
         origin = {"started_from": self.started_from} if self.started_from else {}
         return {**self.provenance, **where, **origin}
 
@@ -207,10 +207,10 @@ class Checkpoints:
         known: Mapping[str, Any],
         **more: Any,
     ) -> SavedCheckpoint:
-        """One file with its manifest, in the place of what was there."""
+        """Writes one file with its manifest, in place of earlier ones."""
         started = time.monotonic()
         _prepare(model_state, more, path)
-        # The old manifest would call the new file damaged, should a kill come between the two.
+        # After a kill between the two writes, the old manifest would call the new file damaged.
         remove(self.run, [manifest_path])
         written = _save(path, {"model": _owned(model_state), "provenance": dict(known), **more})
         write_manifest(manifest_path, _manifest({path.name: written}, known))
@@ -244,7 +244,8 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, path: Path) -> None:
-    """Makes the folder. Raises NonFiniteError, DiskFull, WriteError."""
+    """Checks the weights and the disk, and makes the folder. Raises NonFiniteError, DiskFull,
+    WriteError."""
     bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
         raise NonFiniteError(
@@ -254,7 +255,7 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True)
-            # The folder's own name must outlive a power cut, or its files do not.
+            # The folder's entry must survive a power cut, or its files are lost.
             sync_folder(path.parent.parent)
             sync_folder(path.parent.parent.parent)
     except OSError as error:
@@ -282,7 +283,7 @@ def _save_adapter(
 
 
 def _owned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached, and without the rest of a larger storage that `torch.save` would write with it."""
+    """The detached tensors, copied out of larger storages, which `torch.save` would write whole."""
     detached = {name: tensor.detach() for name, tensor in state.items()}
     return {
         name: tensor.clone()
@@ -317,7 +318,7 @@ def _manifest(
 
 
 def prune(run: RunFolder, keep: int | None) -> None:
-    """Removes epochs and trainer states beyond what is kept; keep = None keeps every epoch.
+    """Removes old epochs and trainer states; keep = None keeps every epoch.
 
     A pruned epoch keeps its sample. Failures are logged only.
     """
@@ -327,7 +328,7 @@ def prune(run: RunFolder, keep: int | None) -> None:
             verified.append(epoch)
     best = best_epoch(run)
     for epoch in to_prune(run.epochs(), verified[:1], best, keep):
-        # The manifest first: none may name files that are gone.
+        # The manifest first: it must not name missing files.
         decoder = run.decoder_path(epoch)
         remove(
             run,
@@ -340,8 +341,8 @@ def prune(run: RunFolder, keep: int | None) -> None:
 
 
 def best_epoch(run: RunFolder) -> int | None:
-    """The epoch that the verdict is about, be it blended; where there is none, or the
-    base is the best, the one with the lowest validation loss."""
+    """The epoch of the verdict, blended or not. Without a verdict, or if the base is the best, the
+    epoch with the lowest validation loss."""
     verdict = run.verdict()
     if verdict and verdict.kind != "base":
         return verdict.epoch
@@ -351,7 +352,7 @@ def best_epoch(run: RunFolder) -> int | None:
 def to_prune(
     epochs: list[int], newest_verified: list[int], best: int | None, keep: int | None
 ) -> list[int]:
-    """The epochs that go: all but the newest `keep`, the newest verified one and the best."""
+    """The epochs to remove: all but the newest `keep`, the newest verified one and the best."""
     if keep is None:
         return []
     kept = {*epochs[max(0, len(epochs) - keep) :], *newest_verified, best}
@@ -359,14 +360,14 @@ def to_prune(
 
 
 def drop_corrupt(run: RunFolder) -> None:
-    """Removes what was set aside as `<name>.corrupt`, but for the newest files."""
+    """Removes files that were set aside as `<name>.corrupt`, except the newest."""
     corrupt = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
     oldest_first = sorted(corrupt, key=lambda path: path.stat().st_mtime_ns)
     remove(run, oldest_first[:-KEPT_CORRUPT_FILES])
 
 
 def remove(run: RunFolder, paths: Iterable[Path]) -> None:
-    """Removes files of `run.checkpoints` in this order, up to the first that will not go."""
+    """Removes files of `run.checkpoints` in this order; stops at the first failure."""
     paths = list(paths)
     for path in paths:
         try:
@@ -382,7 +383,8 @@ def remove(run: RunFolder, paths: Iterable[Path]) -> None:
 
 
 def _drop_state(run: RunFolder, epoch: int) -> None:
-    """First the manifest forgets it: a kill in between leaves a file that no manifest names."""
+    """Removes a trainer state, first from the manifest: a kill in between leaves an unnamed
+    file."""
     state, path = run.state_path(epoch), run.manifest_path(epoch)
     try:
         manifest = read_manifest(path)

@@ -2,7 +2,7 @@
 
 A run that would fail at its first save is refused (exit code 74, as for a disk that fills up
 later). A run whose checkpoints will not all fit gets a warning. Samples, curves and decoders are
-small beside them and not counted.
+small in comparison and not counted.
 """
 
 import logging
@@ -26,7 +26,7 @@ from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 
-# A second of a clip in the cache: float16 mels each 256 samples, int16 codes each 1,024.
+# A second of a clip in the cache: float16 mels every 256 samples, int16 codes every 1,024.
 CACHE_BYTES_A_SECOND = 2 * MEL_BANDS * CODE_RATE / 256 + 2 * CODE_RATE / SAMPLES_PER_CODE
 
 
@@ -66,8 +66,9 @@ def check(
 
 
 def most_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:
-    """How many more checkpoints than the `saved` ones a run of so many saves has at its fullest:
-    the best epoch may stay besides, one more is being written, and best.pt may be a blend."""
+    """The most checkpoints that a run holds at once in addition to the `saved` ones. saves: the
+    saves to come. Besides the kept epochs, the best one may stay, one is being written, and best.pt
+    may be a blend."""
     keep, most = settings.keep_checkpoints, saved + saves
     kept = most if keep is None else min(most, keep + 2)
     blend = settings.blend != "off" and settings.sample_device != "off"
@@ -75,7 +76,8 @@ def most_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:
 
 
 def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
-    """The bytes of a checkpoint with LoRA's adapter, and of the trainer's state, if all learns."""
+    """The bytes of a checkpoint with LoRA's adapter, and of a trainer state without frozen
+    weights."""
     tensors = from_coqui(read_tensors(context.base / "model.pth"))
     weights = sum(tensor.numel() for tensor in tensors.values())
     adapter = num_adapter_weights(settings.lora_rank, context.config.gpt)
@@ -86,6 +88,6 @@ def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
 
 
 def _there(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists: nothing is made by looking."""
+    """The folder or its nearest existing parent. Creates nothing."""
     folder = folder.absolute()
     return next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))

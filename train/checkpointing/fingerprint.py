@@ -1,7 +1,7 @@
 """The fingerprint of a run: base, data, vocabulary and shapes, which must not change on resume.
 
-A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed learning rate is
-logged and used. Called by the loop at the start; compared by `train.checkpointing.resume`.
+NUM_EPOCHS, device, sampling and logging are not part of it and may change; a changed learning rate
+is logged and used. `train.checkpointing.resume` compares fingerprints at the start of a run.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ _DATA_SETTINGS = ("LANGUAGE", "MAX_TRAIN_SAMPLES", "SUSPECT_CLIPS")
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Hashes in hex; shape: the sizes of the part that learns.
+    """Hashes in hex; shape: the sizes of the GPT.
 
-    base, data: {name} and {clips, minutes, settings} as in a provenance. They put a difference into
-    words and are no part of the fingerprint.
+    base, data: {name} and {clips, minutes, settings} as in a provenance. Messages describe a
+    difference with them; they are not compared.
     """
 
     base_sha256: str
@@ -57,7 +57,7 @@ class Fingerprint:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """What a provenance records, and what must not change."""
+        """The compared values, as a provenance records them."""
         return {
             "base_sha256": self.base_sha256,
             "data_sha256": self.data_sha256,
@@ -68,7 +68,7 @@ class Fingerprint:
 
 
 def data_of(settings: TrainSettings, data: Dataset) -> dict[str, Any]:
-    """What a provenance says about the dataset: its size, and the settings that decide on it."""
+    """The dataset in a provenance: its size, and the settings that select its clips."""
     return {
         "clips": len(data.train),
         "minutes": round(data.minutes(data.train), 2),
@@ -77,7 +77,7 @@ def data_of(settings: TrainSettings, data: Dataset) -> dict[str, Any]:
 
 
 def differences(saved: Mapping[str, Any], now: Fingerprint) -> dict[str, str]:
-    """What differs between this start and a saved provenance: name -> part of a sentence.
+    """The differences between this start and a saved provenance: name -> part of a sentence.
 
     saved: {fingerprint, base, data}; each may be missing.
     """
@@ -110,7 +110,7 @@ def _base_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The settings and the sizes that differ; where neither does, what else it can be."""
+    """The settings and the sizes that differ; if none do, the possible causes."""
     was, now = old.get("settings") or {}, new.get("settings") or {}
     parts = [
         f"{name} was {was[name] or 'all'}, is {now[name] or 'all'}"
@@ -120,19 +120,19 @@ def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     cause = "DATASET_DIR" if was else ", ".join(("DATASET_DIR", *_DATA_SETTINGS))
     sizes = [_size(data) for data in (old, new)]
     if "" in sizes:
-        parts.append(f"the clips or transcripts are others ({cause})")
+        parts.append(f"the clips or transcripts differ ({cause})")
     elif sizes[0] != sizes[1]:
         parts.append(f"the run trains on {sizes[0]}, this start on {sizes[1]} ({cause})")
     elif not parts:
         parts.append(
-            f"as many clips as before ({sizes[1]}), but a recording, a transcript, a speaker or a "
-            f"validation clip is another ({cause})"
+            f"the same number of clips ({sizes[1]}), but a recording, a transcript, a speaker or a "
+            f"validation clip differs ({cause})"
         )
     return "; ".join(parts)
 
 
 def _size(data: Mapping[str, Any]) -> str:
-    """Clips and minutes in words; "" where an earlier version did not write them."""
+    """Clips and minutes in words; "" if an earlier version did not record them."""
     if "clips" not in data or "minutes" not in data:
         return ""
     return f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes"

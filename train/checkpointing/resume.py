@@ -87,17 +87,17 @@ def require_same(run: RunFolder, now: Fingerprint) -> None:
     if different := differences(made, now):
         raise SotaqueError(
             f"The run in OUTPUT_DIR={run.folder} does not match this start: "
-            f"{'; '.join(different.values())}. Restore what was, or set OUTPUT_DIR to another "
+            f"{'; '.join(different.values())}. Undo the change, or set OUTPUT_DIR to another "
             "folder. Or start over with RESUME=never, which moves the whole old run to "
             "OUTPUT_DIR/archive."
         )
 
 
 def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
-    """Moves the run, with its own TensorBoard events, to archive/<UTC time>/; None without one.
+    """Moves the run, with its TensorBoard events, to archive/<UTC time>/; None if there is no run.
 
-    The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
-    Raises SotaqueError when something cannot be moved.
+    The checkpoints go first, in one rename, so that a kill in between leaves no half of a run to
+    resume. Raises SotaqueError if something cannot be moved.
     """
     of_run = (run.checkpoints, run.samples, run.metrics, run.evaluation_file, run.speakers)
     present = [path for path in of_run if path.exists()]
@@ -148,7 +148,7 @@ def _of_epoch(
 
 
 def _interrupted(run: RunFolder) -> Resumed | None:
-    """The stop inside an epoch, if there is one and it is whole; set aside if it is not."""
+    """The state of a stop inside an epoch, if there is one. Sets a damaged one aside."""
     pair = (run.interrupted_manifest, run.interrupted)
     if not any(path.exists() for path in pair):
         return None
@@ -174,7 +174,7 @@ def _interrupted(run: RunFolder) -> Resumed | None:
 
 def _from_interrupted(path: Path) -> Resumed:
     content = load_verified(path)
-    # Copies: the optimizer writes into what it is given, and this file will be removed.
+    # Not memory-mapped: the optimizer writes into its state, and this file will be removed.
     trainer = load_verified(path, mmap=False)["trainer"]
     provenance = content["provenance"]
     return Resumed(
@@ -197,7 +197,7 @@ def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerp
 
 
 def _began_at(current: Resumed, path: Path) -> bool:
-    """A later start with the same RESUME=PATH goes on with the run that the first one began."""
+    """Whether the run began with RESUME=`path`. A later start with the same setting resumes it."""
     origin = current.provenance.get("started_from") or {}
     if not path.is_file():  # pruned or moved since
         return origin.get("name") == path.name
@@ -222,7 +222,7 @@ def _loaded(path: Path) -> Resumed:
 
 
 def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
-    """Accepts a checkpoint of other data, which is the purpose; refuses another model."""
+    """Accepts a checkpoint of other data, which RESUME=PATH is for; refuses another model."""
     different = differences(resumed.provenance, now)
     if different.keys() - {"data_sha256"}:
         raise SotaqueError(

@@ -1,1 +1,1 @@
-"""Finds how large a batch fits this machine."""
+"""Finds the largest batch that fits in memory."""

@@ -1,9 +1,9 @@
 """Finds the largest batch that fits: measured on a GPU, estimated on a CPU.
 
-On a GPU the largest batch that is wanted goes first, made of the longest clips: if it fits with
-head-room, that is all. Otherwise two small ones show what a clip takes, and what then should fit is
-tried before it is believed. On a CPU an allocation that is too large ends in the kernel's killer
-and not in an error, so nothing is tried there.
+On a GPU, the largest intended batch is tried first, with the longest clips. If it does not fit with
+headroom, two small batches show how much memory a clip takes, and the batch that should then fit is
+tried, too. On a CPU nothing is tried: the kernel kills a process that allocates too much, without
+an error.
 """
 
 import logging
@@ -24,18 +24,19 @@ from xtts.model.gpt import GPT
 
 log = logging.getLogger("train")
 
-# Fragments between blocks, other clips' longer texts, and samples spoken on the same card.
+# For fragmentation, longer texts of other clips, and samples spoken on the same card.
 HEADROOM = 0.15
-# Of a CPU's RAM: the rest is the worker that speaks, the file cache and what else runs.
+# The share of RAM for training on a CPU. The rest is for the worker that speaks, the file cache and
+# other programs.
 CPU_SHARE = 0.5
 
 
 def fit_batches(
     settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
 ) -> None:
-    """BATCH_SECONDS=auto: no more than this machine has room for; logged with its reason.
+    """BATCH_SECONDS=auto: limits batches to the memory of this machine; logs the reason.
 
-    Ranks agree on the smallest.
+    Ranks agree on the smallest value.
     """
     longest = longest_seconds(batches)
     if context.device.value.startswith("cuda"):
@@ -51,14 +52,14 @@ def fit_batches(
 
 
 def longest_seconds(batches: Batches) -> float:
-    """Of the clips that are trained on."""
+    """The duration of the longest training clip."""
     return max(batches.clips[clip].seconds for clip in batches.indices)
 
 
 def longest_clip_memory(
     settings: TrainSettings, context: RunContext, gpt: GPT, batches: Batches, *, recomputed: bool
 ) -> MemoryEstimate:
-    """What a step on the longest clip alone takes."""
+    """The memory of a step on the longest clip alone."""
     parameters = sum(parameter.numel() for parameter in gpt.parameters())
     shape = context.config.gpt
     return estimate_memory(
@@ -74,7 +75,7 @@ def longest_clip_memory(
 
 
 def room_bytes(context: RunContext) -> int:
-    """What a step may take in all, before the model is on the device."""
+    """The memory that a step may take in total. Call it before the model is on the device."""
     if context.device.value.startswith("cuda"):
         return int(torch.cuda.mem_get_info(context.device.value)[0])
     return int(context.machine.memory_bytes * CPU_SHARE)
@@ -83,7 +84,7 @@ def room_bytes(context: RunContext) -> int:
 def _tried_or_remembered(
     settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
 ) -> tuple[float, str]:
-    """Tried once for a GPU and a model, then remembered."""
+    """The seconds of a batch and the reason; tried once for a GPU and a model, then remembered."""
     wanted, longest = batches.batch_seconds, longest_seconds(batches)
     memory = Facts(settings.cache_dir, "batch_seconds")
     name = torch.cuda.get_device_name(context.device.value)
@@ -94,7 +95,7 @@ def _tried_or_remembered(
     )  # fmt: skip
     if known := memory.get(key):
         return float(known), f"as measured on {name} before"
-    # What is free, and what this process holds of the card already.
+    # The free memory, and the memory that this process already holds.
     room = torch.cuda.mem_get_info(learner.device)[0] + torch.cuda.memory_reserved(learner.device)
     most = max(1, int(wanted // longest))
     clips, reason = largest_fitting(lambda count: _peak_bytes(learner, batches, count), room, most)
@@ -106,10 +107,10 @@ def _tried_or_remembered(
 
 
 def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
-    """The most that a step on so many of the longest clips takes, by torch's own counters, with the
-    optimizer's states, also those that the first step will make; None when it did not fit.
+    """The peak memory of a step on the longest `clips` clips, by torch's counters, with the
+    optimizer states that the first step will create; None if it did not fit.
 
-    The step moves nothing: its gradients are made and given back.
+    The step changes no weights: its gradients are computed and freed.
     """
     device = learner.device
     torch.cuda.reset_peak_memory_stats(device)
@@ -119,7 +120,7 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
     try:
         batch = batches.batch(1, repeated[:clips])
         with learner.autocast():
-            # Not by way of the other ranks: they may try other sizes.
+            # Not through DDP: other ranks may try other sizes.
             losses = learner.gpt.losses(batch.rows.to(device))
         learner.weighted_loss(losses).backward()
         learner.optimizer.zero_grad(set_to_none=True)
@@ -133,7 +134,7 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         if not tensor_bytes(learner.optimizer.state):
             coming = STATE_BYTES[learner.config.optimizer] * numbers
         return int(torch.cuda.max_memory_allocated(device)) + int(coming)
-    # Behind the `except`: the error held the tensors that are to go.
+    # After the `except` block: the error referenced the tensors that must be freed.
     learner.optimizer.zero_grad(set_to_none=True)
     cuda_errors.free_after_fault(str(device))
     return None
@@ -142,12 +143,11 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
 def largest_fitting(
     peak_bytes: Callable[[int], int | None], room: int, wanted: int
 ) -> tuple[int, str]:
-    """How many of the longest clips fit with head-room, at most `wanted` and at least 1, and what
-    was seen.
+    """The number of longest clips that fit with headroom, from 1 to `wanted`, and the reason.
 
     Args:
-        peak_bytes: The most that a step on so many of them takes; None when it did not fit.
-        room: Bytes that a step may take in all, weights and optimizer included.
+        peak_bytes: The peak memory of a step on this number of clips; None if it did not fit.
+        room: Bytes that a step may take in total, weights and optimizer included.
     """
     allowed = int(room * (1 - HEADROOM))
     peak = peak_bytes(wanted)
@@ -155,11 +155,11 @@ def largest_fitting(
         return wanted, f"{size_words(peak)} of {size_words(allowed)} taken"
     one = peak_bytes(1)
     if one is None or one > allowed or wanted == 1:
-        return 1, f"even the longest clip does not fit into {size_words(allowed)} with head-room"
+        return 1, f"even the longest clip does not fit into {size_words(allowed)} with headroom"
     two = peak_bytes(2) if wanted > 2 else None
     if two is None or two <= one:
         clips = max(1, wanted // 2)
-    else:  # memory grows in a line with the clips
+    else:  # memory grows linearly with the clips
         clips = max(1, min(wanted - 1, 1 + (allowed - one) // (two - one)))
     while clips > 1:
         peak = peak_bytes(clips)
@@ -173,13 +173,14 @@ def largest_fitting(
 def fitting_on_cpu(
     wanted_seconds: float, second_bytes: float, held_bytes: int, ram_bytes: int
 ) -> tuple[float, str]:
-    """A budget of at most `wanted_seconds` that half of the RAM has room for.
+    """The seconds of a batch, at most `wanted_seconds`, that fit in half of the RAM; and the
+    reason.
 
-    second_bytes: what a second of audio takes in a step; held_bytes: weights, gradients, states.
+    second_bytes: a step's memory for a second of audio; held_bytes: weights, gradients, states.
     """
     room = ram_bytes * CPU_SHARE - held_bytes
     seconds = max(1.0, room / second_bytes)
     ram = f"{size_words(ram_bytes)} of RAM"
     if seconds >= wanted_seconds:
         return wanted_seconds, f"fits into half of {ram}"
-    return round(seconds, 1), f"what half of {ram} has room for"
+    return round(seconds, 1), f"the most that fits into half of {ram}"

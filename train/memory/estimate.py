@@ -1,6 +1,6 @@
 """Estimates the memory of a training step from the model's size.
 
-`benchmarks.memory` counts the same tensors in a true step; the test holds the two together.
+`benchmarks.memory` counts the same tensors in a real step; a test compares the two.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,10 @@ from xtts.model.shapes import NUM_LATENTS, GPTShape
 # all but the stream and the norms' inputs take two bytes.
 _WIDTHS_KEPT = 16
 _WIDTHS_IN_FP32 = 4
-# Text is about 14 characters a second, its ids are fewer.
+# Speech has about 14 characters a second, and fewer text ids.
 TEXT_IDS_A_SECOND = 14
-# Frames of conditioning a clip (6 s), and what the encoder's six blocks keep of one, in widths.
+# Conditioning frames of a clip (6 s), and the values that the encoder's six blocks keep of each, in
+# widths.
 _CONDITIONING_FRAMES = 517
 _CONDITIONING_WIDTHS = 6 * 10
 STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
@@ -27,7 +28,7 @@ STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that a step takes on the device, by what they are."""
+    """The bytes that a step takes on the device, by purpose."""
 
     weights: int
     gradients: int
@@ -36,7 +37,7 @@ class MemoryEstimate:
 
     @property
     def held_bytes(self) -> int:
-        """What does not depend on the batch."""
+        """The bytes that do not depend on the batch."""
         return self.weights + self.gradients + self.states
 
     @property
@@ -55,7 +56,8 @@ def estimate_memory(
     optimizer: str,
     recomputed: bool,
 ) -> MemoryEstimate:
-    """parameters: of the model; trainable: those with a gradient; audio_seconds: of a batch."""
+    """The memory of a step. parameters: of the model; trainable: those with a gradient;
+    audio_seconds: of the batch."""
     position = _position_bytes(shape, precision, recomputed)
     heads = 4 * (shape.audio_ids + shape.text_ids) / 2
     second = (CODE_RATE / SAMPLES_PER_CODE + TEXT_IDS_A_SECOND) * (position + heads)
@@ -69,7 +71,7 @@ def estimate_memory(
 
 
 def _position_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
-    """Of one position through all blocks; recomputed: their inputs, and one block at a time."""
+    """The bytes of a position in all blocks; if recomputed, in their inputs and one block."""
     small = 4 if precision == "fp32" else 2
     block = shape.width * (4 * _WIDTHS_IN_FP32 + small * (_WIDTHS_KEPT - _WIDTHS_IN_FP32))
     return shape.layers * 4 * shape.width + block if recomputed else shape.layers * block

@@ -60,7 +60,7 @@ def claim(run: RunFolder, runs_dir: Path) -> Path:
         folder = _new_folder(run, runs_dir)
         if any(runs_dir.glob(EVENTS)):
             log.info(
-                "%s holds curves of an earlier version, which did not note whose they are: they "
+                "%s holds curves of an earlier version, which did not record their run: they "
                 "stay, and TensorBoard shows them as the run '.'.", runs_dir,
             )  # fmt: skip
     else:
@@ -150,7 +150,7 @@ class TensorBoardWriter:
     def sound(self, name: str, waveform: Tensor, step: int) -> None:
         """Writes `[samples]` at 24,000 Hz as audio and as a spectrogram. Raises OSError.
 
-        Each has a tag of its own: TensorBoard's loader gives a tag the type of its first value, and
+        The tags differ, because TensorBoard's loader gives a tag the type of its first value and
         would serve the picture as a recording.
         """
         if not (writer := self._ready(step)):
@@ -172,7 +172,7 @@ class TensorBoardWriter:
             self._asked(writer.flush)
 
     def close(self) -> None:
-        """Writes what is left. Raises OSError."""
+        """Flushes and closes the writer. Raises OSError."""
         if self._writer is not None:
             self._asked(self._writer.close)
 

@@ -2,7 +2,7 @@
 
 All functions are pure.
 
-A horizontal line marks the base's figure; the best candidate has a colour of its own.
+A horizontal line marks the base's figure; the best candidate has another colour.
 """
 
 from collections.abc import Sequence

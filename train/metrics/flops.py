@@ -27,7 +27,7 @@ PEAKS = {
     "RTX 3090": 71e12, "RTX 3090 Ti": 80e12, "RTX 3080": 60e12, "RTX 3070": 41e12,
     "RTX 3060": 25e12,
 }  # fmt: skip
-# Suffixes of variants that are slower than the GPU of the plain name, each by its own limits.
+# Suffixes of variants that are slower than the GPU of the plain name, each to another degree.
 _SLOWER = ("Laptop", "Max-Q", "Mobile")
 
 
@@ -53,16 +53,16 @@ def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float
 
 
 def peak_flops(device: str, precision: str) -> float | None:
-    """Products a second that MFU is a share of: as the maker tells of a GPU, None where its name is
-    not known; as one really runs on a CPU."""
+    """The FLOP/s that MFU is a share of: a GPU's peak by its manufacturer, None if its name is
+    unknown; on a CPU, the measured peak."""
     if device.startswith("cuda"):
         return peak_of_gpu(torch.cuda.get_device_name(device))
     return reached_flops(torch.bfloat16 if precision == "bf16" else torch.float32)
 
 
 def peak_of_gpu(device_name: str) -> float | None:
-    """The peak of a GPU by its name; None if it is unknown. Only whole words match (an L40S is no
-    L40, an RTX A1000 no A100), and of several matches the longest counts."""
+    """The peak of a GPU by its name; None if it is unknown. Only whole words match (an L40S is not
+    an L40, an RTX A1000 not an A100), and the longest of several matches counts."""
     if any(word in device_name for word in _SLOWER):
         return None
     variants = {f"{name}{more}" for name in PEAKS for more in (" SUPER", " Ti")} - PEAKS.keys()
@@ -73,11 +73,11 @@ def peak_of_gpu(device_name: str) -> float | None:
 
 
 def reached_flops(kind: torch.dtype, size: int = 1024, tries: int = 3) -> float:
-    """What a product of this kind really reaches on this CPU, whose maker tells nothing: the best
-    of some, 20 ms with two cores and AMX."""
+    """The FLOP/s of a matrix product on this CPU, whose manufacturer states none: the best of
+    `tries`. Takes 20 ms with two cores and AMX."""
     one = torch.ones(size, size, dtype=kind)
     seconds = float("inf")
-    for _ in range(tries + 1):  # the first one makes oneDNN's code
+    for _ in range(tries + 1):  # in the first, oneDNN generates its code
         began = time.perf_counter()
         one @ one
         seconds = min(seconds, time.perf_counter() - began)

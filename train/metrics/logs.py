@@ -36,7 +36,7 @@ from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 
-# What a run does between two steps, in the order of an epoch's end. A step ends it.
+# The phases between two steps, in the order of an epoch's end. A step ends a phase.
 Phase = Literal["validating", "saving", "sampling", "judging", "concluding"]
 
 
@@ -98,7 +98,7 @@ class Logs:
             log.info("`%s` shows the curves later.", commands.make("tensorboard"))
 
     def settings(self, values: Mapping[str, str]) -> None:
-        """Writes all settings beside the curves; the console shows only those that were set."""
+        """Writes all settings to TensorBoard; the console shows only those that were set."""
         rows = "\n".join(f"| {name} | {value} |" for name, value in values.items())
         with self._forgiving("The curves"):
             self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
@@ -149,7 +149,7 @@ class Logs:
             )  # fmt: skip
 
     def phase(self, epoch: int, step: int, phase: Phase) -> None:
-        """Writes to metrics.jsonl what the run does now, so that the page can show it."""
+        """Writes the phase of the run to metrics.jsonl, so that the page can show it."""
         with self._forgiving("metrics.jsonl"):
             self._metrics.write({"kind": "phase", "epoch": epoch, "step": step, "phase": phase})
 
@@ -207,7 +207,7 @@ class Logs:
             self._reported.discard(what)
         except OSError as error:
             if what not in self._reported:
-                log.warning("%s cannot be written (%s). Training goes on.", what, error)
+                log.warning("%s cannot be written (%s). Training continues.", what, error)
             self._reported.add(what)
 
 
@@ -323,7 +323,7 @@ def cut_back(path: Path, step: int) -> None:
 
 
 def _step_of(line: bytes) -> int | None:
-    """The step of a line; None if it is no record, or no text."""
+    """The step of a line; None if it is not a record."""
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
@@ -332,7 +332,7 @@ def _step_of(line: bytes) -> int | None:
 
 @dataclass
 class RemainingTime:
-    """Measures each kind of work on its own, so that a slow kind does not distort the others.
+    """Measures each kind of work separately, so that a slow kind does not distort the others.
 
     Attributes:
         judging: The seconds that judging will still take from an epoch on.

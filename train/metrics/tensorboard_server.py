@@ -41,7 +41,7 @@ class TensorBoard:
 
     def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
         """Waits until it answers over HTTP; False if it died or took too long."""
-        # Without a proxy from the environment, which would connect to its own localhost.
+        # Without a proxy from the environment, which would connect to the proxy's localhost.
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         end = time.monotonic() + within_seconds
         while time.monotonic() < end and self._child.code is None:
@@ -62,7 +62,7 @@ class TensorBoard:
 
 
 def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:
-    """The server that the settings ask for; None if they ask for none."""
+    """The server for the settings; None with TENSORBOARD=off."""
     if not settings.tensorboard:
         return None
     # In a container, a published port leads to the container's address, not to its loopback.

@@ -231,7 +231,8 @@ def _flat_gradient(place: _Place) -> Tensor:
 @functools.lru_cache(maxsize=4)
 def _levels(signed: bool, device: torch.device) -> Tensor:
     """The 256 levels, between -1 or 0 and 1, of the dynamic tree data type (Dettmers 2016,
-    https://arxiv.org/abs/1511.04561): seven decades, each with twice as many as the one below."""
+    https://arxiv.org/abs/1511.04561): seven decades, each with twice the levels of the one
+    below."""
     parts = [torch.tensor([0.0, 1.0])]
     for decade in range(_EXPONENTS):
         edges = torch.linspace(0.1, 1.0, 2 ** (decade + (not signed)) + 1)
@@ -242,8 +243,8 @@ def _levels(signed: bool, device: torch.device) -> Tensor:
 
 @functools.lru_cache(maxsize=4)
 def _thresholds(signed: bool, device: torch.device) -> Tensor:
-    """For each level, the smallest float32 number that is rounded to the next level: whose
-    distance, as float32 subtracts, is at least half of the distance between the two."""
+    """For each level, the smallest float32 number that is rounded to the next level: in float32
+    arithmetic, its distance from the level is at least half of the distance between the two."""
     levels = _levels(signed, torch.device("cpu"))
     below, above = levels[:-1], levels[1:]
     half = (above - below) * 0.5

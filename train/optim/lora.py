@@ -1,9 +1,9 @@
 """LORA_RANK: LoRA adapters on the transformer's linear layers, by peft.
 
-Hu et al. 2021 (https://arxiv.org/abs/2106.09685) by peft's low-level way: y = Wx + (alpha/r) B A x,
-where only A and B learn. Everything else is frozen, the conditioning too, so that a voice is
-learned and other languages are not forgotten. Checkpoints hold W + (alpha/r) B A under the plain
-names: their readers never see that there were adapters. Beside them, A and B are saved alone
+Hu et al. 2021 (https://arxiv.org/abs/2106.09685), with peft's low-level API. Only A and B learn in
+y = Wx + (alpha/r) B A x. Everything else is frozen, including the conditioning, so that the model
+learns a voice without forgetting other languages. Checkpoints hold W + (alpha/r) B A under the
+plain names, so their readers need not handle adapters. A and B are also saved separately
 (`xtts.voices.adapter_file`), which takes megabytes.
 """
 
@@ -33,14 +33,15 @@ class LoraShape:
 
 
 def num_adapter_weights(rank: int, shape: GPTShape) -> int:
-    """A and B of each block's four matrices: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths."""
+    """The weights of A and B in each block's four matrices: 3 + 1, 1 + 1, 1 + 4 and 4 + 1
+    widths."""
     return rank * 16 * shape.width * shape.layers
 
 
 class LoraAdapters:
-    """Adapters in a GPT's transformer. The rest of the GPT learns no more.
+    """Adapters in a GPT's transformer. Freezes the rest of the GPT.
 
-    Raises SotaqueError where peft is not installed.
+    Raises SotaqueError if peft is not installed.
     """
 
     def __init__(self, gpt: GPT, shape: LoraShape, seed: int) -> None:
@@ -51,15 +52,15 @@ class LoraAdapters:
         self.layers: dict[str, Any] = {
             name: module for name, module in gpt.named_modules() if hasattr(module, "lora_A")
         }
-        # In fp32, also over a base of fewer bits: a difference is small.
+        # Adapters are fp32 even on a base of fewer bits, because differences are small.
         for name, parameter in gpt.named_parameters():
             parameter.requires_grad_(_is_adapter(name))
 
     def merged(self) -> dict[str, Tensor]:
         """The GPT's state under its plain names, with every difference added to its weight.
 
-        On the CPU, a layer at a time: merged weights beside the others would take 1.2 GB of a GPU
-        that was chosen to be just large enough.
+        On the CPU, a layer at a time: merged copies would take another 1.2 GB of a GPU that may be
+        just large enough.
         """
         state = {}
         for name, tensor in self.gpt.state_dict().items():
@@ -82,7 +83,7 @@ class LoraAdapters:
         return difference
 
     def load_base(self, state: Mapping[str, Tensor]) -> None:
-        """Weights under their plain names, below the adapters."""
+        """Loads weights under their plain names, below the adapters."""
         own = {}
         for name, tensor in state.items():
             layer, _, leaf = name.rpartition(".")
@@ -90,7 +91,7 @@ class LoraAdapters:
         mismatch = self.gpt.load_state_dict(own, strict=False)
         if mismatch.unexpected_keys or not all(map(_is_adapter, mismatch.missing_keys)):
             raise SotaqueError(
-                f"These weights are of another model: {mismatch.unexpected_keys[:3]}."
+                f"These weights belong to another model: {mismatch.unexpected_keys[:3]}."
             )
 
     def base(self) -> dict[str, Tensor]:
@@ -102,7 +103,7 @@ class LoraAdapters:
         }
 
     def adapters(self) -> dict[str, Tensor]:
-        """A and B of each layer, as they learn."""
+        """A and B of each layer, not copied."""
         return {n: t.detach() for n, t in self.gpt.state_dict().items() if _is_adapter(n)}
 
     def alone(self) -> dict[str, Tensor]:
@@ -113,14 +114,14 @@ class LoraAdapters:
         }
 
     def load_adapters(self, state: Mapping[str, Tensor]) -> None:
-        """Takes up A and B. Raises SotaqueError for those of another rank."""
+        """Restores A and B. Raises SotaqueError for those of another rank."""
         own = self.adapters()
         if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in state.items()}:
             old = next(t.shape[0] for n, t in state.items() if "lora_A" in n)
             new = next(t.shape[0] for n, t in own.items() if "lora_A" in n)
             raise SotaqueError(
                 f"This run has adapters of rank {old}, and LORA_RANK is {new}. Set LORA_RANK={old} "
-                "to go on, or RESUME=never to start over."
+                "to continue, or RESUME=never to start over."
             )
         self.gpt.load_state_dict(dict(state), strict=False)
 
@@ -135,7 +136,7 @@ def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
         ) from error
     config = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(TARGETS))
     device = next(gpt.parameters()).device
-    # A starts at random: the same for the same seed, and no other random state moves.
+    # A is random: it depends on the seed alone and changes no other random state.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         inject_adapter_in_model(config, gpt.gpt, adapter_name=_ADAPTER)

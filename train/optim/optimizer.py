@@ -89,8 +89,8 @@ def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     saved = "adamw8bit" if "adamw8bit" in state else "adamw"
     if saved != own:
         raise SotaqueError(
-            f"The state that was saved is of OPTIMIZER={saved}, and this run has OPTIMIZER={own}. "
-            "Set it back to go on, or RESUME=never to start over."
+            f"The saved state is of OPTIMIZER={saved}, and this run has OPTIMIZER={own}. "
+            "Set it back to continue, or RESUME=never to start over."
         )
     if own == "adamw":  # a state saved without the fused kernel continues with it
         fused = {"fused": optimizer.defaults["fused"]}

@@ -1,7 +1,7 @@
 """Which weights of a GPT learn, and which are saved: LoRA merged, EMA applied.
 
 Without LORA_RANK and averages they are the same. With adapters, the saved weights are merged; with
-averages, they are the averages. The trainer's state then holds what they do not contain.
+averages, they are the averages. The trainer's state then holds the rest.
 """
 
 import difflib
@@ -29,7 +29,7 @@ LARGEST_SHARE = 0.7
 
 @dataclass(frozen=True)
 class NewRowsShape:
-    """ids: of the rows, as of the languages that a run learns; times: their rate, as a multiple of
+    """ids: the rows of the languages that a run learns; times: their rate, as a multiple of
     LEARNING_RATE."""
 
     ids: Sequence[int]
@@ -77,7 +77,7 @@ class TrainableWeights:
         return sum(weight.numel() for weight in self.trainable) / every
 
     def scaled_step(self) -> AbstractContextManager[None]:
-        """Around an optimizer step: gives new rows their own rate."""
+        """Around an optimizer step: applies the rate of new rows."""
         return self.new_rows.scaled() if self.new_rows else nullcontext()
 
     def after_step(self, step: int) -> None:
@@ -116,17 +116,16 @@ class TrainableWeights:
 
     @torch.no_grad()
     def adapter(self) -> tuple[dict[str, Tensor], int] | None:
-        """A and B, as they are merged into what is saved, and LoRA's alpha. None without LORA_RANK,
-        and where they stand on other weights than the base model's, such as new rows that learned
-        too: alone they would be no voice.
-        """
+        """A and B as they are merged into the saved weights, and LoRA's alpha. None without
+        LORA_RANK, and if they belong to other weights than the base model's, such as new rows that
+        learned too: alone they would not be a voice."""
         if self.lora is None or self._ground is not None or self.new_rows:
             return None
         with self.as_saved():
             return self.lora.alone(), self.lora.shape.alpha
 
     def state(self) -> dict[str, Any]:
-        """What `model_state` does not contain; empty if it contains everything."""
+        """The state that `model_state` does not contain; empty if it contains everything."""
         state: dict[str, Any] = {}
         if self.lora:
             state["lora"] = _on_cpu(self.lora.adapters())
@@ -192,7 +191,8 @@ class ExponentialMovingAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the module has the averages as weights; afterwards its own again, bit for bit."""
+        """Inside, the averages are the module's weights; afterwards the old weights return, bit for
+        bit."""
         self._swap()
         try:
             yield
@@ -231,7 +231,7 @@ def patterns(setting: str) -> tuple[str, ...]:
 
 
 def freeze(module: nn.Module, globs: Sequence[str]) -> int:
-    """Freezes every weight that a pattern matches; returns how many numbers that are.
+    """Freezes every weight that a pattern matches; returns the number of frozen values.
 
     A pattern matches a whole name (`text_embedding.weight`) or the name of a part
     (`conditioning_*`). Raises SotaqueError if one matches nothing.
@@ -267,12 +267,11 @@ def _nothing(glob: str, names: Sequence[str]) -> str:
 
 
 class NewRows:
-    """The new rows of a GPT's text tables, which learn from here on at their own rate.
+    """Trains the new rows of a GPT's text tables at a separate rate.
 
-    AdamW divides by the size of the gradients, so scaled gradients would change nothing: what a
-    step changes in these rows is scaled instead. In a table that is frozen, by advice or beside
-    adapters, they learn all the same and the old rows stay, bit for bit (as
-    `trainable_token_indices` of peft).
+    AdamW divides by the size of the gradients, so scaled gradients would change nothing: the step's
+    change of these rows is scaled instead. They also learn in a frozen table (by advice or with
+    adapters); its old rows stay, bit for bit (as with peft's `trainable_token_indices`).
 
     Attributes:
         undecayed: The tables that were frozen. Weight decay would change their old rows.
@@ -291,7 +290,7 @@ class NewRows:
 
     @contextmanager
     def scaled(self) -> Iterator[None]:
-        """Inside, the optimizer takes a step; afterwards what it changed is scaled."""
+        """Inside, the optimizer takes a step; afterwards its change of the rows is scaled."""
         before = [table.detach()[self._ids] for table in self._tables]
         yield
         with torch.no_grad():

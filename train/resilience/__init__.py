@@ -1,1 +1,1 @@
-"""Stalls, signals and lost GPUs: ends a run without losing its state."""
+"""Ends a run after a stall, a signal or a lost GPU without losing its state."""

@@ -1,10 +1,10 @@
-"""Which trainings are at work now: each holds a lock below CACHE_DIR, which its machine shares.
+"""Lists the trainings in progress: each holds a lock below CACHE_DIR, which its machine shares.
 
-So do `train evaluate`, `learn-decoder` and `sample`, which work with a run that is there.
+So do `train evaluate`, `learn-decoder` and `sample`, which work on an existing run.
 
-    CACHE_DIR/at_work/<random>.lock    held while it works; "<device> <OUTPUT_DIR>"
+    CACHE_DIR/at_work/<random>.lock    held during the work; "<device> <OUTPUT_DIR>"
 
-The lock goes with the process, so a killed training is not at work. Both containers of training and
+The lock ends with its process, so a killed training is not listed. Both containers of training and
 `make train` of one clone have the same CACHE_DIR.
 """
 
@@ -21,28 +21,27 @@ from machine.storage.atomic import WriteError, make_folder
 from machine.storage.reading import read_text
 
 _FOLDER = "at_work"
-# A file is made before it is locked.
+# A file exists briefly before it is locked.
 _STALE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class AtWork:
-    """A training that is at work. device: "cpu" or "cuda:N"; output_dir: as its process names
-    it."""
+    """A training in progress. device: "cpu" or "cuda:N"; output_dir: as its process names it."""
 
     device: str
     output_dir: str
 
     def shares(self, wish: str) -> bool:
-        """Whether a training with DEVICE=wish may compute on the same device. `auto` may come to
+        """Whether a training with DEVICE=wish may compute on the same device. `auto` may choose
         any."""
         return wish == "auto" or self.device == ("cuda:0" if wish == "cuda" else wish)
 
 
 @contextmanager
 def at_work(cache_dir: Path, device: str, output_dir: Path) -> Iterator[None]:
-    """Tells others of this training while the block runs. Without a word, if that cannot be
-    written: it would be no reason not to train."""
+    """Lists this training while the block runs. If the file cannot be written, training continues
+    without a message."""
     path = cache_dir / _FOLDER / f"{secrets.token_hex(8)}.lock"
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError, WriteError):
@@ -54,14 +53,14 @@ def at_work(cache_dir: Path, device: str, output_dir: Path) -> Iterator[None]:
 
 
 def trainings(cache_dir: Path) -> list[AtWork]:
-    """Those that are at work now; none on a file system without locks."""
+    """The trainings in progress; none on a file system without locks."""
     found = []
     for path in sorted((cache_dir / _FOLDER).glob("*.lock")):
         if locks.held(path):
             device, _, output_dir = read_text(path).partition(" ")
             found.append(AtWork(device, output_dir))
             continue
-        with contextlib.suppress(OSError):  # what a killed one has left
+        with contextlib.suppress(OSError):  # left by a killed training
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                 path.unlink()
     return found

@@ -43,7 +43,7 @@ def allowed_seconds(steps: Sequence[float], stall_seconds: float) -> float:
 
 
 class Heartbeat:
-    """`with` starts the watchdog and ends it. None = no watchdog.
+    """`with` starts the watchdog and ends it. stall_seconds: None = no watchdog.
 
     There is no time limit before the first `watch` or `allow`.
     """

@@ -62,7 +62,7 @@ class StopRequest:
                 code,
                 f"A step ({self.step_seconds:.1f} s) and saving ({self.write_seconds:.1f} s) do "
                 f"not fit into STOP_SECONDS={self.allowed_seconds:g}: exiting at once. The run "
-                "goes on from its last epoch.",
+                "resumes from its last epoch.",
             )
         self.signal_number = signal_number
 

@@ -1,8 +1,8 @@
 """A pipe that ends this process with an exit code even when its interpreter hangs.
 
 A process that stalls in C code while it holds the GIL runs no more Python: no thread, no signal
-handler. The C library still runs. Its asynchronous read (aio_read(3), in a thread of its own) calls
-a function when a byte arrives (SIGEV_THREAD, sigevent(7)); here that function is `_exit`. So
+handler. The C library still runs. Its asynchronous read (aio_read(3), in a separate thread) calls a
+function when a byte arrives (SIGEV_THREAD, sigevent(7)); here that function is `_exit`. So
 `train.resilience.watchdog`, another process, can end a stalled trainer with 75 instead of the 137
 of SIGKILL.
 """

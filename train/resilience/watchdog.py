@@ -31,7 +31,7 @@ def main() -> None:
     none)."""
     parent, beats, tripwire = (int(word) for word in sys.argv[1:4])
     _live_as_long_as(parent)
-    # Ctrl-C and SIGTERM are for the trainer, which ends in its own time; the watchdog ends with it.
+    # Ctrl-C and SIGTERM are for the trainer, which saves before it ends; the watchdog ends with it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     doing = waited(beats)

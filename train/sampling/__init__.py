@@ -1,1 +1,1 @@
-"""Samples, spoken by each epoch's weights."""
+"""Speaks a sample with each epoch's weights."""

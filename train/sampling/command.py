@@ -1,7 +1,7 @@
 """`python -m train sample`: speaks with a saved epoch on demand.
 
-It writes `samples/on_demand/epoch_N_<hash>.wav`, and beside it the reference and the
-sidecar. The samples of the run stay. The hash covers the whole request.
+Writes `samples/on_demand/epoch_N_<hash>.wav` with its reference and sidecar. The hash covers the
+whole request. The samples of the run stay.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger("train")
 
 
 def run(settings: TrainSettings, *, epoch: int | None) -> int:
-    """Speaks with `epoch`, or with the newest whole one. Raises RunError if nothing can speak,
+    """Speaks with `epoch`, or with the newest complete one. Raises RunError if nothing can speak,
     SotaqueError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
     saved = _chosen(folder, epoch)
@@ -43,7 +43,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
 
 
 def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
-    """The epoch to speak, its files whole."""
+    """The epoch to speak with; its files are complete."""
     if epoch is None:
         if newest := folder.newest_whole():
             return newest
@@ -54,4 +54,4 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
         return verified
     there = ", ".join(str(number) for number in folder.epochs()) or "none"
     reason = folder.absent(epoch) or f"Epoch {epoch} cannot speak: {folder.verify(epoch)}"
-    raise RunError(f"{reason} There are: {there}.")
+    raise RunError(f"{reason} Saved epochs: {there}.")

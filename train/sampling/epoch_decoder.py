@@ -1,9 +1,9 @@
-"""The decoder that an epoch's sample is spoken with, learned for the latents of that epoch.
+"""Learns the decoder for each epoch's sample, from the latents of that epoch.
 
-What the GPT learns moves its latents away from those that the base's decoder knows: with it, the
-samples of later epochs sound worse than the weights are. So before an epoch speaks, a decoder goes
-on learning from the person's clips for a small part of the epoch's time, from where the decoder of
-the epoch before ended.
+Training moves the GPT's latents away from those that the base's decoder knows. With that decoder,
+samples of later epochs sound worse than the weights are. So before an epoch speaks, its decoder is
+trained on the person's clips for a small part of the epoch's time, starting from the decoder of the
+epoch before.
 """
 
 import contextlib
@@ -24,23 +24,23 @@ from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, Transcrib
 
 log = logging.getLogger("train")
 
-# Of an epoch's seconds, so much goes into its decoder; but at least the seconds in which a small
-# model takes a dozen steps, and at most so many.
+# The share of an epoch's time for its decoder, and its limits in seconds. The lower one lets a
+# small model take a dozen steps.
 SHARE_OF_EPOCH, FEWEST_SECONDS, MOST_SECONDS = 0.1, 3.0, 300.0
-# Other clips each epoch: each of them is a pass of the GPT.
+# Each epoch takes other clips; each clip needs a pass of the GPT.
 CLIPS_AN_EPOCH = 9
 
 
 def clips_to_learn_from(clips: Sequence[Clip], most: int) -> tuple[TranscribedClip, ...]:
-    """So many of the person's clips, by content: the same ones whatever they are called and however
-    they stand."""
+    """At most `most` of the person's clips, chosen by content, so that names and order do not
+    matter."""
     taken = sorted(clips, key=lambda clip: clip.sha256)[:most]
     return tuple(TranscribedClip(one.path, one.text, one.language) for one in taken)
 
 
 class EpochDecoders:
     """Learns the decoder of one epoch after another. clips: of the person, to learn from;
-    reference: whose speaker embedding samples are spoken with."""
+    reference: the recording with the speaker embedding of samples."""
 
     def __init__(self, run: RunFolder, clips: Sequence[TranscribedClip], reference: Path) -> None:
         self._run = run
@@ -56,8 +56,8 @@ class EpochDecoders:
         sha256: str,
         seconds: float,
     ) -> None:
-        """Writes the decoder of an epoch that took so many seconds to learn. ask: has it learned
-        where samples are spoken. Any failure but GpuLost is a line in the log."""
+        """Learns and writes the decoder of an epoch. ask: runs a request where samples are spoken;
+        seconds: the training time of the epoch. A failure is only logged, except GpuLost."""
         tensors = self._run.decoder_path(epoch)
         candidate = tensors.with_stem(f"unjudged_{tensors.stem}")
         try:
@@ -96,7 +96,7 @@ class EpochDecoders:
         return tuple(self._clips[(first + i) % len(self._clips)] for i in range(count))
 
     def _before(self, epoch: int) -> Path | None:
-        """Where the newest epoch before ended; None begins with the base's decoder."""
+        """The decoder of the newest earlier epoch; None starts from the base's decoder."""
         for earlier in sorted((one for one in self._run.epochs() if one < epoch), reverse=True):
             if (learned := learned_for(self._run, self._run.checkpoint_path(earlier))) is not None:
                 return learned

@@ -2,10 +2,10 @@
 
 All functions are pure.
 
-in_process       on a GPU that passed the check, beside the model that trains there
-gpu_subprocess   on a GPU that can speak, if it is not reliable beside training or if training
-                 runs on the CPU
-cpu_subprocess   in all other cases; beside a training GPU it overlaps the next epoch
+in_process       on the training GPU, if it passed the check
+gpu_subprocess   on a GPU that can speak, if it is not reliable while it trains or if training
+                 runs elsewhere
+cpu_subprocess   in all other cases; overlaps the next epoch if a GPU trains
 skipped          SAMPLE_DEVICE=off, or three failures in a row
 """
 
@@ -35,16 +35,16 @@ class SamplingPlan:
 
     @property
     def device(self) -> str:
-        """Where it is spoken, as a sidecar says."""
+        """The device that speaks, for the sidecar."""
         return "none" if self.mode == "skipped" else self.compute.device
 
     @property
     def words(self) -> str:
-        """Where it is spoken, for the log."""
+        """The device that speaks, for the log."""
         if self.mode == "skipped":
             return "none"
         where = "the CPU" if self.device == "cpu" else self.device
-        return f"on {where}" + (", in a process of its own" if self.subprocess else "")
+        return f"on {where}" + (", in a separate process" if self.subprocess else "")
 
     @property
     def subprocess(self) -> bool:
@@ -69,7 +69,7 @@ def plan(
         reason += f"; training runs on {training_device if beside_gpu else 'the CPU'}"
         return SamplingPlan("gpu_subprocess", compute, reason, beside_gpu, beside_gpu)
     if gpu.surprise:
-        reason = f"{gpu.name} is not reliable beside training: {gpu.surprise}"
+        reason = f"{gpu.name} is not reliable while it trains: {gpu.surprise}"
         return SamplingPlan("gpu_subprocess", compute, reason, beside_gpu=True)
     return SamplingPlan("in_process", compute, reason, beside_gpu=True)
 
@@ -77,7 +77,7 @@ def plan(
 def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
     """Where to speak after a fault; None if no other place can help.
 
-    It goes one step down at a time: first without the part that failed, then in another process,
+    Each fault leads one step down: first without the part that failed, then in another process,
     then on the CPU.
     """
     if plan.device == "cpu" or not failure.elsewhere:
@@ -88,7 +88,7 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
     below, mode = step_down(here, why, failure.fault), plan.mode
     moved_mel = below.value == here.value and below.cudnn == here.cudnn
     if mode == "in_process" and not moved_mel and not failure.transient:
-        # Only in another process can cuDNN go off without changing training.
+        # cuDNN can be turned off only in another process, without changing training.
         mode, below = "gpu_subprocess", here if below.value == "cpu" else below
     if below.value == "cpu":
         return _on_cpu(at, below, plan.beside_gpu)
@@ -96,9 +96,9 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
 
 
 def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
-    """The WorkerFailed of an error in speaking, without its stack frames.
+    """Converts an error in speaking to a WorkerFailed without its stack frames.
 
-    poison: the device's error when it is checked again.
+    poison: the error of the device when it was checked again; "" if it works.
     """
     if isinstance(error, WorkerFailed) and not poison:
         return error.with_traceback(None)
@@ -117,7 +117,7 @@ def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
 def surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
     """Whether the GPU check should have predicted this failure.
 
-    Out-of-memory does not count, nor a device that the plan does not use.
+    Out-of-memory does not count, nor does a failure on the CPU.
     """
     if not plan.device.startswith("cuda") or not failure.elsewhere:
         return False

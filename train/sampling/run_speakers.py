@@ -1,7 +1,7 @@
 """Keeps a recording of each person and style of a dataset as a named speaker of the run.
 
-A clip's speaker is `anna`, or `anna:whisper` in a dataset that tells styles. Each becomes a speaker
-of the run (`xtts.voices.speakers`): whoever speaks with the run can ask for it by name.
+A clip's speaker is `anna`, or `anna:whisper` in a dataset with styles. Each becomes a speaker of
+the run (`xtts.voices.speakers`), which a request can name.
 """
 
 import logging
@@ -25,14 +25,14 @@ from xtts.voices.speakers import Speaker
 
 log = logging.getLogger("train")
 
-# A recording is made of so many clips, chosen from so many.
+# The most clips in a recording, and the most that they are chosen from.
 MOST_CLIPS, MOST_HEARD = 10, 60
 _LEAST_SECONDS = 1.5
 
 
 def keep_speakers(run: RunFolder, data: Dataset, config: ModelConfig, first: str) -> None:
-    """Writes `speakers/` of a run whose dataset has several speakers or styles; that of `first`,
-    whom the reference clip is of, comes first. What is there from the same clips stays.
+    """Writes `speakers/` of a run whose dataset has several speakers or styles. `first`, the
+    speaker of the reference clip, comes first. A recording of the same clips is kept.
 
     An error costs the named speakers, not the run.
     """
@@ -53,7 +53,7 @@ def keep_speakers(run: RunFolder, data: Dataset, config: ModelConfig, first: str
 
 
 def clips_by_speaker(data: Dataset, first: str) -> dict[str, list[Clip]]:
-    """The training clips of each speaker, of `first` first and else by name."""
+    """The training clips by speaker: `first`, then the others by name."""
     clips = [data.clips[index] for index in data.train]
     names = sorted({clip.speaker for clip in clips}, key=lambda name: (name != first, name))
     return {name: [clip for clip in clips if clip.speaker == name] for name in names}
@@ -67,7 +67,7 @@ def _kept(
     clips: Sequence[Clip],
     config: ModelConfig,
 ) -> Speaker:
-    """The speaker's row; their recording is written unless it is there, made of these clips."""
+    """The speaker's row. Writes their recording unless one of the same clips exists."""
     heard = sorted(clips, key=lambda clip: clip.sha256)[:MOST_HEARD]
     file = f"{number}.wav"
     identity = [clip.sha256 for clip in heard]
@@ -85,8 +85,8 @@ def _kept(
 
 
 def best_clips(recordings: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The cleanest recordings `[samples]` of at least 1.5 s of speech, by how far their loud frames
-    are above their quiet ones; where none is so long, the longest."""
+    """The cleanest recordings `[samples]` with at least 1.5 s of speech, by the level of loud
+    frames over quiet ones; if all are shorter, the longest."""
     spoken = [without_silent_ends(one, CODE_RATE) for one in recordings]
     long = [one for one, kept in zip(recordings, spoken, strict=True)
             if len(kept) >= _LEAST_SECONDS * CODE_RATE]  # fmt: skip
@@ -101,5 +101,5 @@ def _loud_over_quiet(recording: np.ndarray) -> float:
 
 
 def speaker_of(data: Dataset, recording: Path) -> str:
-    """Whose clip this is."""
+    """The speaker of a clip."""
     return next(clip.speaker for clip in data.clips if clip.path == recording)

@@ -31,7 +31,7 @@ class SampleReference:
 
 @dataclass(frozen=True)
 class SampleFiles:
-    """Where a sample is written; `sidecar` is beside the recording."""
+    """The paths of a sample."""
 
     output: Path
     reference: Path
@@ -43,8 +43,8 @@ class SampleFiles:
 
 @dataclass(frozen=True)
 class SampleSidecar:
-    """`epoch_N_output.json`: what was spoken, by which weights, where and why there; words: when
-    each is spoken, under Kokoro-FastAPI's names; None where that is not known."""
+    """`epoch_N_output.json`: a sample's text, weights and device, with the reason for the device.
+    words: with their times, under Kokoro-FastAPI's names; None if unknown."""
 
     epoch: int
     checkpoint_sha256: str
@@ -63,26 +63,26 @@ class SampleSidecar:
 
 
 def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
-    """The epoch's own sample, which the run speaks."""
+    """The epoch's sample, which the run speaks."""
     return SampleFiles(
         run.samples / f"epoch_{epoch}_output.wav", run.samples / f"epoch_{epoch}_reference.wav"
     )
 
 
 def of_speaker(run: RunFolder, epoch: int, recording: Path) -> Path:
-    """The epoch's sample as a named speaker of the run, by the number of their recording."""
+    """The epoch's sample as a named speaker of the run, named by the number of their recording."""
     return run.samples / f"epoch_{epoch}_speaker_{recording.stem}.wav"
 
 
 def of_best(run: RunFolder) -> SampleFiles:
-    """What the best weights of the run say, be they an epoch's, a blend or the base's own."""
+    """The sample of the run's best weights: an epoch's, a blend or the base's."""
     return SampleFiles(run.samples / "best_output.wav", run.samples / "best_reference.wav")
 
 
 def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleFiles:
     """The files of a sample on demand, one set for each distinct request.
 
-    They overwrite neither the epoch's own sample nor another sample on demand.
+    They overwrite neither the epoch's sample nor another sample on demand.
     """
     digest = hashlib.sha256(repr(tuple(identity)).encode()).hexdigest()[:8]
     folder = run.samples_on_demand
@@ -92,13 +92,14 @@ def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleF
 
 
 def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
-    """A validation clip, else a training clip, chosen by content; SAMPLE_TEXT, else its own text.
+    """A validation clip, else a training clip, chosen by content; with SAMPLE_TEXT, else its
+    transcript.
 
-    No step trained on a validation clip, and the sample says its text, so the two are comparable.
+    No step trained on a validation clip, and the sample has its text, so the two are comparable.
     """
     clips = [dataset.clips[index] for index in dataset.validation or dataset.train]
     shortest, longest = REFERENCE_SECONDS
-    # A style is asked for by name; the samples show the person's usual way of speaking.
+    # Samples show the person's usual way of speaking; a request must name a style.
     clips = [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
     fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
     clip = min(fitting or clips, key=lambda clip: clip.sha256)

@@ -1,9 +1,9 @@
-"""Speaks each epoch's sample where `placement` says, and falls back after a fault.
+"""Speaks each epoch's sample where `placement` decides, and falls back after a fault.
 
-A sample never stops a run and changes no bit of it: in every mode a separate model speaks, with
-the weights of the checkpoint just written. What happened and why is in `epoch_N_output.json`
-beside the wav. The one exception: an error in this process after which its GPU computes no more
-ends the run (70), because training lives there too.
+A sample never stops a run and changes no bit of it: in every mode a separate model speaks, with the
+weights of the checkpoint just written. `epoch_N_output.json`, next to the WAV, records the result
+and the reason. The one exception: if this process loses its GPU, the run ends (70), because
+training needs it too.
 """
 
 import logging
@@ -64,9 +64,9 @@ MOST_FAILURES_IN_A_ROW = 3
 # The reference project's full-size sample took 43 s on a CPU; a loaded machine may be slower.
 SPEAK_SECONDS = 900.0
 NICE_BESIDE_TRAINING = 5
-# Samples as further speakers begin within these seconds, or within this share of the epoch.
+# Samples of further speakers start within these seconds, or this share of the epoch's time.
 SPEAKERS_SECONDS, SPEAKERS_SHARE = 20.0, 0.1
-# A worker gets ready and speaks; after a fault once more, and then on the CPU.
+# A worker starts and speaks; after a fault it does so again, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
 
@@ -74,7 +74,7 @@ class Sampler:
     """Speaks samples by the plan; `with` starts and ends its worker.
 
     Args:
-        new_speaker: makes the speaker of a plan.
+        new_speaker: creates the speaker of a plan.
         on_sample: called with every sidecar.
         interrupted: whether the run must stop, which ends a sample at once.
         report: called with a GPU fault that the GPU check did not predict.
@@ -129,9 +129,9 @@ class Sampler:
         *,
         epoch_seconds: float = 0.0,
     ) -> None:
-        """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it. files:
-        others than the epoch's own; epoch_seconds: what it took to learn, where its decoder is to
-        be learned as well."""
+        """Speaks a sample with the epoch's checkpoint; with `plan.overlap`, in the background.
+        files: instead of the epoch's; epoch_seconds: its training time, if its decoder must also be
+        learned."""
 
         def work() -> None:
             if self._decoders and epoch_seconds and self.plan.mode != "skipped":
@@ -147,7 +147,7 @@ class Sampler:
         self.submit(work)
 
     def sample_best(self, best: BestWeights) -> None:
-        """Speaks with the best weights into files of their own, unless they are up to date."""
+        """Speaks `best_output.wav` with the best weights, unless it is up to date."""
         decoder = learned_for(self.run, best.weights)
         learned = sha256_of(decoder) if decoder else ""
         details = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
@@ -164,18 +164,18 @@ class Sampler:
 
     @property
     def decoder_step_seconds(self) -> float:
-        """The seconds of one step of learning a decoder here, by the last epoch's; 0 if unknown."""
+        """The seconds of a training step of the last epoch's decoder; 0 if unknown."""
         return self._decoders.step_seconds if self._decoders else 0.0
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Runs a job after the present one; beside a training GPU, without waiting for it."""
+        """Runs a job after those in progress; with `plan.overlap`, in the background."""
         if self.plan.overlap:
             self._running.append(self._pool.submit(work))
         else:
             work()
 
     def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
-        """Runs a request where samples are spoken; call it inside `submit`.
+        """Runs a request where samples are spoken. Call it in a job of `submit`.
 
         Raises WorkerFailed (code `interrupted` if the run must stop) and GpuLost.
         """
@@ -210,7 +210,7 @@ class Sampler:
         voice = TunedVoice(person.path, checkpoint, decoder=decoder)
         request = SpeakRequest(text, voice, files.output)
         sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
-        # Also in a run without samples: speaking with an epoch needs the person's recording.
+        # Also in a run without samples: an epoch needs the person's recording to speak.
         unread = self._write_reference(files.reference)
         if plan.mode != "skipped":
             sidecar, failure = self._spoken(request, sidecar, unread)
@@ -224,7 +224,7 @@ class Sampler:
             return
         crash_point("mid-sample")
         try:
-            if sidecar.mode == "skipped":  # an older attempt's wav is not of these weights
+            if sidecar.mode == "skipped":  # the WAV of an older attempt is of other weights
                 files.output.unlink(missing_ok=True)
             files.sidecar.parent.mkdir(parents=True, exist_ok=True)
             write_json(files.sidecar, {**asdict(sidecar), **more})
@@ -236,8 +236,8 @@ class Sampler:
             raise lost_gpu.gone(self.plan.device, failure.first_line)
 
     def _sample_speakers(self, epoch: int, checkpoint: Path, epoch_seconds: float) -> None:
-        """Speaks the epoch's sample as each further speaker of the run, while there is time. What
-        fails costs that sample."""
+        """Speaks the epoch's sample as each further speaker of the run, while there is time. A
+        failure costs only that sample."""
         others = list(speakers.read(self.run.folder).items())[1:]
         if self.plan.mode == "skipped":
             return
@@ -265,7 +265,8 @@ class Sampler:
     def _spoken(
         self, request: SpeakRequest, nothing: SampleSidecar, unread: WorkerFailed | None
     ) -> tuple[SampleSidecar, WorkerFailed | None]:
-        """Speaks, unless the reference is `unread`. Returns the failure that ended it, if any."""
+        """Speaks, unless the reference could not be read (`unread`). Also returns the failure, if
+        any."""
         answer: SpokenFile | WorkerFailed = self._asked(request) if unread is None else unread
         if isinstance(answer, WorkerFailed):
             if self._stopping():
@@ -318,11 +319,11 @@ class Sampler:
         return answer
 
     def _try(self, request: Request[Answer], progress: ReportProgress) -> Answer | WorkerFailed:
-        """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
+        """Tries once. Returns an error without its frames, which would keep tensors on the GPU."""
         learning = request.budget_seconds if isinstance(request, LearnDecoderRequest) else 0.0
         try:
             return self.worker.ask(request, SPEAK_SECONDS + learning, self._stopping, progress)
-        except Exception as error:  # whatever it is, it costs a sample and not the run
+        except Exception as error:  # any error costs a sample, not the run
             here = self.plan.mode == "in_process"
             return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
 
@@ -343,12 +344,12 @@ class Sampler:
         self.failures_in_a_row += 1
         code = failure.reason_code
         reason = f"{code}: {failure}"
-        if self.plan.reason.startswith("speaking on"):  # why it was not spoken where it should be
+        if self.plan.reason.startswith("speaking on"):  # why samples had moved
             reason += f" Before that, {self.plan.reason}."
         log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
         if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self._lost(failure):
             ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
-            log.warning("This run speaks no more samples: %s Training goes on.", ends)
+            log.warning("This run speaks no more samples: %s Training continues.", ends)
             self._change(SamplingPlan("skipped", self.plan.compute.at(Place("cpu", ends)), ends))
         return replace(nothing, reason=reason)
 
@@ -362,7 +363,7 @@ class Sampler:
 
 
 class InProcessSpeaker:
-    """Speaks in this process, loading at the first request; the random state stays as it is."""
+    """Speaks in this process. Loads the model at the first request; keeps the random state."""
 
     def __init__(self, base: Path, compute: ComputeConfig) -> None:
         self._base = base
@@ -370,14 +371,14 @@ class InProcessSpeaker:
         self._speaker: FileSpeaker | None = None
 
     def start(self) -> None:
-        """Waits for the first request: training wants the room."""
+        """Does nothing: training needs the memory until the first request."""
 
     def ask(
         self, request: Request[Answer], _timeout_seconds: float, interrupted: Callable[[], bool],
         progress: ReportProgress = no_progress,
     ) -> Answer:  # fmt: skip
-        """As `Worker.ask`, but it is interrupted only where it tells how far it is. Raises what
-        `FileSpeaker.ask` raises."""
+        """As `Worker.ask`, but interrupted only when it reports progress. Raises the errors of
+        `FileSpeaker.ask`."""
         import torch
 
         def told(done: float) -> None:
@@ -388,7 +389,7 @@ class InProcessSpeaker:
         device = torch.device(self._compute.device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if self._speaker is None:
-                # Training wants the room between samples, and other weights come anyway.
+                # Training needs the memory between samples, and the next one has other weights.
                 self._speaker = FileSpeaker(self._base, self._compute, keep_weights=False)
             return self._speaker.ask(request, told)
 
@@ -400,8 +401,8 @@ class InProcessSpeaker:
 def new_speaker(
     chosen: SamplingPlan, base: Path, machine: Environment
 ) -> Worker | InProcessSpeaker:
-    """What a plan asks for: this process, or a worker with all cores when training waits and all
-    but one beside it."""
+    """The speaker of a plan: this process, or a worker. It has all cores if training waits, and all
+    but one otherwise."""
     if chosen.mode == "in_process":
         return InProcessSpeaker(base, chosen.compute)
     threads = max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count
@@ -417,8 +418,7 @@ def new_speaker(
 def sampler_of(
     settings: TrainSettings, context: RunContext, run: RunFolder, wish: str = "", **options: Any
 ) -> Sampler:
-    """The sampler that the settings ask for. wish: in the place of SAMPLE_DEVICE; options: as of
-    `Sampler`."""
+    """The sampler for the settings. wish: replaces SAMPLE_DEVICE; options: of `Sampler`."""
     compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
     chosen = placement.plan(
         context.machine, wish or settings.sample_device, context.device.value, compute
@@ -439,7 +439,7 @@ def sampler_of(
 def speaking_sampler(
     settings: TrainSettings, context: RunContext, run: RunFolder, **options: Any
 ) -> Sampler:
-    """As `sampler_of`. Raises RunError where nothing is to be spoken."""
+    """As `sampler_of`. Raises RunError if samples are off."""
     sampler = sampler_of(settings, context, run, **options)
     if sampler.plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {sampler.plan.reason}. Set SAMPLE_DEVICE=auto.")

@@ -111,9 +111,9 @@ GERMAN = {"LANGUAGE": "de", "MAX_TRAIN_SAMPLES": None, "SUSPECT_CLIPS": "keep"}
          {**SMALL, "settings": {**GERMAN, "MAX_TRAIN_SAMPLES": 5}},
          "start: MAX_TRAIN_SAMPLES was all, is 5; the run trains on 24 clips"),
         ({**LARGE, "settings": GERMAN}, {**LARGE, "settings": GERMAN},
-         "as many clips as before (24 clips, 1.9 minutes), but a recording, a transcript, a "
-         "speaker or a validation clip is another (DATASET_DIR)."),
-        ({}, SMALL, "the clips or transcripts are others (DATASET_DIR, LANGUAGE,"),
+         "the same number of clips (24 clips, 1.9 minutes), but a recording, a transcript, a "
+         "speaker or a validation clip differs (DATASET_DIR)."),
+        ({}, SMALL, "the clips or transcripts differ (DATASET_DIR, LANGUAGE,"),
     ],
 )  # fmt: skip
 def test_a_changed_dataset_is_named_by_what_a_user_knows_of_it(

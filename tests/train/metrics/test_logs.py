@@ -179,7 +179,9 @@ def test_a_full_disk_costs_records_and_not_the_run(tmp_path, caplog, monkeypatch
             train(found, 2, 3)
         train(found, 4, 4)
     told = [message for message in caplog.messages if "No space left" in message]
-    assert len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training goes on" in told[0]
+    assert (
+        len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training continues" in told[0]
+    )
     # The half line is removed, so the lines before and after it can be read.
     assert [record["step"] for record in records(tmp_path)] == [1, 4]
 

@@ -46,7 +46,7 @@ def accelerator_error(code: int) -> Exception:
         (accelerator_error(700), "dead", "CUDA error: number 700. Nothing was saved", True),
         (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), "", "EXECUTION_FAILED.", True),
         (KeyError("x"), "CUDA error: unspecified launch failure", "unspecified launch", True),
-        (torch.OutOfMemoryError("CUDA out of memory."), "", "has not enough memory", False),
+        (torch.OutOfMemoryError("CUDA out of memory."), "", "does not have enough memory", False),
         (torch.OutOfMemoryError("CUDA out of memory."), "dead", "Nothing was saved from it", True),
     ],
 )

@@ -408,7 +408,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     assert {path.parent for path in spoken} == {run.samples / "on_demand"}
     assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
     assert reference_beside(run.checkpoint_path(2)).parent == first.parent
-    with pytest.raises(RunError, match=r"lacks epoch 3.*There are: 1, 2"):
+    with pytest.raises(RunError, match=r"lacks epoch 3.*Saved epochs: 1, 2"):
         listening.run(settings, epoch=3)
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
     with pytest.raises(RunError, match=r"Epoch 3 cannot speak"):
