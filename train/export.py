@@ -52,7 +52,7 @@ log = logging.getLogger("train")
 @dataclass(frozen=True)
 class Student:
     """A distilled GPT (`extras.distil`). state: as in model.pth; layers: their number; languages:
-    the codes of those that it speaks."""
+    their codes."""
 
     state: Mapping[str, Tensor]
     layers: int
