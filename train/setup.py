@@ -98,7 +98,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
 
         # 5. The batches, then the learner, whose memory depends on the longest clip.
         batches, validation = build_batches(settings, context, resumed, world)
-        learner = build_learner(settings, context, rate, num_epochs, batches, resumed, world)
+        learner = build_learner(settings, context, rate, batches, resumed, world)
         early_stopping = EarlyStopping(settings.early_stopping)
         early_stopping.resume(kept_state(resumed).get("patience"))
 
@@ -369,7 +369,6 @@ def build_learner(
     settings: TrainSettings,
     context: RunContext,
     learning_rate: float,
-    num_epochs: int,
     batches: Batches,
     resumed: Resumed | None,
     world: World,

@@ -20,7 +20,13 @@ from machine import commands
 from machine.memory import without_collection
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
-from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
+from train.dataset.entries import (
+    LONGEST_CLIP_SECONDS,
+    SHORTEST_CLIP_SECONDS,
+    DatasetError,
+    TranscriptEntry,
+    beside,
+)
 from train.dataset.metadata import read_transcript
 from train.progress import in_threads, with_progress
 from train.settings import TrainSettings
@@ -32,7 +38,6 @@ from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, other_language, short_code
 from xtts.text.tokenizer import Tokenizer
 
-SHORTEST_SECONDS = 0.5
 # -60 dB below full scale counts as silence.
 SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
@@ -350,8 +355,8 @@ def decode_clip(
         if not is_racy(status):
             known.put(key, sound)
     seconds, sha256, seen, allowed = sound
-    if not seen and not SHORTEST_SECONDS <= seconds <= longest:
-        seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_SECONDS} to {longest:.1f} s"
+    if not seen and not SHORTEST_CLIP_SECONDS <= seconds <= longest:
+        seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_CLIP_SECONDS} to {longest:.1f} s"
     return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
 
 

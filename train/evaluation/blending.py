@@ -11,7 +11,7 @@ from pathlib import Path
 from machine.devices.cuda_errors import GpuLost
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
-from train.evaluation.evaluator import Evaluator, shares_of
+from train.evaluation.evaluator import Evaluator
 from train.evaluation.person_decoder import RUN_SECONDS, keep_best_decoder
 from train.evaluation.speakers import MOST_SPEAKERS, SPEAKER_SECONDS, judge_speakers
 from train.progress import Progress
@@ -23,6 +23,17 @@ from xtts.voices.run_folder import read_checkpoint
 from xtts.workers.decoder_learning import STEPS
 
 log = logging.getLogger("train")
+
+# Interpolation weights of BLEND=auto, the largest first.
+AUTO_SHARES = (0.7, 0.5, 0.3)
+
+
+def shares_of(blend: float | str) -> tuple[float, ...]:
+    """The shares that BLEND names, without 1, which is the epoch itself."""
+    if blend == "off":
+        return ()
+    shares = AUTO_SHARES if blend == "auto" else (float(blend),)
+    return tuple(share for share in shares if share < 1)
 
 
 def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:

@@ -197,16 +197,14 @@ class Evaluator:
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float
     ) -> Evaluation:
         """Judges an epoch or a blend beside the known candidates, and writes evaluation.json."""
-        blended = epoch.manifest.blend  # of best.pt; an epoch's own file is never blended
-        sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
         base = known.candidates[0]
         facts, old, seconds = self._spoken(
-            epoch.checkpoint, 1.0 if blended else share, len(base.sentences),
+            epoch.checkpoint, share, len(base.sentences),
             natural=_with_naturalness(base), sounds=judges.folder_of(kind, epoch.epoch, share),
         )  # fmt: skip
         own = judges.candidate(
             kind, epoch.epoch, share, self.plan.sentences, facts, self.person,
-            known.person["base_nats_per_token"], sha256=sha256, seconds=seconds,
+            known.person["base_nats_per_token"], sha256=epoch.sha256, seconds=seconds,
             loss=epoch.manifest.losses.get("validation_audio_loss") if kind == "epoch" else None,
             device=self.sampler.plan.device,
         )  # fmt: skip
@@ -216,7 +214,7 @@ class Evaluator:
             for one in known.candidates
             if (one.kind, one.epoch, one.share) != (kind, epoch.epoch, share)
             and not (kind == "epoch" and one.kind == "blend" and one.epoch == epoch.epoch
-                     and one.checkpoint_sha256 != sha256)
+                     and one.checkpoint_sha256 != epoch.sha256)
         ]  # fmt: skip
         decided = self._decided(replace(known, candidates=[*others, own]))
         crash_point("before evaluation")
@@ -478,14 +476,6 @@ def _is_new(known: Evaluation, kind: CandidateKind, epoch: Verified, share: floa
     """Whether an epoch, or a share of it, was not judged yet with these weights."""
     done = known.find(kind, epoch.epoch, share)
     return done is None or done.checkpoint_sha256 != epoch.sha256
-
-
-def shares_of(blend: float | str) -> tuple[float, ...]:
-    """The shares (interpolation weights) of BLEND, the largest first; a share of 1 is the epoch."""
-    if blend == "off":
-        return ()
-    shares = (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)
-    return tuple(share for share in shares if share < 1)
 
 
 def _now() -> str:

@@ -21,7 +21,6 @@ from train.optim.lora import LoraAdapters, LoraShape
 from xtts.model.config import TrainingAdvice
 from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
 
-NOTHING = "none"
 # GRADIENT_CHECKPOINTING=auto: blocks are recomputed if the longest clip alone takes more than this
 # share of the free memory.
 LARGEST_SHARE = 0.7

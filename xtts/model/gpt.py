@@ -35,12 +35,10 @@ LOGITS_CHUNK = 2048
 
 
 class Losses(NamedTuple):
-    """Mean cross-entropies in nats per token, and the number of tokens of each mean."""
+    """Mean cross-entropies in nats per token."""
 
     text: Tensor
     audio: Tensor
-    num_text: int
-    num_audio: int
 
 
 class PositionTable(nn.Module):
@@ -99,8 +97,6 @@ class GPT(nn.Module):
         return Losses(
             cross_entropy(self.text_head, hidden, rows.text_target_slots, rows.text_targets),
             cross_entropy(self.mel_head, hidden, rows.audio_target_slots, rows.audio_targets),
-            len(rows.text_targets),
-            len(rows.audio_targets),
         )
 
     def _heard(self, rows: PackedBatch) -> Tensor:

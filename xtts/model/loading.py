@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from machine.memory import MappedFiles, trim_heap
 from machine.text import load_error
-from xtts.model import quantization
+from xtts.model import kv_cache, quantization
 from xtts.model.config import ConfigError, Extension, ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, PREFIX, TEXT_TABLES, from_coqui
@@ -248,7 +248,7 @@ def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -
             parent, _, own = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), own, module)
     if kind != "fp32":
-        gpt.gpt.cache_type = quantization.memory_type()
+        gpt.gpt.cache_type = kv_cache.type_for_rounded_weights()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -185,15 +185,6 @@ def vocoder_type() -> torch.dtype:
     return torch.bfloat16 if quick else torch.float32
 
 
-def memory_type() -> torch.dtype:
-    """The type of the key-value cache: bfloat16 only with AMX; with AVX-512 alone, attention would
-    take twice as long.
-
-    Every code reads the whole cache: 45 MB in float32 after 185 positions, compared with 379 MB of
-    weights in int8."""
-    return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
-
-
 def choose_precision(seconds: Mapping[str, float]) -> str:
     """The kind to use. seconds: the measured time of one row in each kind. int4 is never chosen
     automatically, because its rounding is audible (benchmarks/record.md)."""

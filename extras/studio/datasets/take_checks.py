@@ -11,6 +11,7 @@ import numpy as np
 
 from api.voices import decoding, samples
 from api.voices.samples import resampled
+from train.dataset.entries import LONGEST_CLIP_SECONDS, SHORTEST_CLIP_SECONDS
 from xtts.evaluation.recogniser import RATE, num_errors
 from xtts.speech_span import HOP_SECONDS, SILENT_PEAK, frame_levels, spoken_frames
 from xtts.text.normalization.registry import rules_of
@@ -18,8 +19,6 @@ from xtts.text.normalization.registry import rules_of
 Array = np.ndarray[Any, Any]
 Finding = tuple[str, str]
 
-# What training accepts of a clip (`train.dataset.entries`), with the margins around the speech.
-LEAST_SECONDS, MOST_SECONDS = 0.5, 11.6
 MARGIN_SECONDS = 0.15
 # What cannot be a clip, whoever wants to keep it.
 UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
@@ -61,8 +60,8 @@ def checked(
     kept = _trimmed(mono, rate, levels)
     seconds = len(kept) / rate
     findings = [*_length(seconds), *_sound(measured), *_edges(levels)]
-    heard = hear(resampled(kept, rate, RATE)) if hear and seconds <= MOST_SECONDS else ""
-    if hear and seconds <= MOST_SECONDS:
+    heard = hear(resampled(kept, rate, RATE)) if hear and seconds <= LONGEST_CLIP_SECONDS else ""
+    if hear and seconds <= LONGEST_CLIP_SECONDS:
         findings += _words(text, heard, language)
     return samples.wav_of(kept, rate), _told(findings, seconds, _columns(kept, rate), heard)
 
@@ -85,12 +84,13 @@ def _trimmed(mono: Array, rate: int, levels: Array) -> Array:
 
 
 def _length(seconds: float) -> list[Finding]:
-    if seconds > MOST_SECONDS:
-        return [("long", f"It is {seconds:.1f} s long; a clip has at most {MOST_SECONDS:g} s. Read "
-                 "it faster, or skip this sentence.")]  # fmt: skip
-    if seconds < LEAST_SECONDS:
-        return [("short", f"It has {seconds:.1f} s of sound; a clip needs {LEAST_SECONDS:g} s. "
-                 "Read the whole sentence.")]  # fmt: skip
+    if seconds > LONGEST_CLIP_SECONDS:
+        most = f"a clip has at most {LONGEST_CLIP_SECONDS:g} s"
+        advice = "Read it faster, or skip this sentence."
+        return [("long", f"It is {seconds:.1f} s long; {most}. {advice}")]
+    if seconds < SHORTEST_CLIP_SECONDS:
+        least = f"a clip needs {SHORTEST_CLIP_SECONDS:g} s"
+        return [("short", f"It has {seconds:.1f} s of sound; {least}. Read the whole sentence.")]
     return []
 
 
