@@ -1,4 +1,4 @@
-"""The HTTP service: speaks with a voice, and serves the listening page.
+"""The HTTP service: speaks with a voice and serves the web page.
 
 It never imports `train`.
 """

@@ -38,7 +38,7 @@ _SECURITY_SCHEMES = {
 def build(
     settings: ApiSettings, how: ChildOptions | None = None, limits: EngineLimits | None = None
 ) -> FastAPI:
-    """The application. how, limits: others in tests."""
+    """Builds the application. how, limits: replace the defaults in tests."""
     parts = AppState(settings, how or how_of(settings), limits or limits_of(settings))
     app = FastAPI(
         title="Sotaque", description="Speaks with a fine-tuned XTTS-v2.", version="1",
@@ -70,13 +70,13 @@ def build(
 
 
 def _speaks(routes: list[Any]) -> Callable[[str], bool]:
-    """Whether a path is one of those that speak, which their tag says."""
+    """A predicate: whether a path belongs to a route that is tagged `speech`."""
     paths = [route.path_regex for route in routes if "speech" in route.tags]
     return lambda path: any(one.match(path) for one in paths)
 
 
 def how_of(settings: ApiSettings) -> ChildOptions:
-    """How the child is started."""
+    """The options of the speaking process."""
     precision = "int8" if settings.low_memory else settings.speak_precision
     return ChildOptions(ComputeConfig(
         settings.device, precision=precision, latents_folder=settings.voices_dir / "latents",
@@ -86,7 +86,7 @@ def how_of(settings: ApiSettings) -> ChildOptions:
 
 
 def limits_of(settings: ApiSettings) -> EngineLimits:
-    """Within which limits it speaks."""
+    """The limits of the engine."""
     return EngineLimits(slots=2 if settings.low_memory else None)
 
 
@@ -111,7 +111,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:
-    """/openapi.json with what FastAPI leaves out: the key, and integers without fractions."""
+    """/openapi.json, with the API key and the exact integer bounds that FastAPI leaves out."""
     if app.openapi_schema is not None:
         return app.openapi_schema
     document = get_openapi(
@@ -119,12 +119,12 @@ def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:
     )
     document["components"]["securitySchemes"] = _SECURITY_SCHEMES
     with_key: dict[str, list[str]] = {"key": []}
-    # An empty requirement means that none is needed.
+    # The empty requirement makes the key optional.
     document["security"] = [with_key, {}] if parts.settings.api_key is None else [with_key]
     for path in OPEN & set(document["paths"]):
         for operation in document["paths"][path].values():
             operation["security"] = [with_key, {}] if path == "/" else []
-    # FastAPI turns every bound into a float, and 2**63 - 1 is none.
+    # FastAPI turns every bound into a float, which cannot hold 2**63 - 1.
     seed = SpeechRequest.model_json_schema()["properties"]["seed"]
     document["components"]["schemas"]["SpeechRequest"]["properties"]["seed"] = seed
     app.openapi_schema = document

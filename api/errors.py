@@ -1,6 +1,6 @@
-"""Every HTTP error as one RFC 9457 body; on speech routes it carries OpenAI's `error` too.
+"""Turns every HTTP error into an RFC 9457 body; on OpenAI's routes it also has OpenAI's `error`.
 
-No body holds a path of this machine or a traceback: messages of other modules go through
+No body contains a path of this machine or a traceback: messages of other modules pass through
 `without_paths`. Pydantic's errors are reworded for the client.
 """
 
@@ -39,8 +39,7 @@ _TITLES = {
 }
 # The paths of OpenAI's clients.
 _OPENAI = ("/v1/audio/", "/v1/models")
-# A slash that begins a word, and what follows it: /data/output/x.pt; our own addresses and C:\x
-# stay.
+# An absolute path, such as /data/output/x.pt, but not a URL path of this service, nor C:\x.
 _PATH = re.compile(
     r"(?<![\w.:/])(?!/v1/|/openapi\.json|/studio_speakers\b|/clone_speaker\b)"
     r"~?/[^\s'\"(),;]*[^\s'\"(),;.:]"
@@ -52,7 +51,7 @@ _TITLE_CODES = {
 }  # fmt: skip
 _LONGEST_SHOWN = 40
 _KINDS = {
-    "string": "a text",
+    "string": "a string",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
@@ -69,7 +68,7 @@ class APIError(HTTPException):
     """A refused request with its reason; it becomes the response.
 
     code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: the field.
-    It is an HTTPException because FastAPI turns any other error in reading a body into a 400.
+    It is an HTTPException because FastAPI turns any other error while reading a body into a 400.
     """
 
     def __init__(
@@ -107,8 +106,7 @@ def starting() -> APIError:
 
 
 def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
-    """The response of a refusal to the request of `scope`; where OpenAI's clients ask, they find
-    theirs inside."""
+    """The response of a refusal to the request of `scope`."""
     state = scope.get("state", {})
     state["refused"] = refusal.code
     body: dict[str, Any] = {
@@ -130,13 +128,13 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
 
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
-    """FastAPI's handler of APIError."""
+    """FastAPI's handler for APIError."""
     assert isinstance(error, APIError)
     return response(error, request.scope)
 
 
 async def answer_http(request: Request, error: Exception) -> JSONResponse:
-    """Answers what the framework refuses by itself: an unknown path or method."""
+    """Answers requests that the framework refuses, such as an unknown path or method."""
     status = int(getattr(error, "status_code", 500))
     detail = str(getattr(error, "detail", "")) or _TITLES.get(status, "")
     if status in (404, 405) and _is_route(request, f"/v1{request.url.path}"):
@@ -159,14 +157,14 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
 
 
 def _unread_body(request: Request, error: Exception) -> APIError | None:
-    """Why FastAPI could not read a body, where that is no fault of its form.
+    """Why FastAPI could not read a body; None if its form is malformed.
 
-    FastAPI answers every error of reading a body with 400. A form lies in temporary files while it
-    arrives (TMPDIR): every OSError on the way is one of this machine.
+    FastAPI answers all these errors with 400. It keeps an arriving form in temporary files
+    (TMPDIR), so an OSError is a fault of this machine.
     """
     cause = error.__cause__
     if isinstance(cause, UnicodeDecodeError):
-        # `json` reads UTF-16 and UTF-32 by their marks, so they may be what is damaged.
+        # `json` also detects UTF-16 and UTF-32, so the encoding may be one of these.
         text = (
             f"The body is not {cause.encoding.upper()}: byte 0x{cause.object[cause.start]:02x} at "
             f"position {cause.start:,}. Send JSON as UTF-8."
@@ -185,14 +183,16 @@ def _unread_body(request: Request, error: Exception) -> APIError | None:
 
 
 def _is_route(request: Request, path: str) -> bool:
-    """Whether the method is taken at another path. Many set a client's base address without /v1."""
+    """Whether a route takes this method at `path`. The base URL of many clients lacks /v1."""
     scope = {**request.scope, "path": path, "root_path": ""}
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.state.routes)
 
 
 def _allowed(request: Request) -> set[str]:
-    """The methods of this path: each is a route of its own, and the framework names the first's.
-    Of `/clips/{clip}.wav` and `/clips/{clip}`, which both match a sound, the closer one counts."""
+    """All methods of this path; each is a separate route, and the framework reports only the first.
+
+    If `/clips/{clip}.wav` and `/clips/{clip}` both match, only the more specific one counts.
+    """
     routes = [
         route for route in request.app.state.routes
         if route.matches(request.scope)[0] is not Match.NONE
@@ -204,7 +204,7 @@ def _allowed(request: Request) -> set[str]:
 
 
 def _num_literal(route: Any) -> int:
-    """How many characters of a route's path are not left open."""
+    """The number of literal characters in a route's path."""
     return len(re.sub(r"\{[^}]*\}", "", getattr(route, "path", "")))
 
 
@@ -213,7 +213,7 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     faults: list[Any] = list(getattr(error, "errors", list)())
     first = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
     where = [str(part) for part in first["loc"][1:]]
-    # Of a field that may be two things, pydantic adds which of them it has tried.
+    # If the field is a union, pydantic adds the type that it tried.
     param = where[0] if where else None
     status, code = 422, "invalid_request"
     if first["type"] == "unsupported":
@@ -224,7 +224,7 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     kind = request.headers.get("content-type", "").lower()
     if first["type"] == "missing" and "json" in kind and _takes_a_form(request):
         status, code, param = 415, "unsupported_media_type", None
-        detail = "This route takes a form and no JSON. Send a form, as `curl -d` does."
+        detail = "This route takes a form, not JSON. Send a form, as `curl -d` does."
     elif param is None and isinstance(first.get("input"), bytes):
         status, code = 415, "unsupported_media_type"
         detail = "Send JSON with the header `Content-Type: application/json`."
@@ -232,7 +232,7 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _takes_a_form(request: Request) -> bool:
-    """Whether /openapi.json describes a form and no JSON for this route."""
+    """Whether this route takes a form and not JSON, according to /openapi.json."""
     path = getattr(request.scope.get("route"), "path", "")
     operation = request.app.openapi()["paths"].get(path, {}).get(request.method.lower(), {})
     content = operation.get("requestBody", {}).get("content", {})
@@ -240,7 +240,7 @@ def _takes_a_form(request: Request) -> bool:
 
 
 async def answer_fault(request: Request, error: Exception) -> JSONResponse:
-    """Answers an unexpected error: the log gets its traceback, the client its request id."""
+    """Answers an unexpected error: logs its traceback, and sends the client its request id."""
     request_id = request.scope.get("state", {}).get("request_id", "")
     log.error("Request %s failed.", request_id, exc_info=error)
     refusal = APIError(
@@ -263,14 +263,14 @@ def _openai_type(status: int) -> str:
 
 
 def sentence(fault: Mapping[str, Any], param: str | None) -> str:
-    """fault: one of pydantic's `errors()`; param: the field, None for the body as a whole."""
+    """The message for one of pydantic's `errors()`. param: the field; None for the whole body."""
     kind, context = str(fault["type"]), fault.get("ctx") or {}
     if param is None:
         return _of_body(kind, context)
     if kind in ("missing", "extra_forbidden", "string_unicode"):
         return f"{param} {_PLAIN[kind]}"
     if param == "voice" and kind in ("string_type", "model_attributes_type", "model_type"):
-        return f'voice must be a text, or {{"id": "…"}}, not {shown(fault.get("input"))}.'
+        return f'voice must be a string, or {{"id": "…"}}, not {shown(fault.get("input"))}.'
     if kind == "string_too_short":
         return f"{param} is empty; at least {context['min_length']} character is needed."
     if kind == "string_too_long":
@@ -283,7 +283,7 @@ def sentence(fault: Mapping[str, Any], param: str | None) -> str:
         if bound in context:
             return f"{param} is {value}; {words} {context[bound]:,} is allowed."
     if (wanted := _KINDS.get(kind.partition("_")[0])) is not None:
-        return f"{param} must be {wanted}, and is {value}."
+        return f"{param} must be {wanted}, not {value}."
     message = str(fault["msg"]).rstrip(".")
     return f"{param}: {message}."
 

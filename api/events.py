@@ -1,4 +1,4 @@
-"""Server-sent events for /events: broadcasts what happened to every open page."""
+"""Server-sent events for /events: broadcasts changes to every open page."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ EventData = BaseModel | dict[str, Any]
 
 
 class Events:
-    """One queue for each of `listeners`; a listener that does not read loses the oldest events."""
+    """A queue for each listener; a listener that does not read loses the oldest events."""
 
     def __init__(self) -> None:
         self.listeners: set[asyncio.Queue[bytes | None]] = set()
@@ -27,7 +27,7 @@ class Events:
         self._put(_event(name, data))
 
     def close(self) -> None:
-        """Ends every stream and opens no more, so that an open page does not delay the shutdown."""
+        """Ends every stream and refuses new ones, so that open pages do not delay the shutdown."""
         self._closed = True
         self._put(None)
 
@@ -45,7 +45,7 @@ class Events:
             raise APIError(
                 503,
                 "too_many_listeners",
-                "Too many clients listen to events already.",
+                "Too many clients are listening to events.",
                 retry_after=5,
             )
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)

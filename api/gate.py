@@ -2,8 +2,8 @@
 
 It is plain ASGI, so that routes notice a client that disconnects.
 
-A browser sends requests for any open page, with access to the reader's machine and home network.
-A page must therefore be the service's own, or be named in API_ALLOWED_ORIGINS.
+A browser sends requests for any open page, even to the reader's machine and home network. The gate
+therefore refuses all pages except the service's own and those in API_ALLOWED_ORIGINS.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from api.metrics import ServiceMetrics
 
 # Open without a key: the pages ask for the key, and probes have none.
 OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
-# The state of the service: answered whatever the number of connections.
+# Answered even above the limit of connections.
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXPOSED_HEADERS = [
@@ -49,15 +49,15 @@ class BodyLimit(NamedTuple):
 
 
 _TEXT = BodyLimit(64 << 10, 15.0, 64 << 10)
-# Larger bodies that may arrive at once.
+# The number of uploads that may arrive at once.
 _MOST_UPLOADS = 8
 
 
 def takes_upload(
     most_bytes: int, seconds: float = 60.0, piece_bytes: int = 0
 ) -> Callable[[Endpoint], Endpoint]:
-    """Marks the function of a route that takes a larger body than a text. `piece_bytes` must arrive
-    every `seconds`; 0 means the whole body."""
+    """Marks the function of a route whose body may exceed the limit for texts. Each `piece_bytes`
+    must arrive within `seconds`; 0 means the whole body."""
     limit = BodyLimit(most_bytes, seconds, piece_bytes or most_bytes)
 
     def marked(endpoint: Endpoint) -> Endpoint:
@@ -74,7 +74,7 @@ class OriginRules:
     Attributes:
         origins: allowed origins, as browsers write them.
         hosts: host names that the service answers to without a key.
-        speaks: whether a path speaks, so that a request costs computation.
+        speaks: whether a request to a path is spoken, which costs computation.
         route_of: the route that answers a request of this method and path, or None.
     """
 
@@ -117,7 +117,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         request_id = scope.setdefault("state", {})["request_id"] = secrets.token_hex(8)
-        status = 499  # nginx's number for a client that has gone
+        status = 499  # nginx's code for a client that disconnected
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -147,8 +147,8 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuses excess connections and requests without the key.
 
-        An excess connection is closed after its response. A request that the end of the service
-        cancels still gets a response.
+        An excess connection is closed after its response. A request that the shutdown cancels still
+        gets a response.
         """
         over_limit, started = scope["state"].get(OVER_LIMIT), False
 
@@ -228,7 +228,7 @@ class Gate:
 
 
 class _BoundedBody:
-    """Counts the bytes of a body as they arrive, and the seconds that they take.
+    """Enforces a BodyLimit while a body arrives.
 
     The declared length can be wrong, and a body can arrive at a byte a minute.
     """
@@ -280,7 +280,7 @@ def refuse_key(key: str | None, headers: Headers) -> APIError | None:
 
 
 def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) -> APIError | None:
-    """403 for a request of another site's page, or to a host name that such a site may control."""
+    """403 for a request from another site's page, or to a host name that the site may control."""
     host = headers.get("host", "")
     if _foreign(headers, method, path, host, rules):
         text = (
@@ -319,19 +319,19 @@ def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
         page = urlsplit(referer)
         return not _welcome(f"{page.scheme}://{page.netloc}", host, rules)
     if site == "same-site":
-        # Pages such as SillyTavern's hide the Referer. A page of the same host is one of those.
+        # Pages such as SillyTavern's hide the Referer, so an allowed origin on this host suffices.
         return _name(host) not in {_name(urlsplit(one).netloc) for one in rules.origins}
     browser = headers.get("user-agent", "").lower().startswith("mozilla/")
     return site is not None or (browser and not rules.has_key)
 
 
 def _welcome(origin: str, host: str, rules: OriginRules) -> bool:
-    """Whether this is the service's own page, or one that the settings name."""
+    """Whether this is the service's own page, or one that the settings allow."""
     return urlsplit(origin).netloc.lower() == host.lower() or origin.lower() in rules.origins
 
 
 def _private(host: str) -> bool:
-    """Whether the host is an address or a local name, which no other site can point here."""
+    """Whether the host is an IP address or a local name, which DNS rebinding cannot use."""
     name = _name(host)
     try:
         ipaddress.ip_address(name)
@@ -341,7 +341,7 @@ def _private(host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """The host name without its port; an unreadable one stays as it is."""
+    """The host name in lower case and without its port; an invalid one keeps its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".").lower()
     except ValueError:

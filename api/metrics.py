@@ -11,7 +11,7 @@ _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class ServiceMetrics:
-    """A registry of its own: two services in one process count apart."""
+    """The metrics, in a separate registry: two services in one process do not share counts."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -45,9 +45,9 @@ class ServiceMetrics:
         )
         self.queue_depth = gauge("tts_queue_depth", "Requests that wait for their turn.")
         self.queue_wait = histogram("tts_queue_wait_seconds", "Time from a request to its turn.")
-        self.audio_seconds = counter("tts_audio_seconds", "Sound spoken.")
+        self.audio_seconds = counter("tts_audio_seconds", "Seconds of audio spoken.")
         self.rtf = gauge(
-            "tts_rtf", "Seconds of computing for a second of audio, of the last request."
+            "tts_rtf", "Seconds of computation for a second of audio, in the last request."
         )
         self.fallbacks = counter(
             "tts_fallback", "Fallbacks to another device than the configured one.",

@@ -1,13 +1,13 @@
-"""What extras add to the service: routes with their state, parts of the page, other protocols.
+"""Additions of extras to the service: routes with their state, parts of the page, other protocols.
 
 SERVICE (see `machine.extras`) names a module with ROUTERS. If the routes share state, the module
-also has `Part`, a class that is constructed with the AppState. A part may have `works()`, the
+also has a class `Part`, which is constructed with the AppState. A part may have `works()`, the
 coroutines that run as long as the service, and `why_kept(run_id)`, the reason why a run cannot be
 deleted, or "".
 
-PAGE names a folder, served as /page/EXTRA/. Its `part.html` is pieces of HTML, each under the slot
-of api/page/index.html that it fills; `part.css` its styles; `part.js` its class `Part`, as
-api/page/page.js uses it.
+PAGE names a folder, which is served as /page/EXTRA/. `part.html` contains pieces of HTML, each
+below the slot of api/page/index.html that it fills. `part.css` contains the styles, and `part.js`
+the class `Part` that api/page/page.js uses.
 
 LISTENER names a module with `sockets_of(settings)`, which listens, or returns [] if the protocol is
 off; `open_listener(state, connections, sockets)`, which returns an object with `start()` and
@@ -60,7 +60,7 @@ def routers() -> list[APIRouter]:
 
 
 def page_folders() -> dict[str, Path]:
-    """The folder of each extra that has a part of the page."""
+    """Extra -> folder of its part of the page."""
     return {
         entry.__name__.rpartition(".")[2]: Path(entry.__file__ or "").parent / entry.PAGE
         for entry in extras.entries()
@@ -69,7 +69,7 @@ def page_folders() -> dict[str, Path]:
 
 
 def page(of: Collection[str] | None = None) -> str:
-    """The page with the parts of extras. of: these only, in tests."""
+    """The page with the parts of the extras. of: only these extras, in tests."""
     slots: dict[str, str] = {}
     for name, folder in page_folders().items():
         if of is None or name in of:

@@ -1,6 +1,6 @@
-"""`python -m api.preflight [DOTENV]`: prints, as JSON, the settings that the service would refuse.
+"""`python -m api.preflight [DOTENV]`: prints, as JSON, why the service would refuse its settings.
 
-The doctor asks this in a child: it lives in `machine`, which may not know `api`.
+The doctor runs it in a child process.
 """
 
 import json
@@ -12,7 +12,7 @@ from machine.errors import SotaqueError
 
 
 def refusals(dotenv: Path = Path(".env")) -> list[str]:
-    """The sentence that the service itself would end with; none where it starts."""
+    """The message with which the service would exit; an empty list if it would start."""
     try:
         load((), None, dotenv)
     except SotaqueError as error:

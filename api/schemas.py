@@ -1,4 +1,4 @@
-"""Response bodies as pydantic models, as /openapi.json shows them, and shared request fields."""
+"""The pydantic models of response bodies, and the request fields that several routes share."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ LanguageText = Annotated[str, Field(max_length=32)]
 
 
 def _number(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """JSON has neither NaN nor infinity: they become null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -36,7 +36,7 @@ class Problem(BaseModel):
 
 
 class Served(BaseModel):
-    """What of a run speaks: an epoch, or its base (`candidate: base`, epoch 0) or best blend."""
+    """The served part of a run: an epoch, its base (`candidate: base`, epoch 0) or best blend."""
 
     run: str
     epoch: int
@@ -44,7 +44,7 @@ class Served(BaseModel):
 
 
 class WordTimestamp(BaseModel):
-    """A word as it is written, in seconds from the beginning of the speech."""
+    """A word of the text, and its times in seconds from the start of the audio."""
 
     word: str
     start_time: float
@@ -52,8 +52,8 @@ class WordTimestamp(BaseModel):
 
 
 class Sample(BaseModel):
-    """An epoch's sample and the addresses of both WAV files. ending: how it ended
-    (docs/develop/guard.md); words: the time of each word; null if it is not known."""
+    """An epoch's sample. output, reference: the URLs of its WAV file and of the reference; ending:
+    how it ended (docs/develop/guard.md); words: the time of each word, null if unknown."""
 
     output: str | None
     reference: str | None
@@ -84,7 +84,7 @@ class EpochRow(BaseModel):
 
 
 class Judge(BaseModel, from_attributes=True):
-    """What a judge's figure is. absent: why it did not judge; null where it did."""
+    """The unit and meaning of a judge's figure. absent: why there is none; null if there is one."""
 
     unit: str
     better: Literal["higher", "lower", "zero"]
@@ -93,7 +93,7 @@ class Judge(BaseModel, from_attributes=True):
 
 
 class Difference(BaseModel, from_attributes=True):
-    """The mean of the differences to the base, sentence by sentence, and its 95 % interval."""
+    """The mean difference from the base on the same sentences, and its 95 % interval."""
 
     mean: Number
     low: Number
@@ -108,8 +108,8 @@ class Figure(Difference):
 
 
 class CandidateRow(BaseModel):
-    """The base, an epoch or a blend of both, as it was judged. unfinished, cut, babbling: failed
-    sentences, which are part of no mean."""
+    """The figures of the base, an epoch or a blend of both. unfinished, cut, babbling: the numbers
+    of failed sentences, which no mean includes."""
 
     id: str
     name: str
@@ -144,8 +144,8 @@ class VerdictRow(BaseModel):
 
 class EvaluationRow(BaseModel):
     """A run's evaluation: the base first, then epochs and blends in the order of judging.
-    sentences: how many each of them said; sentence_set: by which the same sentences, seeds and
-    recording are known."""
+    sentences: the number that each candidate spoke; sentence_set: identifies the sentences, their
+    seeds and the recording."""
 
     made_at: str
     language: str
@@ -161,9 +161,9 @@ RunKind = Literal["current", "named", "archived"]
 
 
 class RunRow(BaseModel):
-    """One run. kind: `current` is OUTPUT_DIR itself, `named` of the training queue, `archived` what
-    RESUME=never moved away; minutes: of the clips that it trains on, null before the first epoch is
-    saved and for a run of an earlier version."""
+    """One run. kind: `current` is OUTPUT_DIR itself, `named` a run of the training queue,
+    `archived` a run that RESUME=never moved away; minutes: the length of all its training clips,
+    null before the first epoch is saved and for a run of an earlier version."""
 
     id: str
     kind: RunKind
@@ -176,8 +176,8 @@ class RunRow(BaseModel):
 
 
 class RunDetails(BaseModel):
-    """One run, and what its deletion means. bytes: of all its files; frees: of those that are
-    nowhere else; why_kept: why it cannot be deleted now; empty if it can."""
+    """One run, and the effect of deleting it. bytes: the size of its files; frees: the bytes that
+    deletion frees; why_kept: why it cannot be deleted now, empty if it can."""
 
     run: RunRow
     bytes: int
@@ -195,7 +195,7 @@ class RunList(BaseModel):
 
 
 class SaidSentence(BaseModel):
-    """A sentence as a candidate said it. sound: where it is heard; null where it was not kept."""
+    """A sentence that a candidate spoke. sound: the URL of its audio; null if it was not kept."""
 
     text: str
     source: str
@@ -208,7 +208,7 @@ class SaidSentence(BaseModel):
 
 
 class CandidateSentences(BaseModel):
-    """Everything that one candidate said."""
+    """All sentences of one candidate."""
 
     id: str
     name: str
@@ -223,21 +223,21 @@ class EvaluationDetails(BaseModel):
 
 
 class Metrics(BaseModel):
-    """Rows of metrics.jsonl."""
+    """Rows of metrics.jsonl. next: the byte after the last of them."""
 
     records: list[dict[str, Any]]
     next: int
 
 
 class Promoted(BaseModel):
-    """Which epoch speaks now; null where it is no epoch."""
+    """The epoch, base or blend that is served now; null if the voice belongs to no run."""
 
     served: Served | None
 
 
 class VoiceQuality(BaseModel):
-    """What was measured of a recording: in dB, 0 is full scale; clipped_share 0 to 1; remarks: what
-    is wrong, and what to do."""
+    """The measured quality of a recording. level_db: 0 is full scale; clipped_share: 0 to 1;
+    remarks: what is wrong, and what to do."""
 
     word: Literal["good", "usable", "poor"]
     remarks: list[str]
@@ -248,10 +248,10 @@ class VoiceQuality(BaseModel):
 
 
 class VoiceRow(BaseModel):
-    """A voice that can be asked for; `anna:whisper` is a style of `anna`. duration_seconds: of its
-    recording, or of several joined; origin: the served voice, a named speaker or an adapter of it,
-    or an upload; quality: null where it was not measured; recordings: how many an uploaded voice
-    has; preview: where its recording is heard."""
+    """A voice that a request can name; `anna:whisper` is a style of `anna`. duration_seconds: the
+    length of its recording, or of several joined; origin: the served voice, one of its named
+    speakers or adapters, or an upload; quality: null if it was not measured; recordings: the number
+    of recordings of an uploaded voice; preview: the URL of its recording."""
 
     id: str
     name: str
@@ -293,7 +293,7 @@ class AudioModelRow(ModelRow):
 
 
 class AudioModelList(BaseModel):
-    """The models, under both names that clients know."""
+    """The models, under both keys that clients read."""
 
     object: Literal["list"] = "list"
     data: list[AudioModelRow]
@@ -301,14 +301,14 @@ class AudioModelList(BaseModel):
 
 
 class AudioVoiceRow(BaseModel):
-    """A voice: what a request may name, and what a person reads."""
+    """A voice. id: for requests; name: for people."""
 
     id: str
     name: str
 
 
 class AudioVoiceList(BaseModel):
-    """The voices; with `legacy`, by what a request may name only."""
+    """The voices; with `legacy`, only a name or id of each."""
 
     voices: list[AudioVoiceRow] | list[str]
 
@@ -324,8 +324,8 @@ class SpokenPieceRow(BaseModel):
 
 
 class CaptionedSpeech(BaseModel):
-    """Audio in base64 and the times of its words; null if they are not known. pieces, cut_pieces:
-    how the pieces of the text ended; if the answer has several lines, in the last one."""
+    """Audio in base64 and the times of its words, null if unknown. pieces, cut_pieces: how the
+    pieces of the text ended; in a response of several lines, only the last one has them."""
 
     audio: str
     audio_format: str
@@ -335,7 +335,7 @@ class CaptionedSpeech(BaseModel):
 
 
 class Queue(BaseModel):
-    """How busy it is."""
+    """The load. waiting, speaking: requests; slots: how many are spoken in parallel."""
 
     waiting: int
     slots: int
@@ -343,7 +343,7 @@ class Queue(BaseModel):
 
 
 class Status(BaseModel):
-    """What runs where, and why. extras: the optional parts of Sotaque that this copy has."""
+    """The state of the service, with reasons. extras: the optional parts that are installed."""
 
     device: str
     execution_provider: str
@@ -372,7 +372,7 @@ class Alive(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether it has really spoken lately."""
+    """Whether the service has spoken within the last minute."""
 
     ready: bool
     message: str

@@ -26,7 +26,8 @@ from machine.settings.types import (
     Text,
 )
 
-# As browsers write them (RFC 6454): no path, no `*`; `null` is every page without an origin.
+# As browsers write them (RFC 6454): without a path. `*` and `null` (any page without an origin)
+# are refused.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s*?#@]+")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
@@ -91,7 +92,7 @@ class ApiSettings(SharedSettings):
     api_allow_training: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"
-    """Whether callers may start trainings and delete runs. auto allows it if API_HOST is an address
+    """Whether callers may start training and delete runs. auto allows it if API_HOST is an address
     of this machine only and API_KEY is empty; never in a container. off shows the command
     instead."""
 
@@ -105,14 +106,14 @@ class ApiSettings(SharedSettings):
 
     @property
     def training_allowed(self) -> bool:
-        """What API_ALLOW_TRAINING means here."""
+        """API_ALLOW_TRAINING, with `auto` resolved."""
         if self.api_allow_training == "auto":
             return self.api_key is None and is_loopback(self.api_host)
         return self.api_allow_training == "on"
 
     @model_validator(mode="after")
     def _key_beyond_this_machine(self) -> "ApiSettings":
-        """Without a key, everyone who finds an open port can speak and clone voices."""
+        """Without a key, anyone who finds an open port can speak and clone voices."""
         if self.api_key is None and not self.api_allow_no_key and not is_loopback(self.api_host):
             raise ValueError(
                 f"API_HOST is {self.api_host!r}, which other machines can reach, and API_KEY is "
@@ -122,7 +123,7 @@ class ApiSettings(SharedSettings):
 
     @model_validator(mode="after")
     def _key_can_be_sent(self) -> "ApiSettings":
-        """Clients encode other characters than ASCII in different ways; browsers refuse them."""
+        """Clients encode non-ASCII characters in different ways, and browsers refuse them."""
         key = self.api_key.get_secret_value() if self.api_key else ""
         wrong = next((at for at, sign in enumerate(key, 1) if not " " <= sign <= "~"), None)
         if wrong is not None:

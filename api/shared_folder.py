@@ -1,7 +1,7 @@
 """Writes to a folder that several replicas share: one change at a time, HTTP 507 if it fails.
 
-Also reads the dataclasses that the folder's JSON files hold, and makes their ids and times; finds,
-makes and deletes folders below it that people have named, such as datasets and books.
+Also reads dataclasses from the folder's JSON files, makes their ids and timestamps, and finds,
+creates and deletes its named subfolders, such as datasets and books.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ Record = TypeVar("Record")
 
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
-    """Holds the lock of `folder`, which is made where it is missing; waits for it, in a thread.
+    """Holds the lock of `folder`, which is created if it is missing. Blocks; must not be nested.
 
-    What was read before may be another by now: look again inside. Not to be nested.
+    Read the state again inside: another replica may have changed it.
 
     Raises:
-        APIError: 507 for what cannot be written or deleted inside.
+        APIError: 507 if the code inside cannot write or delete a file.
     """
     with kept(folder):
         make_folder(folder)
@@ -50,7 +50,7 @@ def changing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept(folder: Path) -> Iterator[None]:
-    """Raises APIError (507) for what cannot be written or deleted inside, in or below `folder`."""
+    """Raises APIError (507) if the code inside cannot write or delete a file below `folder`."""
     try:
         with refused(folder / LOCK):
             yield
@@ -59,8 +59,8 @@ def kept(folder: Path) -> Iterator[None]:
 
 
 def read(make: Callable[..., Record], path: Path, identity: str) -> Record | None:
-    """What `make` makes of the fields of a JSON file; None where there is no such file, it holds
-    other fields, or it is of another id."""
+    """The record that `make` builds from the fields of a JSON file; None if the file is missing,
+    has other fields, or belongs to another id."""
     fields = read_json(path)
     with contextlib.suppress(ValueError, TypeError):
         return make(**fields) if fields.get("id") == identity else None
@@ -70,7 +70,7 @@ def read(make: Callable[..., Record], path: Path, identity: str) -> Record | Non
 def read_all(
     folder: Path, get: Callable[[str], Record | None], ending: str = ""
 ) -> Iterator[Record]:
-    """What `get` finds for each name in `folder` with that ending, which it gets without it."""
+    """The record that `get` finds for each file name in `folder`, given without its `ending`."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             record = get(name.removesuffix(ending)) if name.endswith(ending) else None
@@ -79,8 +79,8 @@ def read_all(
 
 
 def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
-    """A name as small letters, digits and single hyphens of ASCII, and with a number where that is
-    taken: "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2."""
+    """An unused id for a name, of lower-case ASCII letters, digits and single hyphens:
+    "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2. otherwise: the id if none of these is left."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
     numbered = (f"{slug}-{number}" for number in itertools.count(2))
@@ -88,17 +88,17 @@ def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
 
 
 def now() -> str:
-    """This moment as ISO 8601, to the millisecond."""
+    """The current time in ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
 class NamedFolder:
-    """A folder below a shared one. name: as a person calls it. `<word>.json` in it holds the
-    fields; without that file it is not there.
+    """A folder below a shared one. name: as a person chose it. `<word>.json` in it holds the
+    fields; a folder without that file is ignored.
 
     Class attribute:
-        word: What it is, such as `book`, in sentences, codes and addresses.
+        word: The noun for it, such as `book`, in messages, error codes and URLs.
     """
 
     word: ClassVar[str]
@@ -109,7 +109,7 @@ class NamedFolder:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has deleted it."""
+        """Whether it still exists."""
         return self._fields.is_file()
 
     @property
@@ -117,14 +117,14 @@ class NamedFolder:
         return self.folder / f"{self.word}.json"
 
     def write(self) -> None:
-        """Keeps the fields: from now on it is there. Raises WriteError."""
+        """Writes the fields, after which `NamedFolders` finds it. Raises WriteError."""
         fields = asdict(self)
         del fields["folder"]
         write_json(self._fields, fields)
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """As `changing` of the shared folder. Raises APIError (404) if it is deleted by now."""
+        """Holds the lock of the shared folder. Raises APIError (404) if this one was deleted."""
         with changing(self.folder.parent):
             if not self.is_there:
                 raise _missing(self.word)
@@ -135,9 +135,9 @@ Named = TypeVar("Named", bound=NamedFolder)
 
 
 class NamedFolders(Generic[Named]):
-    """A shared folder of named ones, read again for each call because replicas write into it too.
+    """The named folders in a shared folder, read again for each call because replicas change them.
 
-    kind: of what is in it; most_bytes: what all of them may take.
+    kind: their class; most_bytes: the limit of their total size.
     """
 
     def __init__(self, folder: Path, kind: type[Named], most_bytes: int) -> None:
@@ -151,7 +151,7 @@ class NamedFolders(Generic[Named]):
         return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
 
     def get(self, identity: str) -> Named | None:
-        """The one of an id; None where there is none, and for what cannot be an id."""
+        """The folder with this id; None if it is missing or the id is invalid."""
         if not ID.fullmatch(identity):
             return None
         folder = self.folder / identity
@@ -159,7 +159,7 @@ class NamedFolders(Generic[Named]):
         return read(make, folder / f"{self._kind.word}.json", identity)
 
     def find(self, identity: str) -> Named:
-        """Raises APIError (404), the same for an id that cannot be one."""
+        """The folder with this id. Raises APIError (404), also for an invalid id."""
         found = self.get(identity)
         if found is None:
             raise _missing(self._kind.word)
@@ -167,8 +167,8 @@ class NamedFolders(Generic[Named]):
 
     @contextmanager
     def _claimed(self, name: str, most: int) -> Iterator[str]:
-        """The id of a new folder, inside `changing`; the folder goes again if it cannot be filled.
-        Raises APIError where there are `most`."""
+        """Creates a folder, inside `changing`, and yields its id; removes it if filling it fails.
+        Raises APIError (409) if there are already `most`."""
         word = self._kind.word
         if len(self.all()) >= most:
             text = f"There are already {most} {word}s, the limit. Delete one."
@@ -176,7 +176,7 @@ class NamedFolders(Generic[Named]):
         made = False
         while not made:
             identity = free_id(name, word, os.listdir(self.folder))
-            # Without file locks another replica may be as fast.
+            # Without file locks, another replica may take the same id first.
             with contextlib.suppress(FileExistsError):
                 (self.folder / identity).mkdir()
                 made = True
@@ -187,7 +187,7 @@ class NamedFolders(Generic[Named]):
             raise
 
     def remove(self, item: Named) -> None:
-        """Deletes it. It disappears at once; after a kill `remove_rest` deletes the rest.
+        """Deletes a folder. It disappears at once; after a kill, `remove_rest` deletes its files.
 
         Raises APIError if it is already deleted or cannot be deleted.
         """
@@ -198,11 +198,11 @@ class NamedFolders(Generic[Named]):
             shutil.rmtree(gone)
 
     def remove_rest(self) -> None:
-        """Removes what killed deletions left."""
+        """Removes the leftovers of killed deletions."""
         for path in self.folder.glob(f"{_DELETED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _missing(word: str) -> APIError:
-    text = f"There is no {word} of that id. /v1/{word}s lists them."
+    text = f"There is no {word} with this id. /v1/{word}s lists them."
     return APIError(404, f"no_{word}", text, param=word)

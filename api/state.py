@@ -1,4 +1,4 @@
-"""AppState: what the routes share; `app_state` is the FastAPI dependency."""
+"""AppState, the state that the routes share, and `app_state`, its FastAPI dependency."""
 
 import asyncio
 import logging
@@ -61,23 +61,23 @@ class AppState:
 
     @property
     def served_name(self) -> str:
-        """The name of the served voice, or of the one that is being opened."""
+        """The name of the served voice, or of the one being opened."""
         standing = self.engine.standing
         return standing.voice.name if standing else self.engine.wanted.name
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages of the served voice; empty while there is none."""
+        """The languages of the served voice; empty while none is open."""
         return self.engine.standing.languages if self.engine.standing else ()
 
     @property
     def speakers(self) -> Mapping[str, str]:
         """The named speakers of the served voice and the adapters of its weights: name -> recording
-        or folder; empty while there is none."""
+        or folder; empty while no voice is open."""
         return self.speakers_of(self.engine.standing)
 
     def speakers_of(self, opened: OpenedVoiceState | None) -> Mapping[str, str]:
-        """As `speakers`, of an open voice; its own speakers win over adapters of their name."""
+        """As `speakers`, for an open voice. A speaker hides an adapter of the same name."""
         if opened is None:
             return {}
         own = {plain(name) for name in opened.speakers}
@@ -86,17 +86,17 @@ class AppState:
 
     @property
     def last_languages(self) -> tuple[str, ...]:
-        """The languages of the served voice, or of the last one while another is opened."""
+        """The languages of the served voice, or of the previous one while another is opened."""
         self._last_languages = self.languages or self._last_languages
         return self._last_languages
 
     @property
     def licence(self) -> str:
-        """The licence of the served voice in brief; "" while there is none."""
+        """The licence of the served voice in brief; "" while none is open."""
         return licence_in_brief(self.engine.standing.licence) if self.engine.standing else ""
 
     def status(self) -> Status:
-        """The status, as /status and the events show it."""
+        """The content of /status and of the `status` event."""
         engine, condition = self.engine, self.engine.condition
         return Status(
             **condition.placement,
@@ -155,10 +155,10 @@ class AppState:
             )  # fmt: skip
 
     def require_training_allowed(self) -> None:
-        """Raises APIError (403) where API_ALLOW_TRAINING does not allow it."""
+        """Raises APIError (403) unless API_ALLOW_TRAINING allows training."""
         if not self.settings.training_allowed:
             text = (
-                "This service takes no trainings and deletes no runs. Set API_ALLOW_TRAINING=on, "
+                "This service does not start training or delete runs. Set API_ALLOW_TRAINING=on, "
                 f"or train with: DATASET_DIR=… {commands.make('train')}"
             )
             raise APIError(403, "training_off", text)
@@ -185,7 +185,7 @@ class AppState:
 
 
 def _address(settings: ApiSettings) -> str:
-    """Where a browser on this machine finds the service."""
+    """The URL of the service for a browser on this machine."""
     if commands.in_image():
         return (
             "http://localhost:8005, or the port that API_PORT in .env names. Docker Compose "
@@ -195,7 +195,7 @@ def _address(settings: ApiSettings) -> str:
 
 
 def key_of(settings: ApiSettings) -> str | None:
-    """API_KEY, where one is set."""
+    """API_KEY; None if it is empty."""
     return settings.api_key.get_secret_value() if settings.api_key else None
 
 

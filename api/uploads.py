@@ -20,13 +20,13 @@ from machine.storage.atomic import STALE_SECONDS, is_full
 _ARRIVING = ".arriving-"
 # Each write waits for a thread.
 _WRITE_BYTES = 1 << 20
-# Uploads and readings leave this much of a disk free for runs and voices.
+# Uploads and audiobooks leave this much of the disk free for runs and voices.
 KEPT_FREE_BYTES = 1 << 30
 
 
 class DiskSpace(BaseModel):
-    """In bytes. used: by all datasets, or by all books; most: DATASETS_MAX_GB or BOOKS_MAX_GB;
-    free: on the disk."""
+    """Disk space in bytes. used: by all datasets, or by all books; most: the limit of
+    DATASETS_MAX_GB or BOOKS_MAX_GB; free: on the disk."""
 
     used: int
     most: int

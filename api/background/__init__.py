@@ -1,1 +1,1 @@
-"""Work of hours behind whoever speaks: children at a low priority, from queues on disk."""
+"""Background work that takes hours: queues on disk, and children at a low priority."""

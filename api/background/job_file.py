@@ -23,7 +23,7 @@ class Job:
 
     @property
     def is_queued(self) -> bool:
-        """Whether it is being done, or waits for it."""
+        """Whether it is running or waiting."""
         return self.state in ("queued", "running")
 
 
@@ -31,14 +31,14 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 def read_job(folder: Path, kind: type[AnyJob]) -> AnyJob:
-    """The state of the work; that of no work where nothing is known."""
+    """The state of the work; the default if the file is missing or unreadable."""
     with contextlib.suppress(TypeError):
         return kind(**read_json(folder / "job.json"))
     return kind()
 
 
 def write_job(folder: Path, job: AnyJob, **changed: Any) -> AnyJob:
-    """Keeps a job with these changes, inside `changing` of its store. Raises WriteError."""
+    """Writes a job with these changes, inside `changing` of its store. Raises WriteError."""
     job = replace(job, **changed)
     write_json(folder / "job.json", asdict(job))
     return job

@@ -1,6 +1,6 @@
 """WorkQueue: works on a queue on disk, one child at a time, at a lower priority than speech.
 
-The replica that holds the lock file of the queue's folder works on it. If a service ends or is
+The replica that holds the lock file in the queue's folder works on it. If a service ends or is
 killed, its child dies with it, and the next service continues where the child stopped.
 """
 
@@ -33,15 +33,16 @@ _OOM_SCORE = 900
 _LOOK_SECONDS = 5.0
 _LONGEST_MESSAGE = 700
 _READ_LIMIT = 1 << 16
-# How often it is looked whether somebody speaks, and how long nobody must, for work that waits.
+# How often to check whether somebody speaks.
 _WATCH_SECONDS = 0.05
-# How often it is looked whether another replica has stopped the work.
+# How often to check whether another replica has stopped the work.
 _HEED_SECONDS = 0.5
+# How long speech must be absent before paused work resumes.
 _QUIET_SECONDS = 1.0
 
 
 class HasJob(Protocol):
-    """What is worked on. job: as its folder holds it now; is_there: nobody has deleted it."""
+    """An item of the queue. job: its current state on disk; is_there: whether it still exists."""
 
     @property
     def id(self) -> str: ...
@@ -57,18 +58,21 @@ Item = TypeVar("Item", bound=HasJob)
 
 
 class WorkQueue(ABC, Generic[Item]):
-    """Works on what is queued.
+    """Works on the queued items.
 
     Args:
-        folder: It is shared by replicas.
+        folder: The queue's folder, which replicas share.
         changed: Called with an item's id when the state of its work has changed.
-        module: What the child runs.
-        busy: Whether somebody speaks or waits to: the child then stands still. None lets it run.
-        check_room: Raises APIError where there is no room to go on; blocks. None never looks.
+        module: The module that the child runs.
+        busy: Whether somebody speaks or waits to speak; the child is paused then. None never pauses
+            it.
+        check_room: Raises APIError if the disk has too little room to continue; blocks. None skips
+            the check.
 
     Class attributes:
-        work_name: What the work is called, such as `cut`; lock_name: of the queue's lock file.
-        most_seconds: An endless one is ended; None is no limit.
+        work_name: The noun for the work, such as `cut`.
+        lock_name: The name of the queue's lock file.
+        most_seconds: The time limit for an item; None for no limit.
     """
 
     work_name: ClassVar[str]
@@ -93,36 +97,36 @@ class WorkQueue(ABC, Generic[Item]):
         self._told = ""
         self._paused = False
 
-    # ---- what each kind of work says ----
+    # ---- for each kind of work to define ----
 
     @abstractmethod
     def _items(self) -> Iterable[Item]:
-        """Everything that may be queued."""
+        """All items, queued or not."""
 
     @abstractmethod
     def _changing(self, item: Item, /) -> contextlib.AbstractContextManager[None]:
-        """Holds its store while something of it is changed. Blocks. Raises APIError."""
+        """Locks the item's store for a change. Blocks. Raises APIError."""
 
     @abstractmethod
     def _prepare(self, item: Item, /) -> tuple[str, ...]:
-        """The command of its child. Blocks. Raises APIError."""
+        """Prepares the work; returns the command of its child. Blocks. Raises APIError."""
 
     @abstractmethod
     def _keep(self, item: Item, /, state: str) -> None:
-        """Keeps what the child has made, inside `_changing`. Blocks. Raises APIError."""
+        """Stores the child's results, inside `_changing`. Blocks. Raises APIError."""
 
     @abstractmethod
     def _repair(self) -> None:
-        """Repairs what a kill has left, once the lock is ours. Blocks."""
+        """Repairs the leftovers of a kill, once this service holds the lock. Blocks."""
 
     @abstractmethod
     def _environment(self) -> Mapping[str, str]:
-        """Variables of the child beside those of this process."""
+        """The child's environment variables in addition to those of this process."""
 
-    # ---- what routes ask ----
+    # ---- for the routes ----
 
     def wake(self) -> None:
-        """Makes `work` look into the queue."""
+        """Makes `work` check the queue at once."""
         self._woken.set()
 
     def told(self, item: Item) -> str:
@@ -130,25 +134,25 @@ class WorkQueue(ABC, Generic[Item]):
         return self._told if self._works_on(item) else ""
 
     def is_paused(self, item: Item) -> bool:
-        """Whether it stands still because somebody speaks."""
+        """Whether its work is paused because somebody speaks."""
         return self._paused and self._works_on(item)
 
     def _works_on(self, item: Item) -> bool:
         return self._running is not None and self._running[0] == item.id
 
     def place(self, item: Item) -> int:
-        """How many come before this one. Blocks."""
+        """The number of queued items before this one. Blocks."""
         waiting = [one.id for one in self._waiting()]
         return waiting.index(item.id) if item.id in waiting else 0
 
     async def stop(self, item: Item, *, deleted: bool = False) -> None:
-        """Ends the work, or removes it from the queue. Its progress is kept for the next time.
+        """Stops the work on an item, or removes it from the queue. Its progress is kept.
 
-        A child of another replica ends within `_HEED_SECONDS`, when that one reads the state.
+        A child of another replica ends within `_HEED_SECONDS`, when that replica reads the state.
 
         Args:
-            item: What is stopped.
-            deleted: It is deleted next, also where its state cannot be written.
+            item: The item.
+            deleted: It will be deleted next, so a state that cannot be written is not an error.
         """
         if not self._works_on(item):
             try:
@@ -157,7 +161,7 @@ class WorkQueue(ABC, Generic[Item]):
             except APIError:
                 if not deleted:
                     raise
-        # Also a child that has not begun yet, or has begun meanwhile.
+        # Also if the child starts only now.
         while self._works_on(item):
             self._stopped = True
             if (child := self._running[1] if self._running else None) is not None:
@@ -184,13 +188,13 @@ class WorkQueue(ABC, Generic[Item]):
                 self._lock.close()
 
     def _next(self) -> Item | None:
-        """What to work on next, if this service holds the lock. Blocks."""
+        """The next item, if this service holds the lock. Blocks."""
         if not self._folder.is_dir() or not self._is_ours():
             return None
         return next(iter(self._waiting()), None)
 
     def _waiting(self) -> list[Item]:
-        """What is queued; includes one marked as running, as no other service has the lock."""
+        """The queued items, and one marked as running, since no other service has the lock."""
         jobs = [(one, one.job) for one in self._items()]
         waiting = [(one, job) for one, job in jobs if job.is_queued]
         waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))
@@ -209,7 +213,7 @@ class WorkQueue(ABC, Generic[Item]):
         return True
 
     def _unqueue(self, item: Item) -> bool:
-        """Takes it from the queue; whether it was there."""
+        """Removes an item from the queue; returns whether it was queued."""
         if not item.job.is_queued:
             return False
         return self._write(item, state="stopped", ended=now(), message=self._stopped_message)
@@ -219,8 +223,8 @@ class WorkQueue(ABC, Generic[Item]):
         return f"Stopped. Start the {self.work_name} again to continue from there."
 
     def _write(self, item: Item, **changes: Any) -> bool:
-        """Changes the fields of a job that is queued or running; whether it was. A job that has
-        ended stays so. Blocks. Raises APIError."""
+        """Changes the fields of a job if it is queued or running; returns whether it was. A job
+        that has ended does not change. Blocks. Raises APIError."""
         with self._changing(item):
             job = item.job
             if job.is_queued:
@@ -228,18 +232,18 @@ class WorkQueue(ABC, Generic[Item]):
         return job.is_queued
 
     def _write_state(self, item: Item, **changes: Any) -> None:
-        """In a thread: another process may hold the folder's lock."""
+        """As `_write`, but ignores APIError. Blocks."""
         with contextlib.suppress(APIError):
             self._write(item, **changes)
 
     def _end(self, item: Item, state: str, message: str) -> None:
-        """Blocks. Raises APIError."""
-        if not item.is_there:  # deleted by another replica, while the child went on writing
+        """Stores the outcome of the work. Blocks. Raises APIError."""
+        if not item.is_there:  # deleted by another replica while the child was still writing
             shutil.rmtree(item.folder, ignore_errors=True)
             return
         with self._changing(item):
             self._keep(item, state)
-            if _is_stopped(item):  # by another replica, which has said so
+            if _is_stopped(item):  # by another replica, which has stored that
                 return
             write_job(item.folder, item.job, state=state, ended=now(), message=message)
         log.info("%s of %s: %s. %s", self.work_name.capitalize(), item.id, state, message)
@@ -248,7 +252,7 @@ class WorkQueue(ABC, Generic[Item]):
         self._stopped, self._fault, self._told = False, "", ""
         self._running = (item.id, None)
         try:
-            # It may have been taken from the queue since it was chosen.
+            # It may have been removed from the queue since it was chosen.
             begun: dict[str, Any] = {"started": now(), "ended": None, "message": ""}
             if not await asyncio.to_thread(self._write, item, state="running", **begun):
                 return
@@ -268,14 +272,14 @@ class WorkQueue(ABC, Generic[Item]):
                 self._write_state, item, state="failed", ended=now(), message=message
             )
             log.error("The %s of %s failed: %s", self.work_name, item.id, error)
-            # Where not even that can be written, it is queued still.
+            # If that cannot be written either, the item is still queued: do not retry at once.
             await asyncio.sleep(_LOOK_SECONDS)
         finally:
             self._running = None
             self._changed(item.id)
 
     async def _ran(self, item: Item, command: tuple[str, ...]) -> tuple[str, str]:
-        """Runs it to its end: the state of the job, and a sentence."""
+        """Runs the child to its end; returns the state of the job, and a message."""
         errors = StderrFile()
         child = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
@@ -314,10 +318,9 @@ class WorkQueue(ABC, Generic[Item]):
         return outcome(child.returncode, stderr, self.work_name)
 
     async def _stand_back(self, child: asyncio.subprocess.Process) -> None:
-        """Stops the child, whatever it computes on, while somebody speaks or waits to.
+        """Pauses the child while somebody speaks or waits to speak.
 
-        Not before its first line: until then it loads a voice, under locks that who speaks may
-        wait for.
+        Not before its first line: until then it loads a voice, holding locks that speech may need.
         """
         quiet_since = 0.0
         while self._busy is not None:
@@ -331,7 +334,7 @@ class WorkQueue(ABC, Generic[Item]):
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _keep_room(self, child: asyncio.subprocess.Process) -> None:
-        """Ends the child where it has used up the room that there was when it began."""
+        """Ends the child if the disk runs out of room."""
         while self._check_room is not None:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -342,10 +345,10 @@ class WorkQueue(ABC, Generic[Item]):
                 return
 
     async def _heed_stop(self, child: asyncio.subprocess.Process, item: Item) -> None:
-        """Ends the child where another replica, which cannot, has stopped or deleted its work."""
+        """Ends the child if another replica has stopped or deleted its work."""
         while True:
             await asyncio.sleep(_HEED_SECONDS)
-            with contextlib.suppress(OSError):  # of a folder that is away for a moment
+            with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
                 if await asyncio.to_thread(_is_stopped, item):
                     self._stopped = True
                     kill_group(child.pid)
@@ -356,7 +359,7 @@ class WorkQueue(ABC, Generic[Item]):
         while True:
             try:
                 line = await child.stdout.readline()
-            except ValueError:  # longer than any that is ours
+            except ValueError:  # longer than any line of ours
                 continue
             if not line:
                 return
@@ -365,18 +368,18 @@ class WorkQueue(ABC, Generic[Item]):
 
 
 def _is_stopped(item: HasJob) -> bool:
-    """Whether somebody has stopped what is being done, asked for it anew since, or deleted it.
-    Blocks. A state that cannot be read now says nothing."""
+    """Whether the running work was stopped, queued again since, or deleted. Blocks. An unreadable
+    state does not count."""
     return not item.is_there or item.job.state in ("stopped", "queued")
 
 
 def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
-    """What the end of a child means: the state of the job, and a sentence. Pure.
+    """The state of the job after its child has ended, and a message. Pure.
 
     Args:
         code: Its exit status, negative for a signal.
         stderr: The end of its stderr.
-        work_name: As of `WorkQueue`.
+        work_name: As in `WorkQueue`.
     """
     if code == 0:
         return "done", ""
@@ -393,7 +396,7 @@ def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
 
 
 def _behind_everybody(pid: int, niceness: int) -> None:
-    # All that it starts is in its group, and gets the same.
+    # The group includes everything that the child starts.
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, niceness)
     with contextlib.suppress(OSError):

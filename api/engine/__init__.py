@@ -1,1 +1,1 @@
-"""The request queue, and the speaking process behind it."""
+"""The request queue and the speaking process."""

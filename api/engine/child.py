@@ -1,4 +1,4 @@
-"""The speaking process as asyncio sees it: start, requests with their audio, end."""
+"""The speaking process under asyncio: its start, its requests with their audio, its end."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from xtts.workers.failures import WorkerFailed, death, worker_failed
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
-# The longest line, and the most sound with one; more is not the protocol.
+# The longest line, and the most audio with it, that the protocol allows.
 _MOST_LINE_BYTES, _MOST_SOUND_BYTES = 1 << 20, 1 << 26
 _INVALID = (asyncio.LimitOverrunError, ValueError, KeyError, TypeError, AttributeError)
 _TICK_SECONDS = 0.1
-# A child's answers as the caller gets them: status and code.
+# The reasons of a child's refusal as HTTP status and code.
 _REASONS = {
     "refused": (422, "refused"),
     "no_reference": (409, "no_reference"),
@@ -52,7 +52,7 @@ class ChildOptions:
 
 
 class SpeakingProcess:
-    """One child process; a restart makes a new object. ready: it takes requests."""
+    """One child process; a restart makes a new object. ready: whether it takes requests."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: StderrFile) -> None:
         self.ready = False
@@ -120,13 +120,13 @@ class SpeakingProcess:
         start_seconds: float,
         hang_seconds: float,
     ) -> WorkerFailed:
-        """Reads answers until the process ends, hangs or sends an invalid one. The reason.
+        """Reads answers until the process ends, hangs or sends an invalid one; returns the reason.
 
         Args:
-            on_answer: Gets each answer, with its sound, that is none to `ask`.
+            on_answer: Called with each answer that is not for `ask`, and its audio.
             tick: Called ten times a second.
-            start_seconds: How long it may be silent until it is ready.
-            hang_seconds: And how long from then on.
+            start_seconds: How long the process may be silent before it is ready.
+            hang_seconds: How long it may be silent afterwards.
         """
         reading = asyncio.get_running_loop().create_task(self._read(on_answer))
         try:
@@ -198,7 +198,7 @@ class SpeakingProcess:
 async def answers_of(
     stdout: asyncio.StreamReader,
 ) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
-    """The answers of a child with their sound (`xtts.workers.child`), until its end.
+    """The answers of a child with their audio (`xtts.workers.child`), until its end.
 
     Raises one of `_INVALID` for anything else.
     """
@@ -215,17 +215,18 @@ class SpeechStream(QueuedRequest):
     """A request and its audio, to be iterated once: PCM16 at 24 kHz, in chunks.
 
     Attributes:
-        cast: The voices that the text changes to: name -> recording, None for the served voice's.
+        cast: The voices that the text changes to: name -> recording; None for the voice's own.
         voice: None for the voice that is served when the request gets its turn.
         on_read: Called after each chunk that the caller has read.
-        num_bytes: Bytes of audio so far; seconds: the time that they took.
-        cut_pieces: How many pieces ran to the model's code limit without a stop code; pieces: what
-            became of each (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are
+        num_bytes: Bytes of audio so far.
+        seconds: The computing time, known at the end.
+        cut_pieces: How many pieces ran to the model's code limit without a stop code; pieces: the
+            outcome of each (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are
             known at the end.
-        words: (word, start, end) in seconds, as far as pieces have ended; timed: whether every
+        words: (word, start, end) in seconds, for the pieces that have ended; timed: whether every
             piece had them, known at the end.
 
-    Raises APIError where it ends otherwise than by being spoken.
+    Iterating raises APIError unless all of it is spoken.
     """
 
     ask: SynthesisRequest
@@ -259,7 +260,7 @@ class SpeechStream(QueuedRequest):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the caller has so much unread audio that the next turn can wait."""
+        """Whether the caller has enough unread audio for the next turn to wait."""
         return self._unread > _UNREAD_BYTES
 
     def put(self, chunk: bytes) -> None:

@@ -1,7 +1,7 @@
 """Sends requests to the speaking process, streams audio back, restarts the process if it dies.
 
-A process that dies or hangs is replaced. The new one computes on the device that a new look at the
-machine recommends. The engine lives in the event loop and computes nothing.
+A process that dies or hangs is replaced. The new one computes on the device that a new inspection
+of the machine recommends. The engine runs in the event loop and computes nothing itself.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = logging.getLogger("api")
 _TOLD_OF_A_VOICE = (
     "licence", "sha256", "own_voice", "own_name", "speakers", "precision", "placed", "slots",
 )  # fmt: skip
-# The service's own word.
+# The self-test.
 MICRO = SynthesisRequest("Yes.", "", max_codes=12)
 
 
@@ -77,7 +77,7 @@ class Engine:
         self._opening_deaths: dict[str, int] = {}
         self._names = itertools.count(1)
 
-    # ---- what routes ask ----
+    # ---- for the routes ----
 
     def speak(
         self,
@@ -86,7 +86,7 @@ class Engine:
         caller: str = "",
         cast: Mapping[str, str | None] = {},
     ) -> SpeechStream:
-        """Queues a request. Raises APIError if its turn would be too late, or it is refused.
+        """Queues a request. Raises APIError if it is refused.
 
         recording, cast: as in `SpeechStream`; caller: the slots and the queue are shared fairly
         between callers.
@@ -102,21 +102,21 @@ class Engine:
         caller: str = "",
         cast: Mapping[str, str | None] = {},
     ) -> SpeechStream:
-        """Queues a request with another voice than the served one, in the same queue.
+        """Queues a request for another voice than the served one, in the same queue.
 
-        Raises APIError as `speak`, or if the voice cannot be opened beside the served one.
+        Raises APIError as `speak`, or if no second voice can be opened.
         """
         if self.how.compute.low_memory or self.how.compute.backend == "onnx":
             setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
-        # What kills the process with one voice need not kill it with another.
+        # An input that kills the process with one voice may be harmless with another.
         source = f"{voice.name}/{_source(recording, cast)}"
         self._welcome(ask, source, caller)
         if self.child is None or self.standing is None:
             raise starting()
         async with self.previews.held(voice) as opened:
-            digest = self._welcome(ask, source, caller)  # seconds have passed
+            digest = self._welcome(ask, source, caller)  # opening may have taken seconds
             return self._take_in(ask, recording, digest, opened, caller, cast)
 
     def _welcome(self, ask: SynthesisRequest, source: str, caller: str) -> str:
@@ -142,7 +142,7 @@ class Engine:
         self.changed()
 
     async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
-        """Opens a voice beside the served one, then serves it.
+        """Opens a voice while the old one is served, then serves it.
 
         Raises APIError if it cannot be opened; the old voice stays served.
         """
@@ -159,13 +159,13 @@ class Engine:
         return opened
 
     async def listen(self, recording: str) -> None:
-        """Has the child compute the voice of a recording. Raises APIError."""
+        """Has the child compute the latents of a recording. Raises APIError."""
         if self.standing is None:
             raise starting()
         await self._ask({"do": "listen", "key": self.standing.key, "recording": recording})
 
     def forget(self, recording: str) -> None:
-        """Has the child drop the cached voice of a recording."""
+        """Has the child drop the cached latents of a recording."""
         if self.child is not None:
             self.child.send({"do": "forget", "recording": recording})
 
@@ -173,8 +173,8 @@ class Engine:
     def ready(self) -> bool:
         """Whether the service has spoken within the last minute.
 
-        A full queue does not count as unready: a load balancer would move the caller that filled
-        it to the next replica.
+        A full queue does not make it unready: a load balancer would only move the caller that
+        filled it to the next replica.
         """
         if self.standing is None or self.last_spoken is None or self.closing:
             return False
@@ -182,7 +182,7 @@ class Engine:
 
     @property
     def condition(self) -> EngineCondition:
-        """What computes where, and why. A problem is the wanted voice's, else the served one's."""
+        """The state with its reasons; the wanted voice's problem precedes the served one's."""
         problem, code = self.problem, self.problem_code
         if not problem and self.standing:
             problem, code = self.standing.trouble
@@ -196,7 +196,7 @@ class Engine:
     def is_deadly(self, name: str) -> bool:
         """Whether the process died twice while it opened this voice, which is then not retried.
 
-        The voice in the package is always retried.
+        The demo voice is always retried.
         """
         return self._opening_deaths.get(name, 0) >= DEADLY and name != DEMO.name
 
@@ -204,8 +204,8 @@ class Engine:
         """Has the child open a voice. Raises APIError."""
         if self.is_deadly(voice.name):
             text = (
-                f"{voice.name} ended the speaking process {DEADLY} times while it was opened. It "
-                "is tried again when the service is started again."
+                f"{voice.name} ended the speaking process {DEADLY} times while it was opened. The "
+                "service tries it again after a restart."
             )
             raise APIError(409, "deadly_voice", text)
         self._opening.append(voice.name)
@@ -213,7 +213,7 @@ class Engine:
         try:
             answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
         except asyncio.CancelledError:
-            cancelled = True  # the child still opens this voice and may die of it
+            cancelled = True  # the child is still opening this voice, and may die from it
             raise
         finally:
             if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
@@ -237,7 +237,7 @@ class Engine:
         return any(one.voice is not None and one.voice.key == key for one in self.spoken.values())
 
     def _stand(self, opened: OpenedVoiceState) -> None:
-        """A voice is ready."""
+        """Serves an open voice."""
         self.waiting.slots = opened.slots or self.waiting.slots
         self.standing = opened
         self.started_once = True
@@ -266,12 +266,12 @@ class Engine:
         self.changed()
 
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
-        """One answer of the child."""
+        """Handles one answer of the child."""
         say, name = header["say"], header.get("id", "")
         spoken = self.spoken.get(name)
         if say == "sound" and spoken is not None:
-            # Its own word is a check: passed when it is whole. Another voice's says nothing of the
-            # served one.
+            # The self-test counts only once it is complete, and audio of another voice proves
+            # nothing about the served one.
             if not spoken.micro and spoken.voice is None:
                 self.last_spoken = time.monotonic()
             spoken.put(body)
@@ -287,7 +287,7 @@ class Engine:
     def close_queue(self) -> None:
         """Refuses new and waiting requests, as the service is stopping.
 
-        Requests that have begun go on until `cut_off`.
+        Requests that have begun continue until `cut_off`.
         """
         self.closing = True
         for job in [job for job in self.waiting.queue if not job.paused]:
@@ -306,7 +306,7 @@ class Engine:
             spoken.end(refusal)
 
     def _expire(self) -> None:
-        """Drops requests whose deadline passed before their turn; closes an unused preview."""
+        """Refuses requests whose deadline passed before their turn; closes an unused preview."""
         now = time.monotonic()
         self.previews.expire(now)
         for job in self.waiting.expired(now):
@@ -389,7 +389,7 @@ class Engine:
             if spoken.micro and self.child is not None:
                 asyncio.get_running_loop().create_task(self.child.kill())
 
-    # ---- its processes, one after another ----
+    # ---- the speaking processes, one after another ----
 
     async def live(self) -> None:
         """Keeps a child running until cancelled, which ends the child and its active requests.
@@ -429,7 +429,7 @@ class Engine:
         return await SpeakingProcess.start(how.module, slots, how.compute.at(place))
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
-        """The voice is opened once the child is ready; returns why it ended."""
+        """Runs a child, opening the wanted voice once it is ready; returns why the child ended."""
         opening: asyncio.Task[None] | None = None
 
         def tick() -> None:
@@ -449,7 +449,7 @@ class Engine:
                 opening.cancel()
 
     async def _open_wanted(self) -> None:
-        """Opens the wanted voice; if it fails, the one in the package, and records the reason."""
+        """Opens the wanted voice; if that fails, records the reason and opens the demo voice."""
         wanted = self.wanted
         try:
             self._stand(await self._opened(f"first-{wanted.name}", wanted))
@@ -470,11 +470,11 @@ class Engine:
         self.problem_code = "voice_refused"
 
     def _lost(self, why: WorkerFailed) -> None:
-        """The child is gone: active requests are answered; waiting ones go on waiting."""
+        """Handles the end of the child: active requests are refused; waiting ones stay queued."""
         device = self.place.value if self.place else "cpu"
         self.happened = self.happened.died(device, why, time.monotonic())
-        # Of a request that was active as well it is not known which of the two was the reason; and
-        # what a GPU does is no voice's fault: there the device changes.
+        # An active request may have been the cause as well as the opening voice. A GPU fault is not
+        # blamed on a voice: the next child uses another device.
         if not self.waiting.speaking and (device == "cpu" or why.reason_code == "crashed"):
             for name in self._opening:
                 self._opening_deaths[name] = self._opening_deaths.get(name, 0) + 1
@@ -494,16 +494,16 @@ class Engine:
 
 
 def _source(recording: str | None, cast: Mapping[str, str | None]) -> str:
-    """What tells the recordings of one request from those of another."""
+    """A text that identifies the recordings of a request."""
     others = [f"{name}={path or ''}" for name, path in sorted(cast.items())]
     return "|".join([recording or "", *others])
 
 
 def _no_voice(spoken: SpeechStream) -> APIError | None:
-    """The refusal of a failed request whose voice, or one that its text names, was deleted while it
-    waited; None where all are there."""
+    """The refusal of a failed request if its voice, or one that its text names, was deleted while
+    it waited; None if all still exist."""
     files = [one for one in (spoken.recording, *spoken.cast.values()) if one is not None]
     if all(map(os.path.exists, files)):
         return None
-    text = "The voice was deleted while the request waited. /v1/voices lists those that are there."
+    text = "The voice was deleted while the request waited. /v1/voices lists the existing voices."
     return APIError(404, "no_voice", text, param="voice")

@@ -1,4 +1,4 @@
-"""The request queue: rate limits, a bound, fairness between callers, deadly requests.
+"""The request queue: rate limits, a bound, fairness between callers, deadly inputs.
 
 Pure: the time is an argument, and nothing waits.
 """
@@ -15,7 +15,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-# The length that counts as one request: a piece of a text, as XTTS-v2 speaks English.
+# The characters that count as one request: the longest piece of an English text for XTTS-v2.
 UNIT_CHARACTERS = 250
 _MOST_BUCKETS = 10_000
 
@@ -31,9 +31,10 @@ class EngineLimits:
     """The limits of the engine, in seconds except for the first three.
 
     Attributes:
-        slots: requests spoken in parallel; None is 4 on a CPU, up to 16 on a GPU by its memory.
-        queue: requests that wait.
-        requests_per_minute: of one caller.
+        slots: requests spoken in parallel; None means 4 on a CPU, and up to 16 on a GPU, depending
+            on its memory.
+        queue: requests that may wait.
+        requests_per_minute: for each caller.
         deadline: until the first audio.
         ready: the maximum age of the last audio for the service to count as ready.
         micro: the idle time after which the self-test runs.
@@ -57,7 +58,7 @@ class EngineLimits:
 
 
 class Recent(OrderedDict[Key, Value]):
-    """A dict of at most `most` keys, which drops the key that was set the longest time ago."""
+    """A dict of at most `most` keys, which drops the key that was set least recently."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class QueuedRequest:
     Attributes:
         digest: A hash of everything that determines its audio.
         micro: Whether it is the self-test.
-        paused: It has spoken a piece, and waits for the turn of the next one.
+        paused: It has spoken a piece, and waits for its next turn.
         held: It gets no turn now, because its caller does not read.
     """
 
@@ -146,7 +147,7 @@ class RequestQueue:
     last_turns: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
 
     def refusal(self, digest: str, caller: str) -> APIError | None:
-        """Why a request that comes now is refused, or None."""
+        """Why a new request is refused, or None."""
         if self.deaths.get(digest, 0) >= DEADLY:
             text = "This input ended the speaking process twice, so it is refused."
             return APIError(422, "deadly_input", text, param="input")
@@ -214,7 +215,7 @@ class RequestQueue:
         return self.deaths.get(job.digest, 0) > 0
 
     def leave(self, name: str) -> QueuedRequest | None:
-        """Removes a request, waiting or active, for whatever reason."""
+        """Removes a request, waiting or active."""
         if (job := self.speaking.pop(name, None)) is not None:
             return job
         for job in self.queue:
@@ -234,7 +235,7 @@ class RequestQueue:
         """Removes and returns the active requests of a child that died; their inputs are suspects.
 
         A death counts once for an input, however many requests spoke it. Requests between two
-        pieces are removed too, as their state is lost with the child, but are no suspects.
+        pieces are removed too, as their state is lost with the child, but are not suspects.
         """
         speaking = list(self.speaking.values())
         self.speaking.clear()

@@ -15,14 +15,14 @@ from xtts.workers.failures import WorkerFailed
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
 MOST_ON_GPU = 3
-# Before the first, second, … start in a row that came to nothing.
+# Before the first, second, … start since a request last succeeded.
 BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """The ends of earlier children. gpu_deaths: their times and faults; in_a_row: deaths since the
-    last successful request; last, last_code: the reason of the last death."""
+    """The deaths of earlier children. gpu_deaths: time and fault of those on a GPU; in_a_row:
+    deaths since the last successful request; last, last_code: the reason of the last death."""
 
     gpu_deaths: tuple[tuple[float, DeviceFault | None], ...] = ()
     in_a_row: int = 0
@@ -31,8 +31,7 @@ class RestartHistory:
     restarts: int = 0
 
     def died(self, device: str, why: WorkerFailed, now: float) -> "RestartHistory":
-        """A child has died. An error of ours in a process that computes on a GPU is not the GPU's
-        fault."""
+        """Records the death of a child. An error in our code does not count against the GPU."""
         deaths = self.gpu_deaths
         if device != "cpu" and why.of_device:
             deaths = (*self.recent(now), (now, why.fault))
@@ -42,11 +41,11 @@ class RestartHistory:
         )  # fmt: skip
 
     def recent(self, now: float) -> tuple[tuple[float, DeviceFault | None], ...]:
-        """Deaths on a GPU; those that are ten minutes old count no more."""
+        """The deaths on a GPU within the last ten minutes."""
         return tuple(one for one in self.gpu_deaths if now - one[0] < WINDOW_SECONDS)
 
     def spoke(self) -> "RestartHistory":
-        """A child has spoken."""
+        """Records a successful request."""
         return replace(self, in_a_row=0)
 
 
@@ -56,8 +55,8 @@ def back_off(happened: RestartHistory) -> float:
 
 
 def place(machine: Environment, wish: str, happened: RestartHistory, now: float) -> Place:
-    """Where the next child computes: on a good GPU, a rung down for each fault that killed a child
-    there; after too many deaths, on the CPU."""
+    """Where the next child computes: on the chosen GPU, one rung lower for each recent death there;
+    after too many deaths, on the CPU."""
     found, recent = choose_place(machine, wish), happened.recent(now)
     if found.value == "cpu":
         return found
@@ -73,14 +72,15 @@ def place(machine: Environment, wish: str, happened: RestartHistory, now: float)
 
 @dataclass(frozen=True)
 class EngineCondition:
-    """What runs where and why, in words for programs and for operators.
+    """The state of the engine with its reasons, for programs and for operators.
 
     Attributes:
         requested: How the child was configured to compute.
         actual: Where it computes; None before the first start.
-        placed: What ONNX Runtime says of itself, empty with torch; None while no voice is ready.
+        placed: The status that ONNX Runtime reports, empty with torch; None while no voice is
+            ready.
         started_once: Whether a voice was ready before.
-        problem, problem_code: A difference from the configuration while it speaks, or "".
+        problem, problem_code: A problem with the voice; "" if there is none.
         happened: The history of earlier processes.
     """
 
@@ -94,8 +94,8 @@ class EngineCondition:
 
     @property
     def placement(self) -> dict[str, str]:
-        """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
-        that says it does."""
+        """device, execution_provider and requested_provider; with ONNX Runtime, as it reports
+        them."""
         if self.placed:
             names = ("device", "execution_provider", "requested_provider")
             return {name: str(self.placed[name]) for name in names}
@@ -120,7 +120,7 @@ class EngineCondition:
 
     @property
     def reason_code(self) -> str:
-        """Why it is not as asked for, as a word; "" when it is."""
+        """A code for the difference from the configuration; "" if there is none."""
         if self.placed is None:
             return self.happened.last_code or "starting"
         of_place = self.actual.code if self.actual else ""
@@ -128,7 +128,7 @@ class EngineCondition:
 
     @property
     def message(self) -> str:
-        """What an operator reads."""
+        """The state in sentences, for an operator."""
         placement, parts = self.actual, []
         if self.placed is None:
             parts.append("The speaking process is starting.")
@@ -137,7 +137,7 @@ class EngineCondition:
         if self.problem:
             parts.append(f"{self.problem.rstrip('.')}.")
         if self.placed:
-            # The child only gets the device; why that is the CPU is known here.
+            # The child knows only its device; the reason for the choice is known here.
             why = str(self.placed["message"])
             why = why or (placement.reason if placement else "as configured")
             parts.append(f"ONNX Runtime computes on {self.placed['device']}: {why.rstrip('.')}.")

@@ -1,7 +1,7 @@
-"""The voices that are open: the served one, and beside it one preview of an epoch.
+"""The open voices: the served one, and at most one preview of an epoch.
 
-Only one preview is open at a time, which bounds the memory. Another one waits until no request uses
-it. A preview that is not requested for a while is closed.
+One preview at a time bounds the memory. Another one waits until no request uses the open one. A
+preview that is unused for a while is closed.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class VoiceTarget:
-    """A voice on disk, as `xtts.voices.voice_files.VoiceSpec` takes it, and the name it goes
-    by. decoder: the digest of the one that was learned for it, and is opened with it
-    (`xtts.voices.learned_decoder`); "" for none."""
+    """A voice on disk. name: for /status and the log; wanted: the fields of its
+    `xtts.voices.voice_files.VoiceSpec`; decoder: the digest of its learned decoder
+    (`xtts.voices.learned_decoder`), "" if it has none."""
 
     name: str
     wanted: Mapping[str, Any]
@@ -34,10 +34,10 @@ DEMO = VoiceTarget("demo", {"name": "demo"})
 
 @dataclass(frozen=True)
 class OpenedVoiceState:
-    """The voice that speaks, and what the child said of it. placed: where ONNX Runtime computes it
-    and why there, as `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer
-    than were asked for, where a GPU's memory decides. speakers,
-    own_name: as of `xtts.inference.loaded_voice.LoadedVoice`."""
+    """An open voice, as the child reported it. placed: where and why ONNX Runtime computes it, as
+    in `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer than configured
+    if the GPU's memory requires it. speakers, own_name: as in
+    `xtts.inference.loaded_voice.LoadedVoice`."""
 
     key: str
     voice: VoiceTarget
@@ -53,20 +53,20 @@ class OpenedVoiceState:
 
     @property
     def trouble(self) -> tuple[str, str]:
-        """Why it speaks but not as itself, and the code of that; empty where it does."""
+        """The message and code for a voice without a reference recording; empty otherwise."""
         if self.own_voice:
             return "", ""
-        return "This voice has no recording of its own: use an uploaded voice", "no_reference"
+        return "This voice has no reference recording: use an uploaded voice", "no_reference"
 
 
 class PreviewSlot:
-    """At most one open voice beside the served one.
+    """At most one open voice in addition to the served one.
 
     Args:
-        limits: How long and how many may wait for it, and when it is closed.
-        open_voice: Has the speaking process open a voice under a key.
-        close_voice: Has it close one.
-        in_use: Whether anybody speaks, or waits to speak, with the voice of a key.
+        limits: The number of waiting requests, their longest wait, and the idle time.
+        open_voice: Opens a voice under a key in the speaking process.
+        close_voice: Closes the voice of a key there.
+        in_use: Whether a request speaks, or waits to speak, with the voice of a key.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class PreviewSlot:
         self._names = itertools.count(1)
 
     def current_of(self, voice: VoiceTarget) -> OpenedVoiceState | None:
-        """The voice, where it is open."""
+        """This voice, if it is open."""
         return self.current if self.current and self.current.voice == voice else None
 
     @asynccontextmanager
     async def held(self, voice: VoiceTarget) -> AsyncIterator[OpenedVoiceState]:
-        """The voice, opened; it is not closed inside. Raises APIError where it cannot be opened, or
-        others speak with another one for too long."""
+        """Opens the voice and keeps it open inside. Raises APIError if it cannot be opened, or if
+        another one is in use for too long."""
         if self._waiting >= self._limits.queue:
             text = f"{self._limits.queue} requests already wait to hear an epoch. Try again later."
             raise APIError(503, "queue_full", text, retry_after=5)
@@ -107,7 +107,7 @@ class PreviewSlot:
             self._changing.release()
 
     async def _turn(self, voice: VoiceTarget) -> None:
-        """Waits, in the order of asking, until this voice may be open; holds the lock then."""
+        """Waits, first come first served, until this voice may be opened; then holds the lock."""
         try:
             async with asyncio.timeout(self._limits.turn):
                 await self._changing.acquire()
@@ -118,7 +118,7 @@ class PreviewSlot:
                     self._changing.release()
                     raise
         except TimeoutError:
-            text = "Another epoch is in use. Only one can be open beside the served voice."
+            text = "Another epoch is in use. Only one can be open in addition to the served voice."
             raise APIError(503, "preview_busy", text, retry_after=5) from None
 
     async def _opened(self, voice: VoiceTarget) -> OpenedVoiceState:
@@ -129,13 +129,13 @@ class PreviewSlot:
         return self.current
 
     def expire(self, now: float) -> None:
-        """Closes it when it was not requested for a while."""
+        """Closes the preview if it was unused for too long."""
         idle = now - self._used > self._limits.preview
         if self.current and idle and not self._busy and not self._changing.locked():
             self.close()
 
     def release(self) -> None:
-        """Closes it unless somebody needs it: another voice is to be opened."""
+        """Closes the preview unless it is in use, to make room for another voice."""
         if not self._busy and not self._changing.locked():
             self.close()
 
@@ -145,12 +145,12 @@ class PreviewSlot:
             self.current = None
 
     def lost(self) -> None:
-        """The speaking process is gone, and the voice with it."""
+        """Forgets the preview, which has ended with the speaking process."""
         self.current = None
 
     @property
     def _busy(self) -> bool:
-        """Whether somebody speaks with it. A long text keeps it, piece by piece."""
+        """Whether a request uses the preview; if so, restarts its idle time."""
         if self.current is None or not self._in_use(self.current.key):
             return False
         self._used = time.monotonic()

@@ -1,9 +1,9 @@
-"""Time limits for connections, and a limit of them for each address.
+"""Time limits for connections, and a limit on their number for each address.
 
-uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and it keeps a
-connection that never sends one for ever. So its protocol is extended here. As in nginx, the oldest
-idle connection is closed when its place is needed, and no connection is refused. `api.gate` refuses
-a request over the limit once its head is read, and never refuses a probe.
+uvicorn has no time limit for a request head: its keep-alive timer stops at the first byte, and a
+connection that never sends one stays open. This module extends its protocol. As in nginx, the
+oldest idle connection is closed if its place is needed, and no connection is refused. `api.gate`
+refuses a request over the limit once its head is read, and never refuses a probe.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PEER = "peer"
 @dataclass(frozen=True)
 class ConnectionLimits:
     """head_seconds: the time limit for a request's line and headers, from the connection or from
-    their first byte; stall_seconds: how long a client may read nothing of an answer; most,
+    their first byte; stall_seconds: how long a client may leave a response unread; most,
     most_per_address: how many connections may be idle, and how many more may be answered."""
 
     head_seconds: float = 10.0
@@ -45,7 +45,7 @@ class IdleConnection(Protocol):
 
 @dataclass
 class Connections:
-    """Every open connection by address: the idle ones, oldest first, and how many are answered.
+    """Every open connection by address: the idle ones, oldest first, and those being answered.
 
     on_closed: called with the reason when the service closes a connection.
     """
@@ -66,8 +66,7 @@ class Connections:
         return own >= self.limits.most_per_address or self._num_answered >= self.limits.most
 
     def rests(self, one: IdleConnection) -> None:
-        """Marks a connection as idle; if there are too many, closes the one that is idle
-        longest."""
+        """Marks a connection as idle; if there are too many, closes the one idle longest."""
         self.leave(one)
         held = self._idle.setdefault(one.address, OrderedDict())
         held[one] = None
@@ -75,13 +74,13 @@ class Connections:
         if len(held) > self.limits.most_per_address:
             next(iter(held)).drop("too_many")
         elif self._num_idle > self.limits.most:
-            # The address with the most connections loses one, so that one client's flood closes no
-            # other's.
+            # The address with the most connections loses one, so a flood from one client closes
+            # only its own.
             most = max(self._idle, key=lambda address: len(self._idle[address]))
             next(iter(self._idle[most])).drop("too_many")
 
     def works(self, one: IdleConnection) -> None:
-        """Marks a connection as answered: it has sent a head."""
+        """Marks a connection as being answered: it has sent a head."""
         self.leave(one)
         self._answered.setdefault(one.address, set()).add(one)
         self._num_answered += 1
@@ -101,7 +100,7 @@ class Connections:
                 del self._answered[address]
 
     def protocol(self) -> type["BoundedProtocol"]:
-        """The protocol class of connections that have sent a head."""
+        """The protocol class whose connections are counted here."""
         return type("BoundedProtocol", (BoundedProtocol,), {"connections_by_address": self})
 
 
@@ -128,7 +127,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Parses what has arrived, and what was kept while the request before it was answered."""
+        """Parses new data, and data that arrived while the previous request was answered."""
         over_limit = self.connections_by_address.full(self.address)
         self.app_state = (
             {**self._usual_state, OVER_LIMIT: True} if over_limit else self._usual_state
@@ -151,15 +150,15 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: the request is answered as plain HTTP (RFC 9110, 7.8). uvicorn would advise to
-        install a package, which this service would not use."""
+        """Does nothing: the request is answered as plain HTTP (RFC 9110, 7.8). uvicorn would
+        recommend a package that this service does not use."""
 
     def send_400_response(self, msg: str) -> None:
         self.connections_by_address.on_closed("not_http")
         super().send_400_response(msg)
 
     def drop(self, reason: str) -> None:
-        """Closes the connection at once and drops what is not sent yet."""
+        """Closes the connection at once and drops unsent data."""
         self._stop_timers()
         self.connections_by_address.leave(self)
         self.connections_by_address.on_closed(reason)

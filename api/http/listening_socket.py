@@ -43,7 +43,7 @@ def _bound(family: int, kind: int, protocol: int, address: object) -> socket.soc
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)  # type: ignore[arg-type]
-        bound.listen()  # until one listens, two programs can bind the same port
+        bound.listen()  # before that, a second program can bind the same port
     except OSError:
         bound.close()
         raise

@@ -18,7 +18,7 @@ from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
 
 FINISH_SECONDS = 6.0
-# What still runs after this is cancelled; then the speaking process is ended.
+# Requests that still run after this are cancelled; then the speaking process ends.
 _CANCEL_SECONDS = 8
 # Longer than a proxy keeps an idle connection: the service must not close one just as the proxy
 # sends a request on it.
@@ -37,11 +37,11 @@ class Server(uvicorn.Server):
 
     parts: AppState
     connections: Connections
-    # Of other protocols: `api.parts`.
+    # The listeners of other protocols (`api.parts`).
     listeners: Sequence[Any] = ()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, then starts the other protocols."""
+        """Starts uvicorn, then the other protocols."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(_LISTENING)
@@ -49,7 +49,8 @@ class Server(uvicorn.Server):
             await listener.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuses waiting requests, lets those that are being spoken finish, cancels the rest."""
+        """Refuses waiting requests, lets active ones finish within FINISH_SECONDS, cancels the
+        rest."""
         engine = self.parts.engine
         self.parts.events.close()
         engine.close_queue()
@@ -91,7 +92,7 @@ def server_of(
 
 
 def raise_open_files() -> int:
-    """Raises the soft limit of open files to the hard one; returns what it is now."""
+    """Raises the soft limit of open files to the hard one; returns the new soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -101,7 +102,7 @@ def raise_open_files() -> int:
 
 
 def limits_within(open_files: int) -> ConnectionLimits:
-    """The limits of connections that `open_files` file descriptors allow, up to a fixed maximum."""
+    """The connection limits that `open_files` file descriptors allow, up to a fixed maximum."""
     usual = ConnectionLimits()
     most = max(8, min(usual.most, (open_files - _OTHER_FILES) // 2))
     return ConnectionLimits(most=most, most_per_address=min(usual.most_per_address, most))

@@ -1,5 +1,4 @@
-// Compares two candidates on the desk, of one run or of two: the pair, the sentence, blind or not, and
-// the judgement.
+// Compares two candidates of one run or two on the desk: pair, sentence, blind mode, judgement.
 
 import { announce, find, make, options, say, store, stored, twice } from "./elements.js";
 import { NAMES, short } from "./judges.js";
@@ -10,7 +9,7 @@ const SAMPLE = "sample";
 const KEPT = "sotaque-notes-";
 const MOST = 2000;
 const BLIND = { output: "A", reference: "B" };
-// The buttons, and what they prefer.
+// The buttons, and the candidate that each prefers.
 const VOTES = [["prefer-a", "a"], ["prefer-none", null], ["prefer-b", "b"]];
 const KEYS = { 1: "prefer-a", 0: "prefer-none", 2: "prefer-b", r: "reveal", n: "next-sentence" };
 
@@ -30,13 +29,13 @@ export class Comparison {
   #swapped = false;
   #hidden = false;
   #notes = new Notes();
-  // The vote that was cast about this pair since it was drawn: "a", "b" or null; undefined: none.
+  // The vote on this pair since it was drawn: "a", "b", or null for no difference; undefined without one.
   #vote;
   #picked = false;
 
   /**
-   * changed(): called when the sentence, the pair or its names change; wanted(run): when the sentences of
-   * another run are needed.
+   * changed(): called when the sentence, the pair or its names change; wanted(run): called when the
+   * sentences of another run are needed.
    */
   constructor(desk, { changed, wanted }) {
     Object.assign(this, { desk, changed, wanted });
@@ -53,8 +52,8 @@ export class Comparison {
   }
 
   /**
-   * chosen: a candidate's id; runs: all; known: run -> its /v1/runs/…/evaluation; the desk waits for that
-   * of `run`.
+   * chosen: a candidate's id; runs: all; known: run -> its /v1/runs/…/evaluation. The desk stays empty until
+   * that of `run` is known.
    */
   show(run, candidates, chosen, { runs, details: known }) {
     const details = known.get(run.id);
@@ -82,7 +81,7 @@ export class Comparison {
     if (!find("judgement").hidden) this.#tellNotes();
   }
 
-  /** What a candidate of another run said, in the order of these sentences; unknown without details. */
+  /** The sentences of another run's candidate, in the order of these; unknown without details. */
   #align(one, details, sentences) {
     if (details?.made_at !== one.made_at) return;
     const said = details.candidates.find((other) => other.id === one.candidate)?.sentences ?? [];
@@ -150,7 +149,7 @@ export class Comparison {
     this.changed();
   }
 
-  /** Draws which of the two is A, again for every sentence, so that the listener cannot learn it. */
+  /** Draws which of the two is A for every sentence, so that the listener cannot learn it. */
   #shuffle() {
     this.#hidden = find("blind").checked;
     this.#swapped = this.#hidden && crypto.getRandomValues(new Uint8Array(1))[0] > 127;
@@ -158,7 +157,7 @@ export class Comparison {
     this.#vote = undefined;
   }
 
-  /** Marks the vote. One of an earlier visit would say which is which while they are hidden. */
+  /** Marks the vote. In blind mode, not one of an earlier visit: it would reveal which candidate is which. */
   #markVote() {
     const vote = this.#vote !== undefined || this.#hidden ? this.#vote : this.#earlierVote();
     for (const [id, preferred] of VOTES) find(id).setAttribute("aria-pressed", String(vote === preferred));
@@ -259,8 +258,7 @@ function sentenceOf({ sentence, text, a, b, preferred, blind, note }) {
   return `${sentence + 1}. ${text} ${capital(what)}${blind ? ", blind" : ""}.${note ? ` ${note}` : ""}`;
 }
 
-// The judgements of the person about two candidates, in this browser only. The server has
-// none of it.
+// The person's judgements about pairs of candidates, stored only in this browser.
 class Notes {
   #key = null;
   #all = [];
@@ -273,7 +271,7 @@ class Notes {
     this.#all = stored(this.#key).filter((one) => one?.a?.id && one?.b?.id);
   }
 
-  /** The notes about the weights that the run has now, by their SHA-256. */
+  /** The notes about the run's current weights, by their SHA-256. */
   of(candidates) {
     const sha256 = new Map(candidates.map((one) => [one.id, one.checkpoint_sha256]));
     return this.#all.filter((note) => [note.a, note.b].every((one) => sha256.get(one.id) === one.sha256));

@@ -20,7 +20,7 @@ export class Curves {
     new ResizeObserver(() => this.draw()).observe(find("charts"));
   }
 
-  /** records: the rows of metrics.jsonl; epochs: of /v1/runs; selected: the epoch being heard. */
+  /** records: the rows of metrics.jsonl; epochs: of /v1/runs; selected: the epoch on the desk. */
   show(records, epochs, selected) {
     this.epochs = [...epochs].sort((a, b) => a.epoch - b.epoch);
     const steps = (kind) => records
@@ -71,7 +71,7 @@ function meansOf(records) {
   return new Map([...sums].map(([epoch, [sum, count]]) => [epoch, sum / count]));
 }
 
-// The loss varies from batch to batch: many steps are smoothed.
+// The loss varies between batches, so it is smoothed over many steps.
 function calm(points) {
   return points.length < LEAST_FOR_SMOOTHING ? points : smoothed(points);
 }
@@ -157,7 +157,7 @@ class Chart {
   }
 }
 
-/** From first to last; a single value gets room on both sides. */
+/** The range from first to last; a single value gets room on both sides. */
 function spread(values) {
   const [low, high] = rangeOf(values, 0);
   return low === high ? [low - 1, high + 1] : [low, high];

@@ -1,5 +1,5 @@
-// The desk: two recordings on one clock, an epoch's output and its reference or one sentence by two
-// candidates.
+// The desk: two recordings on one clock, either an epoch's output and its reference, or a sentence by
+// two candidates.
 
 import { complain, find, isNew, make, redraws, say } from "./elements.js";
 import { bytes } from "./server.js";
@@ -36,7 +36,7 @@ export class Desk {
     find("match").addEventListener("change", (event) => this.transport.match(event.target.checked));
     find("scale").addEventListener("change", () => this.draw());
     find("keep-output").addEventListener("click", () => this.#keep());
-    // The keys of the desk also work on the chosen row of the tables.
+    // The desk's keys also work in the chosen row of a table.
     for (const part of [find("desk"), find("epochs-table"), find("judged-table")]) {
       part.addEventListener("keydown", (event) => this.#key(event));
       // Firefox presses a button when Space is released, even if its keydown was prevented.
@@ -46,7 +46,7 @@ export class Desk {
     redraws(find("desk-works"), () => this.draw());
   }
 
-  /** Whether somebody is listening: then a new epoch does not replace the recordings. */
+  /** Whether somebody is listening, so that a new epoch must not replace the recordings. */
   get touched() {
     return this.transport.playing || this.transport.position > 0;
   }
@@ -75,9 +75,8 @@ export class Desk {
   }
 
   /**
-   * Shows two recordings. key: identifies them, "" for none; names: of the lanes; words: the times of the
-   * words of the upper one; empty: why there is nothing to play; file: null if the upper one cannot be
-   * saved.
+   * Shows two recordings. key: identifies them, "" for none; names: of the lanes; words: the upper one's
+   * words with times; empty: why there is nothing to play; file: null if the upper one cannot be saved.
    */
   async put({ key, chosen, title, text, words = [], about, empty, urls, names, file }) {
     say(find("desk-title"), title);
@@ -157,7 +156,7 @@ export class Desk {
     this.transport.seek(this.transport.position + by * STEP_SECONDS);
   }
 
-  // Only with the focus in here: single letters must do nothing elsewhere (WCAG 2.1.4).
+  // Only with the focus on the desk: single letters must do nothing elsewhere (WCAG 2.1.4).
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || find("desk-works").hidden) return;
     const onDesk = find("desk").contains(event.target) && event.target.tagName !== "SELECT";
@@ -168,7 +167,7 @@ export class Desk {
     event.preventDefault();
   }
 
-  /** Where Space plays instead of pressing: the desk itself, the slider, the chosen epoch. */
+  /** Whether Space plays here instead of pressing: on the desk itself, the slider, the chosen epoch. */
   #listens(target) {
     return target === find("desk") || target === this.slider || target.matches(".epoch[aria-pressed='true']");
   }
@@ -220,7 +219,7 @@ export class Desk {
   }
 }
 
-/** Seconds under the lanes. */
+/** The ticks in seconds under the lanes. */
 function rule(duration) {
   const ruler = find("ruler");
   ruler.replaceChildren(...ticks(0, duration * 0.97, ruler.clientWidth / 90).map((seconds) => {

@@ -1,9 +1,9 @@
-// What every part of the page does with elements. Data becomes text and attributes only: nothing here
+// Helpers for elements, for every part of the page. Data becomes only text and attributes: nothing here
 // parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** make("p", { class: "note", text: reason }, child, …); `on…` are listeners, false is omitted. */
+/** make("p", { class: "note", text: reason }, child, …). `on…` adds a listener; false omits an attribute. */
 export function make(name, given = {}, ...children) {
   return fill(document.createElement(name), given, children);
 }
@@ -25,20 +25,20 @@ function fill(element, given, children) {
 
 export const find = (id) => document.getElementById(id);
 
-/** Sets the text only if it changes, so that a live region announces only news. */
+/** Sets the text only if it changes, so that a live region announces only changes. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** A message of the service as parts: what stands between two backticks is code. Pure. */
+/** A message of the service as parts; text between backticks is code. Pure. */
 export function messageParts(message) {
-  // split() with a group: what it captured has the odd places.
+  // split() with a group puts the captured parts at odd positions.
   return String(message).split(/`([^`]+)`/).map((text, i) => ({ text, code: i % 2 === 1 })).filter(({ text }) => text);
 }
 
 const written = ({ text, code }) => (code ? make("code", { text }) : text);
 
-/** Shows a message of the service, its commands and names as code; like `say`, only if it changes. */
+/** As `say`, for a message of the service: shows its commands and names as code. */
 export function tell(element, message) {
   const parts = messageParts(message ?? "");
   if (element.textContent !== parts.map(({ text }) => text).join("")) element.replaceChildren(...parts.map(written));
@@ -56,8 +56,8 @@ export function complain(element, error) {
 }
 
 /**
- * Acts and announces the sentence (or its value for the answer); an error is shown in the element with
- * the id `fault`. Returns the answer, {} for none; null after an error.
+ * Acts, then announces the sentence, which may be a function of the answer. Shows an error in the element
+ * with the id `fault`. Returns the answer, {} if it is empty, and null after an error.
  */
 export async function tried(fault, act, sentence = "") {
   try {
@@ -71,12 +71,12 @@ export async function tried(fault, act, sentence = "") {
   }
 }
 
-/** A small button; beside: what a screen reader adds to its text. */
+/** A small button; beside: additional text for screen readers. */
 export function smallButton(text, { beside = "", ...given } = {}) {
   return make("button", { type: "button", class: "plain small", text, "aria-label": beside ? `${text} ${beside}` : null, ...given });
 }
 
-/** Changes the text of a button; beside: what a screen reader adds. */
+/** Changes the text of a button; beside: additional text for screen readers. */
 export function relabel(button, text, beside = "") {
   say(button, text);
   if (beside) button.setAttribute("aria-label", `${text} ${beside}`);
@@ -103,13 +103,13 @@ export function twice(button, label, act, { of = "" } = {}) {
 }
 
 /**
- * Fills a select if its list has changed and keeps its choice. list: [{value, text}]; wanted: the default;
- * picked: whether the person made the present choice.
+ * Fills a select if its list has changed, and keeps its choice. list: [{value, text}]; wanted: the default;
+ * picked: whether the person made the current choice.
  */
 export function options(select, list, wanted, picked = true) {
   if (!isNew(select.dataset, "shown", list.map(({ value, text }) => [value, text]))) return;
   const before = select.value;
-  // `selected` is also the value after a reset of the form.
+  // A reset of the form also restores `selected`.
   select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text, selected: value === wanted })));
   const has = (one) => list.some(({ value }) => value === one);
   select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
@@ -120,13 +120,13 @@ export function figuresRow(heading, ...figures) {
   return make("tr", {}, make("th", { scope: "row", text: heading }), ...figures.map((text) => make("td", { class: "number", text })));
 }
 
-/** The same for a table that becomes cards; figures: [column, figure]. The roles stay where a row is a card. */
+/** The same for a table that becomes cards; figures: [column, figure]. The roles keep it a table there. */
 export function cardRow(heading, ...figures) {
   return make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", text: heading }),
     ...figures.map(([column, text]) => make("td", { class: "number", role: "cell", "data-label": column, text })));
 }
 
-/** The name of an entry and a line about it. */
+/** A paragraph with a name and a line about it. */
 export function entry(name, about, ...more) {
   return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet" }, ...messageParts(about ?? "").map(written)), ...more);
 }
@@ -139,22 +139,22 @@ export function isNew(holder, name, value) {
   return true;
 }
 
-/** Draws again when the element changes its size or the colours change. */
+/** Redraws when the size of the element or the colours change. */
 export function redraws(element, draw) {
   new ResizeObserver(draw).observe(element);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
-/** Ctrl+Enter in a text. */
+/** Handles Ctrl+Enter in a text field. */
 export const sends = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey);
 
-/** Keeps the elements of rows that move, and so the focus inside them. */
+/** Reuses the elements of rows that move, which keeps the focus inside them. */
 export function fillRows(body, rows) {
   rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] ?? null));
   while (body.rows.length > rows.length) body.lastElementChild.remove();
 }
 
-/** A list in the local storage; empty if there is none or it is damaged. */
+/** A list in local storage; empty if it is missing or damaged. */
 export function stored(key) {
   try {
     const found = JSON.parse(localStorage.getItem(key) ?? "[]");
@@ -164,7 +164,7 @@ export function stored(key) {
   }
 }
 
-/** Writes a list to the local storage, or nothing for an empty one; false if the browser refuses. */
+/** Writes a list to local storage, or removes an empty one; false if the browser refuses. */
 export function store(key, list) {
   try {
     if (list.length) localStorage.setItem(key, JSON.stringify(list));
@@ -175,7 +175,7 @@ export function store(key, list) {
   }
 }
 
-/** Limits calls to one per `milliseconds`, and one more after the last call. */
+/** Limits calls to one per `milliseconds`; the last call is never lost. */
 export function calmly(act, milliseconds) {
   let waiting = null;
   let again = false;

@@ -1,4 +1,4 @@
-// The table of epochs, where one is chosen to be heard or served; the choice of the run; its progress.
+// The table of epochs, to choose one to listen to or to serve; the choice of the run; its progress.
 
 import { fillRows, find, make, options, say, smallButton } from "./elements.js";
 import { candidateName, capital, figure, progressInfo, runName, timeLeft } from "./wording.js";
@@ -54,7 +54,7 @@ export class EpochsTable {
       best: make("span", { class: "best", text: "best", hidden: true }),
       similarity: make("span"),
     };
-    // The roles stay where the rows are cards.
+    // The roles keep it a table where the rows are cards.
     const cell = (label, ...children) => make("td", { class: "number", role: "cell", "data-label": label }, ...children);
     const row = make("tr", { "data-epoch": number, role: "row" },
       make("th", { scope: "row", role: "rowheader" }, parts.listen),
@@ -70,7 +70,7 @@ export class EpochsTable {
   }
 }
 
-/** What every row of epochs or candidates has: a button to hear it, its state, and a button to serve it. */
+/** The cells that every row of epochs or candidates has: a button to listen, the state, a button to serve. */
 export function rowButtons(text, name, chosen, promoted) {
   return {
     listen: make("button", { type: "button", class: "epoch", text, "aria-pressed": "false", "aria-label": `Listen to ${name}`, onclick: chosen }),
@@ -84,7 +84,7 @@ export function showChosen(row, isChosen) {
   row.parts.listen.setAttribute("aria-pressed", String(isChosen));
 }
 
-/** one: what may be served; epoch: the run's epoch that it is, or null; busy: the one being promoted. */
+/** one: an epoch or candidate; epoch: the run's epoch for it, or null; busy: the one being promoted. */
 export function showServing({ parts: { serving, promote } }, one, { epoch, busy }) {
   const reason = epoch && epoch.checkpoint_state !== "whole" ? epoch.checkpoint_state : "";
   say(serving, one.is_served ? "Serving" : reason);
@@ -93,7 +93,7 @@ export function showServing({ parts: { serving, promote } }, one, { epoch, busy 
   promote.disabled = busy !== null;
 }
 
-/** Which epoch is served, and whether a newer one replaces it. */
+/** The served epoch, and whether a newer one will replace it. */
 export function showServed({ served, promoted, runs, follows }) {
   const run = runs.find((one) => one.id === served?.run);
   const where = run && run.id !== "current" ? ` of ${runName(run)}` : "";
@@ -110,7 +110,7 @@ export function showRuns(runs, chosen) {
   find("run-choice").hidden = runs.length < 2;
 }
 
-/** The progress of the training and the time that is left. run: one of /v1/runs or null; records: the rows of its metrics.jsonl. */
+/** The progress of training and the time left. run: one of /v1/runs or null; records: the rows of its metrics.jsonl. */
 export function showProgress(run, records) {
   const at = run?.training ? records.findLastIndex((row) => row.kind === "train" && row.progress) : -1;
   find("progress").hidden = at < 0;

@@ -1,4 +1,4 @@
-// Event streams: news of the server, with polling as a fallback, and the audio and word times of a speech.
+// Event streams: the server's events, with polling as a fallback, and the audio and word times of speech.
 //
 // EventSource cannot send a key, so fetch reads them.
 
@@ -9,7 +9,7 @@ const LONGEST_WAIT_MILLISECONDS = 15000;
 // The server sends regular comments: a longer silence means a dead connection.
 const SILENCE_MILLISECONDS = 45000;
 
-/** One block of an event stream -> {event, data}; null for a comment. Pure. */
+/** A block of an event stream -> {event, data}; null for a comment. Pure. */
 export function parsed(block) {
   let event = "message";
   const data = [];
@@ -21,7 +21,7 @@ export function parsed(block) {
   return data.length ? { event, data: data.join("\n") } : null;
 }
 
-/** The blocks of an event stream; read: as a reader's of text. */
+/** The blocks of an event stream. read: as the method of a text reader. */
 export async function* blocks(read) {
   let rest = "";
   for (;;) {
@@ -34,8 +34,8 @@ export async function* blocks(read) {
 }
 
 /**
- * heard({event, data}): at every event; poll(): while there are no events; connected(boolean): when that
- * changes. Never ends.
+ * Calls heard({event, data}) at every event, poll() repeatedly while events are unavailable, and
+ * connected(boolean) when that changes. Returns only if the server has no events; polling continues.
  */
 export async function listen({ heard, poll, connected }) {
   let wait = 1000;
@@ -51,7 +51,7 @@ export async function listen({ heard, poll, connected }) {
         heard(event);
       }, () => tell(true));
     } catch (error) {
-      // 404: a server without events is polled. Anything else: try again.
+      // 404: the server has no events, so keep polling. Any other error: try again.
       if (error.status === 404) return;
     }
     tell(false);

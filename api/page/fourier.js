@@ -1,10 +1,10 @@
-// From samples to what an ear sees: FFT, mel bands, decibels. Pure; knows no canvas, no browser.
+// The spectrogram of samples: FFT, mel bands, decibels. Pure, without canvas or browser.
 
-// Enough to part the harmonics of a low voice at 24 kHz (23 Hz a bin), and a frame each 10.7 ms.
+// Separates the harmonics of a low voice at 24 kHz (23 Hz per bin), with a frame every 10.7 ms.
 export const WINDOW = 1024;
 export const HOP = 256;
 
-/** In place, iterative, radix 2 (Cooley and Tukey 1965); the length is a power of two. */
+/** FFT in place, iterative, radix 2 (Cooley and Tukey 1965); the length is a power of two. */
 export function fft(real, imaginary) {
   const n = real.length;
   for (let i = 1, j = 0; i < n; i += 1) {
@@ -51,7 +51,7 @@ function twiddles(n) {
   return kept.get(n);
 }
 
-/** Slaney's mel scale, as speech work uses it: linear below 1 kHz, logarithmic above. */
+/** Slaney's mel scale: linear below 1 kHz, logarithmic above. */
 export function toMel(hertz) {
   return hertz < 1000 ? (3 * hertz) / 200 : 15 + (27 * Math.log(hertz / 1000)) / Math.log(6.4);
 }
@@ -60,7 +60,7 @@ export function toHertz(mel) {
   return mel < 15 ? (200 * mel) / 3 : 1000 * Math.exp(((mel - 15) * Math.log(6.4)) / 27);
 }
 
-/** Where a frequency stands on a scale: 0 at `lowest`, 1 at `highest`. */
+/** The position of a frequency on a scale: 0 at `lowest`, 1 at `highest`. */
 export function placeOf(hertz, scale, lowest, highest) {
   const at = scale === "mel" ? toMel : (value) => value;
   return (at(hertz) - at(lowest)) / (at(highest) - at(lowest));
@@ -74,7 +74,7 @@ export function bands(count, scale, rate, lowest, highest) {
   const perBin = rate / WINDOW;
   return Array.from({ length: count }, (_, index) => {
     const [left, middle, right] = [edge(index), edge(index + 1), edge(index + 2)];
-    // A band narrower than a bin would be empty: it takes the nearest bin instead.
+    // A band narrower than a bin would be empty, so it takes the nearest bin.
     const first = Math.min(Math.round(middle / perBin), Math.ceil(left / perBin));
     const last = Math.max(Math.round(middle / perBin), Math.floor(right / perBin));
     const weights = [];
@@ -90,7 +90,7 @@ export function bands(count, scale, rate, lowest, highest) {
 }
 
 /**
- * Decibels below full scale of a sine, [frames][count] in one array, lowest band first.
+ * Levels in dB of a full-scale sine, [frames][count] in one array, lowest band first.
  * samples: Float32Array in [-1, 1]; scale: "mel" or "linear".
  */
 export function spectrogram(samples, rate, { count = 128, scale = "mel", lowest = 50, highest = rate / 2 } = {}) {
@@ -120,5 +120,5 @@ export function spectrogram(samples, rate, { count = 128, scale = "mel", lowest 
 }
 
 const HANN = Float64Array.from({ length: WINDOW }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / WINDOW));
-// A sine of amplitude 1 in the middle of a bin: the window's sum over two, squared.
+// The power of a sine of amplitude 1 at a bin's centre: the square of half the window's sum.
 const FULL_SCALE = (HANN.reduce((sum, value) => sum + value, 0) / 2) ** 2;

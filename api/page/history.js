@@ -1,4 +1,4 @@
-// The texts that were spoken in this browser, in its local storage only.
+// The texts that this browser has requested, only in its local storage.
 
 import { find, make, say, smallButton, store, stored } from "./elements.js";
 import { counted } from "./wording.js";

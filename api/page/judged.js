@@ -75,7 +75,7 @@ export class JudgedTable {
     return heading;
   }
 
-  /** The first press puts the best first, the second reverses the order. */
+  /** Sorts by a column: best first, and the reverse at the second press. */
   #order(column, evaluation) {
     const again = this.#sort.column === column;
     this.#sort = { column, ascending: again ? !this.#sort.ascending : lowestFirst(evaluation, column) };
@@ -118,7 +118,7 @@ export class JudgedTable {
     return row;
   }
 
-  /** The chosen candidate in words: no fact depends on a colour or a tooltip alone. */
+  /** Describes the chosen candidate in words, since colours and tooltips are not enough. */
   #tell(one, evaluation) {
     say(find("candidate-title"), one ? capital(candidateName(one)) : "");
     const lines = one ? facts(one, evaluation) : [];
@@ -152,7 +152,7 @@ function define(evaluation, columns) {
     ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
-/** Which candidate is best and why, and the button that serves it. promote(candidate), follow(): its actions. */
+/** Shows which candidate is best and why, and the button that serves it. promote(candidate), follow(): its actions. */
 export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);

@@ -1,4 +1,4 @@
-// What the figures of the judges mean, and how candidates are sorted by them. Pure.
+// The meaning of the judges' figures, and the order of candidates by them. Pure.
 
 import { capital, figure } from "./wording.js";
 
@@ -56,7 +56,7 @@ function digits(value) {
   return figure(value, Math.abs(value) < 10 ? 2 : 1);
 }
 
-/** {mark, words} of a figure against the base; null for the base or without a measurable difference. */
+/** {mark, words} for a figure's difference from the base; null for the base, or if it is not measurable. */
 export function againstBase(better, found) {
   const by = found?.against_base;
   if (!by || !Number.isFinite(by.low) || (by.low <= 0 && by.high >= 0)) return null;
@@ -65,7 +65,7 @@ export function againstBase(better, found) {
   return good ? { mark: "▲", words: "better than the base" } : { mark: "▼", words: "worse than the base" };
 }
 
-/** Whether the whole interval of the difference is nearer to 0 than the base (true), further (false), or neither (null). */
+/** true if the whole interval is nearer to 0 than the base, false if it is further away, else null. */
 function nearerToZero({ mean, against_base: by }) {
   const base = mean - by.mean;
   const [low, high] = [base + by.low, base + by.high];

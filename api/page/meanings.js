@@ -1,4 +1,4 @@
-// What each figure of the page means; the figures of an evaluation are in judges.js.
+// The meaning of each figure on the page; those of an evaluation are in judges.js.
 
 import { find, make } from "./elements.js";
 
@@ -6,7 +6,7 @@ const LOSS = "Cross-entropy of the audio codes on the validation clips. Lower is
 // Measured with the embedded voice's encoder: docs/evaluation.md.
 const SIMILARITY = "Cosine similarity between the speaker embeddings of the sample and of its reference recording; 1 means identical. With the embedded voice, two recordings of one person have 0.8 to 0.9, different people 0 to 0.3; another base model has another scale. Sentences differ by up to 0.2, so ignore small changes.";
 
-// By the element that holds them: [term, meaning, id of what follows it].
+// By the id of their element: [term, meaning, id of the next element].
 const MEANINGS = {
   about: [
     ["Device", "The device that computes the speech. A CPU gives the same speech as a GPU, but takes longer.", "why"],

@@ -1,19 +1,19 @@
-// Records with the microphone, trims to the speech, plays it, and returns a wav.
+// Records from the microphone, trims the recording to its speech, plays it, and returns a WAV file.
 
 import { announce, complain, find, say } from "./elements.js";
 import { bufferOf, decoded, drawWave, plays, RATE, toPcm, wavOf } from "./sound.js";
 import { figure } from "./wording.js";
 
-// The limits of the service.
+// The service's limits.
 const MOST_SECONDS = 60;
 const LEAST_SECONDS = 1;
 const MARGIN_SECONDS = 0.2;
 const BLOCK = 0.02 * RATE;
-// A browser's own choice for speech would be audible in a voice that learns from it.
+// A browser's default bit rate for speech would be audible in a voice trained on it.
 const BITS_PER_SECOND = 128000;
 const FULL = 0.999;
 
-// By the names of the errors of getUserMedia.
+// By the name of the error of getUserMedia.
 const REFUSALS = {
   NotAllowedError: "The browser blocks the microphone. Allow it for this page in the browser's settings, or choose a file.",
   NotFoundError: "No microphone found. Connect one, or choose a file.",
@@ -24,7 +24,7 @@ function refusalOf(error) {
   return new Error(REFUSALS[error.name] ?? `The microphone cannot be used (${error.name}). Choose a file.`);
 }
 
-/** Why nothing can be recorded here, or null. */
+/** Why this page cannot record, or null. */
 function obstacle() {
   if (!window.isSecureContext) return "This browser can record only on pages opened over https or on localhost. Open the page that way, or choose a file.";
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) return "This browser cannot record. Choose a file.";
@@ -40,7 +40,7 @@ function mono(buffer) {
   return sum;
 }
 
-/** [start, end] in seconds of the part within 30 dB of the loudest, with a margin; all of a silence. */
+/** [start, end] in seconds of the blocks within 30 dB of the loudest, with a margin; everything if it is silent. */
 export function speechSpan(samples) {
   const powers = [];
   for (let start = 0; start + BLOCK <= samples.length; start += BLOCK) {
@@ -55,7 +55,7 @@ export function speechSpan(samples) {
   return [Math.max(0, first * seconds - MARGIN_SECONDS), Math.min(all, (powers.findLastIndex(heard) + 1) * seconds + MARGIN_SECONDS)];
 }
 
-/** The microphone, unprocessed: a voice would keep the artefacts of echo and noise suppression. Throws Error. */
+/** The microphone without processing: artefacts of echo and noise suppression would stay in the voice. Throws Error. */
 export async function openMicrophone() {
   const why = obstacle();
   if (why) throw new Error(why);
@@ -66,8 +66,8 @@ export async function openMicrophone() {
 }
 
 /**
- * Records a stream, at most a second less than `most` seconds. ticked(seconds): called ten times a second.
- * Returns { stop(), samples }: a promise of samples at RATE, which fails with an Error.
+ * Records a stream for at most `most` - 1 seconds. ticked(seconds): called ten times a second.
+ * Returns { stop(), samples }; samples: a promise of samples at RATE, which rejects with an Error.
  */
 export function recordFrom(stream, { most, ticked = () => {} }) {
   const pieces = [];
@@ -92,7 +92,7 @@ export function recordFrom(stream, { most, ticked = () => {} }) {
   return { stop, samples };
 }
 
-/** Tells the peak of a stream in each frame of the screen, and whether anything was clipped since it was opened. */
+/** Reports the peak of a stream at each animation frame, and whether it has clipped since it was opened. */
 export class LevelMeter {
   #context = null;
   #clipped = false;
@@ -104,7 +104,7 @@ export class LevelMeter {
 
   open(stream) {
     this.#clipped = false;
-    // Of the microphone's own rate: Firefox connects no other.
+    // At the microphone's rate: Firefox refuses to connect any other.
     const context = new AudioContext();
     const analyser = new AnalyserNode(context, { fftSize: 4096 });
     context.createMediaStreamSource(stream).connect(analyser);
@@ -144,7 +144,7 @@ export class Microphone {
     });
   }
 
-  /** The trimmed recording as a wav, or null. */
+  /** The trimmed recording as a WAV file, or null. */
   recording() {
     return this.samples && wavOf([toPcm(this.#kept())]);
   }
@@ -211,7 +211,7 @@ export class Microphone {
     return this.samples.subarray(Math.round(find("trim-start").valueAsNumber * RATE), Math.round(find("trim-end").valueAsNumber * RATE));
   }
 
-  /** One end moved: it stays a second away from the other. */
+  /** Keeps the end that was moved a second away from the other. */
   #trimmed(which) {
     const [start, end] = [find("trim-start"), find("trim-end")];
     if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) {
@@ -227,7 +227,7 @@ export class Microphone {
     say(find("trim-info"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
   }
 
-  /** The wave, a column a pixel: the largest sample of each. */
+  /** Draws the wave: for each column of pixels, the largest sample. */
   #draw() {
     const canvas = find("trim-wave");
     const columns = Math.trunc(canvas.clientWidth * devicePixelRatio);

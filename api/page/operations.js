@@ -1,4 +1,4 @@
-// Reads /openapi.json for the API reference. Pure: `docs` is the document, nothing is drawn here.
+// Reads /openapi.json for the API reference. Pure; `docs` is the document.
 
 const METHODS = ["get", "post", "put", "patch", "delete"];
 const FORMATS = ["application/json", "multipart/form-data"];
@@ -10,7 +10,7 @@ function plain(schema, docs) {
   return choices.length ? { ...plain(choices[0], docs), ...(found.default === undefined ? {} : { default: found.default }) } : found;
 }
 
-/** The type of a value in words, with its limits. */
+/** The type of a value and its limits in words. */
 export function typeOf(schema, docs) {
   const found = plain(schema, docs);
   if (found.const !== undefined) return JSON.stringify(found.const);
@@ -48,7 +48,7 @@ export function exampleOf(schema, docs, depth = 0) {
   return { string: "text", integer: found.minimum ?? 1, number: found.minimum ?? 1, boolean: true, object: {} }[found.type] ?? null;
 }
 
-/** A request with curl: with the fields that it needs. */
+/** A request with curl, with only the required fields. */
 export function curlOf({ method, path, body }, origin, docs) {
   const words = [`curl${method === "GET" ? "" : ` -X ${method}`} ${origin}${path}`];
   const needed = body ? fieldsOf(body.schema, docs).filter((field) => field.needed) : [];

@@ -1,4 +1,4 @@
-// The state of the page, its parts, and the actions of a click. Start reading here.
+// The state of the page, its parts, and its actions. Start reading here.
 
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
@@ -21,8 +21,8 @@ import { candidateName, capital } from "./wording.js";
 const NEWS_MILLISECONDS = 1000;
 
 const known = { languages: [], runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
-// run null: the current one, or the first with something to see; epoch null: the newest one with a
-// sample; candidate null: the best.
+// run null: the current one, or the first with content; epoch null: the newest one with a sample;
+// candidate null: the best.
 const chosen = { run: null, epoch: null, candidate: null, busy: null };
 
 const desk = new Desk();
@@ -47,8 +47,8 @@ const judged = new JudgedTable({
 });
 const comparison = new Comparison(desk, { changed: () => show(), wanted: (id) => attempt(() => refreshDetails(id)) });
 const speakBox = new SpeakBox();
-// An extra's part has `events`, after which `soon()` asks for its news; offer(languages), runs(list)
-// and trainingOf(run) where it wants or knows them.
+// An extra's part has `events`, which lead to a call of its `soon()`, and optionally offer(languages),
+// runs(list) and trainingOf(run).
 const parts = await Promise.all([...document.querySelectorAll("[data-part]")].map(async ({ dataset }) => {
   const { Part } = await import(`./${dataset.part}/part.js`);
   return new Part({ opened: (id) => open(id), changed: () => show() });
@@ -69,11 +69,11 @@ function selected() {
 function newestHeard(list) {
   const newest = [...list].sort((a, b) => b.epoch - a.epoch);
   const found = newest.find((one) => one.sample?.output) ?? newest[0] ?? null;
-  // What is being listened to is not taken away by a new epoch.
+  // A new epoch does not replace a recording that is playing.
   return (desk.touched && newest.find((one) => one.epoch === desk.chosen)) || found;
 }
 
-/** Of an evaluated run: the chosen candidate, else the best that is no base, else the newest. */
+/** The chosen candidate of an evaluated run, else the best except the base, else the newest. */
 function selectedCandidate(list, verdict) {
   const epochs = list.filter((one) => one.kind === "epoch").sort((a, b) => b.epoch - a.epoch);
   const best = list.find((one) => one.id === verdict?.candidate && one.kind !== "base");
@@ -100,7 +100,7 @@ function show() {
   say(find("speaks-with"), alone ? `with ${alone}, not served` : served && served !== "–" ? `with ${served}` : "");
 }
 
-/** As before there were evaluations: each epoch's sample beside the person's recording. */
+/** Shows a run without an evaluation: each epoch's sample and the person's recording. */
 function showEpochs(now) {
   const epoch = selected();
   comparison.hide();
@@ -123,11 +123,11 @@ function showJudged(now) {
 async function refreshStatus() {
   const status = await read("/status");
   showStatus(status);
-  // There are none while the voice is opened again; what is chosen stays.
+  // The list is empty while the voice is opened again; keep the choice.
   if (status.languages.length) known.languages = status.languages;
   speakBox.offer({ ...status, languages: known.languages });
   for (const part of parts) part.offer?.(known.languages);
-  // The voice that is called `default` is the served one: its name changes with it.
+  // The voice `default` is the served one, whose name can change.
   if (status.voice !== known.voice) voices.refresh();
   known.voice = status.voice;
 }
@@ -144,7 +144,7 @@ async function refreshRuns() {
   await refreshDetails();
 }
 
-/** What the candidates of a run said, where that is not known yet. */
+/** Loads the sentences of a run's candidates, unless they are known. */
 async function refreshDetails(id = run()?.id) {
   const { evaluation } = known.runs.find((one) => one.id === id) ?? {};
   if (!evaluation || known.details.get(id)?.made_at === evaluation.made_at) return;
@@ -170,7 +170,7 @@ async function refreshMetrics() {
   }
   known.next.set(id, next);
   known.records.set(id, joined(known.records.get(id) ?? [], records));
-  // An answer holds a limited number of rows: a long run needs several.
+  // A response has a limited number of rows, so a long run needs several.
   if (records.length) await refreshMetrics();
   else show();
 }
@@ -202,7 +202,7 @@ async function changeServed(act, sentence) {
   await attempt(refreshStatus);
 }
 
-/** Acts; an error is shown at the top until an action succeeds. */
+/** Acts; shows an error at the top until an action succeeds. */
 async function attempt(act) {
   try {
     await act();
@@ -242,7 +242,7 @@ function choose(id) {
   attempt(refreshDetails);
 }
 
-/** Shows a run, and puts the focus where it is heard by keys. */
+/** Shows a run, and moves the focus to where keys play it. */
 function open(id) {
   choose(id);
   find("epochs").scrollIntoView();
@@ -252,7 +252,7 @@ function open(id) {
 find("run").addEventListener("change", (event) => choose(event.target.value));
 find("voice").addEventListener("change", show);
 find("follow").addEventListener("click", follow);
-// A page that nobody sees follows no cut, training or book.
+// A hidden page does not follow cuts, training or books.
 document.addEventListener("visibilitychange", () => document.hidden || partsSoon());
 
 await attempt(refreshStatus);
@@ -263,7 +263,7 @@ listen({
   poll: everything,
   connected: (open) => {
     showConnection(open ? "live" : "polling");
-    // Something may have changed between two connections.
+    // Events may have been missed between two connections.
     everything();
   },
 });

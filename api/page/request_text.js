@@ -3,7 +3,7 @@
 import { announce, find, say } from "./elements.js";
 import { hasKey } from "./server.js";
 
-/** For a POSIX shell. body: the JSON of the request; key: whether the server requires one. */
+/** The request for a POSIX shell. body: its JSON; key: whether the server requires one. */
 export function asCurl(address, path, body, key) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const lines = [`curl ${quoted(address + path)}`, "-H 'Content-Type: application/json'"];
@@ -12,7 +12,7 @@ export function asCurl(address, path, body, key) {
   return lines.join(" \\\n     ");
 }
 
-/** With the standard library only. */
+/** The request in Python, with only the standard library. */
 export function asPython(address, path, body, key) {
   const headers = key
     ? '{"Content-Type": "application/json", "Authorization": f"Bearer {os.environ[\'API_KEY\']}"}'
@@ -29,7 +29,7 @@ export function asPython(address, path, body, key) {
   ].join("\n");
 }
 
-// The body has only texts and numbers, which JSON and Python write alike.
+// The body has only strings and numbers, which JSON and Python write in the same way.
 function literal(value) {
   return JSON.stringify(value);
 }

@@ -1,4 +1,4 @@
-// The runs: how large each is and what became of it; one is listened to, exported, deleted.
+// The list of runs: the size and outcome of each, and buttons to open, export and delete it.
 
 import { find, isNew, make, relabel, say, smallButton, tell, tried, twice } from "./elements.js";
 import { read, request, runPath, send } from "./server.js";
@@ -6,8 +6,8 @@ import { keep } from "./sound.js";
 import { counted, diskSize, fileName, runName } from "./wording.js";
 
 /**
- * "2 epochs, 3.5 minutes of ana; 23.4 MB on disk, a deletion frees 12.0 MB."; without the last part for a
- * run that cannot be deleted. Pure.
+ * "2 epochs, 3.5 minutes of ana; 23.4 MB on disk, a deletion frees 12.0 MB.", without the last part if the
+ * run cannot be deleted. Pure.
  */
 export function runInfo(run, dataset, { bytes, frees, why_kept: kept } = {}) {
   const data = [run.minutes !== null && `${run.minutes.toFixed(1)} minutes`, dataset && `of ${dataset}`].filter(Boolean).join(" ");
@@ -38,7 +38,7 @@ export class RunList {
     row.run = run;
     row.dataset = training?.dataset ?? "";
     tell(row.verdict, run.evaluation?.verdict?.reason ?? "");
-    // What it holds, or whether it is kept, may have changed.
+    // Its content, or whether it can be deleted, may have changed.
     const about = [run.epochs.map((one) => one.checkpoint_state), run.training, run.evaluation?.made_at, served?.run === run.id, promoted, training?.state];
     if (isNew(row, "about", about)) this.#measure(row);
     return row;
@@ -57,10 +57,10 @@ export class RunList {
   }
 
   async #measure(row) {
-    // One that is being deleted changes, and an older list may still have it.
+    // A run that is being deleted changes, and an older list may still contain it.
     if (row.leaving) return;
     say(row.info, runInfo(row.run, row.dataset));
-    // One that is gone is not in the next list.
+    // A deleted run is not in the next list.
     const found = await read(runPath(row.run.id)).catch(() => null);
     if (!found) return;
     say(row.info, runInfo(row.run, row.dataset, found));

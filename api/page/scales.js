@@ -1,4 +1,4 @@
-// From numbers to positions in a chart: ticks, paths, smoothing. Pure.
+// Numbers as positions in a chart: ticks, paths, smoothing. Pure.
 
 /** Round numbers that cover [low, high], about `wanted` of them. */
 export function ticks(low, high, wanted = 5) {
@@ -11,7 +11,7 @@ export function ticks(low, high, wanted = 5) {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
-/** A function from [low, high] to [start, end]; a range of one value lands in the middle. */
+/** A function from [low, high] to [start, end]; a range of one value maps to the middle. */
 export function linear(low, high, start, end) {
   if (high === low) return () => (start + end) / 2;
   return (value) => start + ((value - low) / (high - low)) * (end - start);
@@ -27,7 +27,7 @@ export function rangeOf(values, room = 0.06) {
   return [low - more, high + more];
 }
 
-/** At most `most` points: the means of equal runs of neighbours. points: [{x, y}]. */
+/** At most `most` points: the means of equally many neighbours. points: [{x, y}]. */
 export function thinned(points, most = 400) {
   if (points.length <= most) return points;
   const each = points.length / most;
@@ -54,14 +54,14 @@ export function path(points, x, y) {
   return points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
 }
 
-/** Rows of metrics.jsonl and newer ones: a run that resumed from an earlier step has its rows again. */
+/** Appends newer rows of metrics.jsonl; a run that resumed from an earlier step replaces its rows. */
 export function joined(rows, fresh) {
   if (!fresh.length) return rows;
   const { step, kind } = fresh[0];
   return [...rows.filter((row) => row.step < step || (row.step === step && row.kind !== kind)), ...fresh];
 }
 
-/** The point nearest to x; null of none. */
+/** The point nearest to x; null without points. */
 export function nearest(points, x) {
   return points.reduce((best, p) => (best && Math.abs(best.x - x) <= Math.abs(p.x - x) ? best : p), null);
 }

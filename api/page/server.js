@@ -1,7 +1,7 @@
 // Every request of the page to the API.
 //
-// An error becomes a Fault with the message of the API. A 401 asks for the key, once for all waiting
-// requests, and repeats them.
+// An error becomes a Fault with the API's message. A 401 opens one dialog for the key, whatever the number
+// of waiting requests, and then repeats them.
 
 import { complain, find } from "./elements.js";
 
@@ -20,7 +20,7 @@ export class Fault extends Error {
 
 let asking = null;
 
-/** fetch with the key; returns a successful answer. Throws Fault or AbortError. */
+/** fetch with the key; returns a successful response. Throws Fault or AbortError. */
 export async function request(path, options = {}) {
   for (;;) {
     const key = sessionStorage.getItem(KEPT);
@@ -30,7 +30,7 @@ export async function request(path, options = {}) {
       throw await faultOf(answer);
     }
     await answer.body?.cancel();
-    // Another request may have brought the key while this one was on its way.
+    // Another request may have obtained the key meanwhile.
     if (sessionStorage.getItem(KEPT) === key) {
       asking ??= askForKey(Boolean(key)).finally(() => (asking = null));
       sessionStorage.setItem(KEPT, await asking);
@@ -41,7 +41,7 @@ export async function request(path, options = {}) {
 /** Whether the server has asked for a key. */
 export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
 
-/** Asks for the key in a dialog. refused: whether the last key was. Resolves with a key. */
+/** Asks for the key in a dialog. refused: whether the last key was refused. Resolves with a key. */
 function askForKey(refused) {
   const dialog = find("key-dialog");
   const field = find("key");
@@ -50,7 +50,7 @@ function askForKey(refused) {
   if (!dialog.open) dialog.showModal();
   field.focus();
   return new Promise((resolve) => {
-    // The page needs the key: Escape opens the dialog again.
+    // The page needs the key, so Escape opens the dialog again.
     const closed = () => {
       const key = field.value.trim();
       if (key && !/^[ -~]+$/.test(key)) complain(find("key-fault"), { message: UNSENDABLE });
@@ -84,7 +84,7 @@ async function faultOf(answer) {
   try {
     body = await answer.json();
   } catch {
-    // No JSON: a page of a proxy, or nothing. The message names the status only.
+    // Not JSON: an empty body, or a proxy's page. The message has only the status.
   }
   const sentence = body?.detail ?? body?.error?.message ?? body?.title;
   const known = typeof sentence === "string" && sentence;

@@ -1,9 +1,9 @@
-// Audio in the browser: one context at the sample rate of the voices, decoding, playing, loudness, wav.
+// Audio in the browser: one context at the voices' sample rate, decoding, playback, loudness, WAV.
 
 import { complain, find, relabel } from "./elements.js";
 
-// The rate of the vocoder. At another rate the browser would resample each streamed piece alone, which
-// clicks at every seam.
+// The vocoder's rate. At another one, the browser would resample each streamed piece separately, which
+// clicks at every joint.
 export const RATE = 24000;
 
 let context = null;
@@ -15,7 +15,7 @@ export function sounding() {
   return context;
 }
 
-/** A wav's bytes -> AudioBuffer at RATE; works before any click. */
+/** The bytes of a WAV file -> AudioBuffer at RATE; works before any click. */
 export async function decoded(wav) {
   return new OfflineAudioContext(1, 1, RATE).decodeAudioData(wav);
 }
@@ -28,9 +28,9 @@ export function bufferOf(samples) {
 }
 
 /**
- * Makes a button play what `load` resolves with, an AudioBuffer, and stop it at the second press.
- * of: what a screen reader hears after "Play"; fault: the id of the element for errors; group: buttons
- * that share one stop each other; `group.source` is what sounds.
+ * Makes a button play the AudioBuffer that `load` resolves with, and stop it at the second press.
+ * of: the text after "Play" for screen readers; fault: the id of the element for errors; group: buttons
+ * that share it stop each other; `group.source` is playing.
  */
 export function plays(button, load, { label = "Play", of = "", fault, group = {} }) {
   let mine = null;
@@ -38,7 +38,7 @@ export function plays(button, load, { label = "Play", of = "", fault, group = {}
     const playing = group.source;
     playing?.stop();
     if (playing && playing === mine) return;
-    const context = sounding(); // Within the click, or the browser keeps the sound back.
+    const context = sounding(); // Within the click, else the browser blocks the audio.
     try {
       const source = new AudioBufferSourceNode(context, { buffer: await load() });
       group.source = mine = source;
@@ -56,7 +56,7 @@ export function plays(button, load, { label = "Play", of = "", fault, group = {}
   return button;
 }
 
-/** Draws a wave of vertical bars; heights: of each in [0, 1], equally wide, with `gap` between them. */
+/** Draws a wave of vertical bars of equal width, `gap` apart; heights: in [0, 1]. */
 export function drawWave(canvas, heights, gap = 0) {
   canvas.width = canvas.clientWidth * devicePixelRatio;
   canvas.height = canvas.clientHeight * devicePixelRatio;
@@ -69,7 +69,7 @@ export function drawWave(canvas, heights, gap = 0) {
   });
 }
 
-/** Root mean square of the parts that are not silence, so that pauses do not count. */
+/** The root mean square without pauses. */
 export function loudness(samples, block = 1200) {
   const powers = [];
   for (let start = 0; start < samples.length; start += block) {
@@ -79,12 +79,12 @@ export function loudness(samples, block = 1200) {
     powers.push(sum / (end - start));
   }
   const loudest = powers.reduce((a, b) => Math.max(a, b), 0);
-  // 30 dB under the loudest block: a pause.
+  // A block 30 dB below the loudest is a pause.
   const speech = powers.filter((power) => power > loudest / 1000);
   return speech.length ? Math.sqrt(speech.reduce((a, b) => a + b, 0) / speech.length) : 0;
 }
 
-/** Gains that make all as loud as the quietest: turned down only, so that nothing clips. */
+/** Gains that make all as loud as the quietest; at most 1, so that nothing clips. */
 export function matchingGains(loudnesses) {
   const quietest = Math.min(...loudnesses.filter((one) => one > 0));
   return loudnesses.map((one) => (one > 0 ? quietest / one : 1));
@@ -103,7 +103,7 @@ export function toPcm(samples) {
   return new Uint8Array(view.buffer);
 }
 
-/** s16le mono bytes with the 44 bytes that make them a wav file. */
+/** s16le mono bytes as a WAV file, with its header of 44 bytes. */
 export function wavOf(pieces, rate = RATE) {
   const size = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);
   const header = new DataView(new ArrayBuffer(44));
@@ -123,12 +123,12 @@ export function wavOf(pieces, rate = RATE) {
   return new Blob([header.buffer, ...pieces], { type: "audio/wav" });
 }
 
-/** The s16le bytes inside a wav file, whatever chunks stand before them. */
+/** The s16le bytes inside a WAV file, after any other chunks. */
 export function pcmOf(wav) {
   const view = new DataView(wav.buffer, wav.byteOffset, wav.byteLength);
   for (let at = 12; at + 8 <= view.byteLength; ) {
     const size = view.getUint32(at + 4, true);
-    // "data", big-endian. A streamed wav may claim more than there is: subarray takes what is.
+    // "data", big-endian. A streamed WAV may declare too many bytes; subarray stops at the end.
     if (view.getUint32(at) === 0x64617461) return wav.subarray(at + 8, at + 8 + size);
     at += 8 + size + (size % 2);
   }

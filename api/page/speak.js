@@ -13,16 +13,16 @@ import { fileName, languageOptions } from "./wording.js";
 
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
-// The limit of the service.
+// The service's limit.
 export const MOST_CHARACTERS = 4096;
 const SERVED = "/v1/audio/speech";
-// The audio while it is generated, and the times of its words.
+// Requests the audio as it is generated, and the times of its words.
 const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
 
-// The formats that a player opens, in the order of the choice.
+// The formats that players open, in the order of the list.
 const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", m4a: "AAC (M4A)" };
 
-/** "120 of 4,096 characters", and how many are too many. Characters as the service counts them. Pure. */
+/** "120 of 4,096 characters", and the number above the limit, as the service counts characters. Pure. */
 export function counting(text) {
   const characters = [...text].length;
   const over = characters - MOST_CHARACTERS;
@@ -30,7 +30,7 @@ export function counting(text) {
   return { over, told: `${grouped(characters)} of ${grouped(MOST_CHARACTERS)} characters${over > 0 ? `: ${grouped(over)} too many` : ""}` };
 }
 
-/** Requests a speech. */
+/** Requests speech. */
 function speech(path, body, signal) {
   const headers = { "Content-Type": "application/json", Accept: "audio/*, application/json" };
   return request(path, { method: "POST", headers, body: JSON.stringify(body), signal });
@@ -68,13 +68,13 @@ export class SpeakBox {
     this.#saving.offer(formats);
   }
 
-  /** The name of the chosen candidate that speaks without being served; "" for none. */
+  /** The name of the chosen candidate if it speaks without being served, else "". */
   get alone() {
     const chosen = find("voice").selectedOptions[0];
     return chosen?.value.startsWith("/v1/runs/") ? chosen.text.charAt(0).toLowerCase() + chosen.text.slice(1) : "";
   }
 
-  /** Counts the characters; a text that is too long cannot be sent. */
+  /** Counts the characters, and disables Speak for a text that is too long. */
   #count() {
     const { over, told } = counting(find("text").value);
     say(find("text-count"), told);
@@ -97,7 +97,7 @@ export class SpeakBox {
     const path = this.#path;
     const began = performance.now();
     let spokenBy = null;
-    sounding(); // Within the click, or the browser keeps the sound back.
+    sounding(); // Within the click, else the browser blocks the audio.
     this.#begin();
     try {
       const answer = await this.#answer(wanted, path);
@@ -115,7 +115,7 @@ export class SpeakBox {
     }
   }
 
-  /** Keeps the part that was heard; it can be played again. */
+  /** Handles an early end; the audio so far can be played again. */
   #broken(error) {
     const heard = this.#stream?.seconds ?? 0;
     this.#stream?.end();
@@ -167,13 +167,13 @@ export class SpeakBox {
     try {
       return { answer: await ask("pcm"), streams: true };
     } catch (error) {
-      // Fall back to wav, which is pcm behind a header.
+      // Fall back to WAV, which is PCM after a header.
       if (error.status !== BAD_REQUEST || !/format|pcm/i.test(`${error.code} ${error.message}`)) throw error;
       return { answer: await ask("wav"), streams: false };
     }
   }
 
-  /** Plays the audio as it arrives; returns the seconds until the first of it. */
+  /** Plays the audio as it arrives; returns the seconds until it began. */
   async #receive({ answer, streams }, stream, began) {
     let first = null;
     const draw = calmly(() => this.#draw(), 200);
@@ -266,8 +266,8 @@ export class SpeakBox {
 }
 
 /**
- * Saves the speech as a file. The page writes WAV from its samples. For other formats the service speaks
- * again with the same seed, which gives the same speech, and sends it whole: only then the file holds its length.
+ * Saves the speech as a file. The page writes WAV from its samples. For other formats, the service speaks
+ * again with the same seed, which gives the same speech, and sends it whole, so that the file has its length.
  */
 class Saving {
   #spoken = null;
@@ -287,7 +287,7 @@ class Saving {
     return find("format").value;
   }
 
-  /** spoken: the samples (pieces), the file name without its ending, the request and the voice that answered. */
+  /** spoken: the samples (pieces), the file name without its extension, the request and the voice that answered. */
   spoken(spoken) {
     this.#spoken = spoken;
   }

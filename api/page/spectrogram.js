@@ -1,7 +1,6 @@
-// A spectrogram on a canvas: one ink, from the paper's colour to the voice's.
+// A spectrogram on a canvas, in shades from the background to one colour.
 //
-// The trained voice is drawn in the accent colour, the recording of the person in slate, with the same
-// lightness for the same level.
+// The trained voice has the accent colour, the person's recording slate; equal levels are equally light.
 
 import { placeOf, spectrogram } from "./fourier.js";
 
@@ -12,7 +11,7 @@ const LOWEST = 50;
 const HIGHEST = 11000;
 const MARKS = { mel: [400, 1000, 2000, 4000, 8000], linear: [2000, 4000, 6000, 8000, 10000] };
 
-/** Draws `samples` across `share` (0..1) of the canvas, the colours read from its own style. */
+/** Draws `samples` across `share` (0..1) of the canvas, in the colours of its style. */
 export function paint(canvas, samples, rate, { scale = "mel", share = 1 } = {}) {
   const found = spectrogram(samples, rate, { count: BANDS, scale, lowest: LOWEST, highest: HIGHEST });
   const picture = coloured(found, ramp(canvas));
@@ -32,7 +31,7 @@ export function clear(canvas) {
   canvas.getContext("2d").clearRect(0, 0, width, height);
 }
 
-/** [{hertz, place}] for the labels beside it; place 0 is the bottom. */
+/** [{hertz, place}] for the labels of the axis; place 0 is the bottom. */
 export function marks(scale) {
   return MARKS[scale].map((hertz) => ({ hertz, place: placeOf(hertz, scale, LOWEST, HIGHEST) }));
 }
@@ -61,7 +60,7 @@ function coloured({ decibels, frames, count }, colours) {
   return picture;
 }
 
-/** 256 colours through the three that the style sheet names for this canvas. */
+/** 256 colours interpolated between the three of this canvas's style. */
 function ramp(canvas) {
   const style = getComputedStyle(canvas);
   const stops = ["--quiet", "--middle", "--loud"].map((name) => rgb(style.getPropertyValue(name)));

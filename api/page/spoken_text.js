@@ -1,4 +1,4 @@
-// A text whose words are marked while they are spoken.
+// A text that marks each word while it is spoken.
 
 import { make } from "./elements.js";
 
@@ -20,8 +20,8 @@ export class SpokenText {
   }
 
   /**
-   * Adds words in their order: [{word, start_time, end_time}], in seconds. Other parts of the text, such
-   * as the alias of a tag, are not marked.
+   * Adds words in order: [{word, start_time, end_time}], in seconds. Other parts of the text, such as the
+   * alias of a tag, are not marked.
    */
   add(words) {
     for (const { word, start_time: start, end_time: end } of words) {
@@ -35,7 +35,7 @@ export class SpokenText {
     }
   }
 
-  /** Marks the word at this second; null: none. */
+  /** Marks the word at this second; null marks none. */
   mark(seconds) {
     const found = seconds === null ? null : this.#words.find(({ start, end }) => start <= seconds && seconds < end);
     const place = found?.place ?? null;

@@ -29,12 +29,12 @@ export function showStatus(status) {
   say(find("version"), status.version ? `Sotaque ${status.version}` : "");
 }
 
-// No warning for a service that runs as configured, also on a CPU, or that starts for the first time.
+// No warning while the service starts for the first time, or runs as configured, even on a CPU.
 function isWrong(state, { message, reason_code: code }) {
   return Boolean(message) && state !== "ready" && (state !== "starting" || !["", "starting"].includes(code ?? ""));
 }
 
-/** Whether updates arrive live, by polling, or not at all. */
+/** Shows whether updates arrive live, by polling, or not at all. */
 export function showConnection(kind) {
   const words = { live: "Live", polling: "Updates every 3 s", lost: "" };
   say(find("live"), words[kind]);

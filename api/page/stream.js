@@ -2,12 +2,12 @@
 
 import { bufferOf, fromPcm, RATE, sounding } from "./sound.js";
 
-// After a gap, playback waits for more audio, so that it pauses once and not repeatedly.
+// After a gap, playback waits for more audio, so that it pauses only once.
 const FIRST_SECONDS = 0.15;
 const AFTER_GAP_SECONDS = 0.6;
 const LEAD_SECONDS = 0.03;
 
-/** Plays pieces of s16le PCM one after another as they come. */
+/** Plays pieces of s16le PCM one after another as they arrive. */
 export class Stream {
   #next = 0;
   #waiting = [];
@@ -25,13 +25,13 @@ export class Stream {
     this.gaps = 0;
     this.seconds = 0;
     this.startedAt = null;
-    /** Settles when the last sample has sounded, or at stop(); `done` is then true. */
+    /** Settles after the last sample has played, or at stop(); `done` is then true. */
     this.finished = new Promise((resolve) => (this.#finish = resolve));
     this.done = false;
     this.finished.then(() => (this.done = true));
   }
 
-  /** The seconds that have been played. */
+  /** The seconds played so far. */
   get position() {
     if (this.startedAt === null) return 0;
     const passed = this.context.currentTime - this.startedAt - this.#silent;
@@ -56,7 +56,7 @@ export class Stream {
     this.#play();
   }
 
-  /** No more pieces will come. */
+  /** Announces that no more pieces will arrive. */
   end() {
     this.#ended = true;
     this.#play();

@@ -1,11 +1,11 @@
-// Two recordings on one clock: a switch changes which one is heard, not the position.
+// Two recordings on one clock: a switch changes the audible one, not the position.
 //
-// Both play at once; the silent one has gain 0. A switch is a crossfade of 12 ms, not a seek.
+// Both play at once, one with gain 0. A switch is a crossfade of 12 ms, not a seek.
 
 import { loudness, matchingGains, sounding } from "./sound.js";
 
 const FADE_SECONDS = 0.012;
-// The context needs time to start; otherwise it cuts off the first consonant.
+// The context needs time to start; without it, the first consonant is cut off.
 const LEAD_SECONDS = 0.04;
 
 export class Transport {
@@ -109,13 +109,13 @@ export class Transport {
     this.hear(this.names.find((name) => name !== this.#audible) ?? this.#audible);
   }
 
-  /** on: both are as loud as the quieter one. */
+  /** on: makes both as loud as the quieter one. */
   match(on) {
     this.matching = on;
     this.#setGains();
   }
 
-  /** Called at each frame while it plays: ends, or starts the next round of a loop. */
+  /** Called at each animation frame during playback; ends it, or starts the next round of a loop. */
   tick() {
     if (!this.#playing) return;
     const { context, startedAt, from } = this.#playing;

@@ -1,4 +1,4 @@
-// Voices: recordings whose voice can speak a sentence.
+// The voices: upload, record, rename, delete, and choose one to speak.
 
 import { announce, entry, find, isNew, make, say, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
@@ -22,8 +22,8 @@ function speakable(run) {
 const nameOf = (voice) => voice.name || voice.id;
 
 /**
- * [{person, voices}] in the order of the list: each voice, and behind it the styles of its person.
- * `anna:whisper` is a style of `anna`, in any case and however the two came; person: its name.
+ * [{person, voices}] in the order of the list: each voice, followed by the styles of its person.
+ * `anna:whisper` is a style of `anna`, ignoring case and order; person: the name.
  */
 export function byPerson(voices) {
   const plain = (name) => name.toLowerCase().replace(/\s+/g, " ").replace(/ ?: ?/g, ":").trim();
@@ -39,12 +39,12 @@ export function byPerson(voices) {
   return found;
 }
 
-// How many people the list shows at a time.
+// The number of people on a page of the list.
 const PAGE = 10;
 
 /**
- * A page of the people one of whose voices has `wanted` in its name: {shown, first, total}, first from 0. An
- * offset behind the last becomes that of the last page. Pure.
+ * A page of the people with a voice whose name contains `wanted`: {shown, first, total}, first from 0. An
+ * offset after the last becomes that of the last page. Pure.
  */
 export function pageOf(persons, wanted, offset) {
   const word = wanted.trim().toLowerCase();
@@ -73,7 +73,7 @@ export class Voices {
     const form = find("voice-form");
     const file = form.elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
-    // Either files or a recording: the last one counts.
+    // Files or a recording, whichever came last.
     file.addEventListener("change", () => {
       if (file.files.length) this.microphone.discard();
       this.#tellFiles(file.files.length);
@@ -85,7 +85,7 @@ export class Voices {
     });
   }
 
-  /** How many files are chosen, where there are several. */
+  /** Shows the number of chosen files, if there are several. */
   #tellFiles(count) {
     const info = find("files-info");
     const what = count > MOST_RECORDINGS ? `; a voice has at most ${MOST_RECORDINGS} recordings.` : ". They become one voice.";
@@ -106,7 +106,7 @@ export class Voices {
     this.#turn(this.#offset);
   }
 
-  /** Shows the people from this one on. */
+  /** Shows the page of people that starts here. */
   #turn(offset) {
     const persons = byPerson(this.voices ?? []);
     const { shown, first, total } = pageOf(persons, find("voice-filter").value, Math.floor(offset / PAGE) * PAGE);
@@ -162,7 +162,7 @@ export class Voices {
     return make("li", {}, details, make("div", { class: "row" }, hear || null, ...this.#adder(voice, name), this.#renamer(voice, name, details), remove));
   }
 
-  /** A button that opens the file dialog, and the field behind it. */
+  /** A button that opens the file dialog, and its hidden field. */
   #adder(voice, name) {
     const { accept } = find("voice-form").elements.file;
     const field = make("input", { type: "file", accept, multiple: true, hidden: true, "aria-label": `Recordings to add to ${name}` });
@@ -221,7 +221,7 @@ export class Voices {
     form.reset();
     this.microphone.discard();
     if (added.id) find("voice").value = added.id;
-    // The new one is seen, wherever it is in the list.
+    // Show the new voice, wherever it is in the list.
     find("voice-filter").value = "";
     this.#turn(byPerson(this.voices).findIndex((one) => one.voices.some(({ id }) => id === added.id)));
   }

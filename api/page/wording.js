@@ -1,6 +1,6 @@
 // Numbers and states as text. Pure.
 
-/** 0:04.2; with hours 1:00:04.2; an en dash if it is no time. */
+/** 0:04.2; with hours 1:00:04.2; an en dash if it is not a time. */
 export function clock(seconds, digits = 1) {
   if (!Number.isFinite(seconds) || seconds < 0) return "–";
   const unit = 10 ** digits;
@@ -28,12 +28,12 @@ export function counted(number, noun) {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** A figure of a table: fixed digits, an en dash for nothing. */
+/** A figure of a table: fixed digits, an en dash if it is missing. */
 export function figure(value, digits = 3) {
   return Number.isFinite(value) ? value.toFixed(digits) : "–";
 }
 
-/** A tick of an axis: no trailing zeros, thousands as k. */
+/** A tick label: no trailing zeros, thousands as k. */
 export function tick(value) {
   if (Math.abs(value) >= 10000) return `${Number((value / 1000).toFixed(1))}k`;
   return String(Number(value.toPrecision(6)));
@@ -87,7 +87,7 @@ export function roughTime(seconds) {
 
 export const timeLeft = (seconds) => (Number.isFinite(seconds) ? `${roughTime(seconds)} left` : "no estimate yet");
 
-// By the `phase` of a run: what it does between two steps.
+// By the `phase` of a run between two steps.
 const PHASES = {
   validating: (epoch) => `measuring the validation loss of epoch ${epoch}`,
   saving: (epoch) => `saving epoch ${epoch}`,
@@ -96,7 +96,7 @@ const PHASES = {
   concluding: () => "all epochs trained; choosing the best",
 };
 
-/** What a run does: "epoch 2 of 4, step 10 of 50", or "epoch 2 of 4, judging epoch 2". */
+/** The activity of a run: "epoch 2 of 4, step 10 of 50", or "epoch 2 of 4, judging epoch 2". */
 export function progressInfo({ epoch, epochs, step, steps, phase }) {
   const what = PHASES[phase]?.(epoch) ?? `step ${step} of ${steps}`;
   return `epoch ${epoch} of ${epochs}, ${what}`;
@@ -108,7 +108,7 @@ export function diskSize(bytes) {
   return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
 }
 
-/** A file name of these parts. */
+/** A file name made from these parts. */
 export function fileName(...parts) {
   return parts.join("_").replace(/[^\w.-]+/g, "-").slice(0, 80);
 }

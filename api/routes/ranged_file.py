@@ -1,4 +1,4 @@
-"""Serves a file of this machine whole, or in the byte ranges that players ask for."""
+"""Serves a file, whole or in the byte ranges that players request."""
 
 import asyncio
 import os
@@ -26,11 +26,10 @@ WAV_RESPONSES = ranged_responses("audio/wav")
 
 
 class RangedFile(FileResponse):
-    """The framework's file response, but with this service's error body for a range that the file
-    has not, and the whole file for a Range that is none (RFC 9110, 14.2: an invalid or unknown one
-    is ignored).
+    """Starlette's file response, with this service's error body for a range beyond the file. An
+    invalid Range is ignored, and the whole file sent (RFC 9110, 14.2).
 
-    Files are written atomically and may be written again, so clients must revalidate them.
+    Files are replaced atomically, so clients must revalidate them.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,14 +51,14 @@ class RangedFile(FileResponse):
             return
         text = "The range begins after the end of the file."
         refusal = APIError(416, "range_not_satisfiable", text)
-        # How long the file is.
+        # The length of the file.
         length = dict(refused["headers"]).get(b"content-range")
         refusal.headers = {"Content-Range": length.decode()} if length else {}
         await response(refusal, scope)(scope, receive, send)
 
 
 async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:
-    """cached: the header Cache-Control. Raises APIError (404) where the file is gone by now."""
+    """A WAV file. cached: the header Cache-Control. Raises APIError (404) if it was deleted."""
     try:
         stat = await asyncio.to_thread(os.stat, path)
     except FileNotFoundError:

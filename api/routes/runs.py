@@ -43,7 +43,7 @@ async def read_run(run_id: str, parts: Shared) -> RunDetails:
 
 @router.delete("/runs/{run_id}", status_code=204, response_class=Response)
 async def remove_run(run_id: str, parts: Shared) -> Response:
-    """Deletes a run with all its epochs, for good. Never what is served or trained."""
+    """Permanently deletes a run with all its epochs, unless it is served or being trained."""
     parts.require_training_allowed()
     if why := _why_kept(parts, _run(parts, run_id)):
         raise APIError(409, "run_in_use", why)
@@ -53,8 +53,8 @@ async def remove_run(run_id: str, parts: Shared) -> Response:
 
 @router.post("/runs/{run_id}/export", response_class=StreamingResponse, responses=_ZIP_RESPONSES)
 async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingResponse:
-    """The best of a run as a zip file: the exported voice with its licence, and a card. It takes
-    seconds to minutes before the first byte."""
+    """The best voice of a run as a zip file, with its licence and a card. The first byte can take
+    minutes."""
     parts.check_rate(request)
     run = _run(parts, run_id)
     name = f'attachment; filename="{exports.file_name(run.id)}.zip"'
@@ -66,7 +66,7 @@ async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingR
 
 @router.get("/runs/{run_id}/metrics")
 def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
-    """Rows of metrics.jsonl, from where the last answer ended."""
+    """Rows of metrics.jsonl, from byte `since` on."""
     run = _run(parts, run_id)
     records, end = listing.records(run.folder.metrics, since)
     return Metrics(records=records, next=end)
@@ -80,7 +80,7 @@ def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
 async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
 ) -> RangedFile:
-    """What an epoch said, or the recording beside it; ranges are served."""
+    """An epoch's sample, or the reference recording; supports ranges."""
     saved = _epoch(_run(parts, run_id), epoch)
     path: Path | None = getattr(saved, which)
     if path is None or not path.is_file():
@@ -90,7 +90,7 @@ async def read_sample(
 
 @router.get("/runs/{run_id}/evaluation")
 def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
-    """What each judged candidate said, and where it can be heard."""
+    """The sentences of each judged candidate, with the URLs of their audio."""
     run = _run(parts, run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "The run has no evaluation yet.")
@@ -103,7 +103,7 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     responses=WAV_RESPONSES,
 )
 async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> RangedFile:
-    """A sentence as a judged candidate said it; ranges are served."""
+    """The audio of a judged candidate's sentence; supports ranges."""
     run = _run(parts, run_id)
     judged = listing.find_candidate(run, candidate)
     if judged is None or not listing.is_current(run, judged):
@@ -123,8 +123,8 @@ async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shar
 async def preview(
     run_id: str, candidate: str, wanted: SpeechRequest, request: Request, parts: Shared
 ) -> Response:
-    """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, for
-    this caller alone: what is served stays. As /v1/audio/speech otherwise."""
+    """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, and
+    keeps the served voice. Otherwise as /v1/audio/speech."""
     caller = parts.check_rate(request)
     target = find_target(parts.settings, _run(parts, run_id), candidate)
     other = None if parts.follower.is_served(target) else target.voice
@@ -133,7 +133,7 @@ async def preview(
 
 @router.post("/runs/{run_id}/epochs/{epoch}/promote")
 async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
-    """Speaks with this epoch from now on. Requests in flight finish with the voice before."""
+    """Serves this epoch from now on. Requests in progress finish with the previous voice."""
     saved = _epoch(_run(parts, run_id), epoch)
     if saved.checkpoint is None:
         raise no_checkpoint(saved)
@@ -143,7 +143,7 @@ async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
 
 @router.post("/runs/{run_id}/candidates/{candidate}/promote")
 async def promote_candidate(run_id: str, candidate: str, parts: Shared) -> Promoted:
-    """As `promote`, also with the best blend. The base is served by VOICE."""
+    """Serves an epoch or the best blend from now on. To serve the base, set VOICE."""
     target = find_target(parts.settings, _run(parts, run_id), candidate)
     if candidate == listing.BASE:
         text = "Only an epoch or the best blend is promoted. VOICE serves the base, or an export."
@@ -154,7 +154,7 @@ async def promote_candidate(run_id: str, candidate: str, parts: Shared) -> Promo
 
 @router.delete("/promotion")
 async def end_promotion(parts: Shared) -> Promoted:
-    """Follows VOICE again: the latest epoch, where nothing else is set."""
+    """Ends the promotion: the service follows VOICE again."""
     await parts.follower.demote()
     return Promoted(served=parts.follower.served_epoch())
 
@@ -167,7 +167,7 @@ def _why_kept(parts: AppState, run: RunSummary) -> str:
 def _run(parts: AppState, run_id: str) -> RunSummary:
     run = parts.follower.runs.get(run_id)
     if run is None:
-        raise APIError(404, "no_run", "There is no run of that name. /v1/runs lists them.")
+        raise APIError(404, "no_run", "There is no run with this id. /v1/runs lists them.")
     return run
 
 

@@ -1,4 +1,4 @@
-"""Route POST /v1/audio/speech: OpenAI's schema with the fields that other servers add to it."""
+"""Route POST /v1/audio/speech: OpenAI's schema with the additional fields of other servers."""
 
 import re
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ CAPTIONED_RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {"application/x-ndjson": {}, "text/event-stream": {}},
     }
 }
-# What may stand in a header and a log line as a field's name; a client's body may hold anything.
+# The field names that a header and a log line may show; a client's body may contain anything.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _MOST_NAMED = 20
 
@@ -56,7 +56,7 @@ class VoiceName(BaseModel):
 
 
 def _nulls_are_taken(schema: dict[str, Any]) -> None:
-    """In the document: null wherever a field may be left out, as `_null_is_left_out` takes it."""
+    """Makes every optional field nullable in /openapi.json, as `_null_is_left_out` allows."""
     for name, field in schema["properties"].items():
         kinds = field.setdefault("anyOf", [])
         if name in schema["required"] or {"type": "null"} in kinds:
@@ -73,8 +73,8 @@ _ABOUT_A_FIELD = frozenset({"title", "description", "default", "anyOf"})
 
 
 class SpeechRequest(BaseModel):
-    """OpenAI's createSpeech, with `language`, `temperature` and `seed`, and what Kokoro, SGLang and
-    vLLM add to it. Other fields are taken and not used."""
+    """OpenAI's createSpeech, with `language`, `temperature`, `seed` and the additions of Kokoro,
+    SGLang and vLLM. Other fields are ignored."""
 
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_nulls_are_taken)
 
@@ -138,7 +138,7 @@ class SpeechRequest(BaseModel):
     ] = None
     plain: Annotated[
         bool,
-        Field(description="true: marks of Markdown and HTML entities in `input` are characters."),
+        Field(description="true: reads Markdown and HTML entities in `input` as plain characters."),
     ] = False
     style: Annotated[
         str | None,
@@ -147,14 +147,14 @@ class SpeechRequest(BaseModel):
     ] = None  # fmt: skip
     instructions: Annotated[
         str | None,
-        Field(description="Used where a word of them is one style of the voice, else ignored: XTTS "
+        Field(description="Used if a word in them names a style of the voice, else ignored: XTTS "
               "takes its style from the reference recording."),
     ] = None  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_left_out(cls, body: Any) -> Any:
-        """Clients send every field that they know, and null for what was not chosen."""
+        """Drops nulls: clients send every field that they know, and null for an unset one."""
         if not isinstance(body, dict):
             return body
         return {name: value for name, value in body.items() if value is not None or name == "input"}
@@ -173,19 +173,19 @@ class SpeechRequest(BaseModel):
 
     @property
     def voice_id(self) -> str:
-        """The voice's id or name, however it was given."""
+        """The voice's id or name, given in either form."""
         return self.voice if isinstance(self.voice, str) else self.voice.id
 
     def unused(self, voice: str) -> list[str]:
-        """The fields of this request that change nothing, where `voice` is to speak: instructions
-        are used where they named its style."""
+        """The fields of this request that have no effect. voice: with its style; instructions count
+        as used if they named it."""
         instructed = voice != self.voice_id and not self.style
         unused = ["instructions"] if self.instructions and not instructed else []
         return [*(self.model_extra or ()), *unused]
 
 
 class CaptionedSpeechRequest(SpeechRequest):
-    """Kokoro-FastAPI's request for sound with the times of its words."""
+    """Kokoro-FastAPI's request for audio with the times of its words."""
 
     stream: Annotated[
         bool | None, Field(description="true: stream lines of JSON; false: send one object.")
@@ -205,8 +205,8 @@ async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Respo
 async def speak_captioned(
     wanted: CaptionedSpeechRequest, request: Request, parts: Shared
 ) -> Response:
-    """Speaks `input` and says when each word is spoken, as Kokoro-FastAPI does: lines of JSON as
-    sound is made, or one object with `stream: false`."""
+    """Speaks `input`, with the time of each word, as Kokoro-FastAPI does: lines of JSON as audio is
+    made, or one object with `stream: false`."""
     return await respond(parts, parts.check_rate(request), wanted)
 
 
@@ -230,12 +230,13 @@ async def respond(
 
 
 def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str], parts: AppState) -> SoundForm:
-    """How the sound is sent. unused: fields that change nothing.
+    """How the audio is sent. unused: fields without effect.
 
-    `stream_format` is OpenAI's and counts before `stream`; without either, what has its length in
-    its header is sent whole.
+    OpenAI's `stream_format` takes precedence over `stream`; without either, formats with their
+    length in the header are sent whole.
     """
-    # A header carries ASCII: of a model's name the rest percent-encoded, of a field's `?`.
+    # Headers are ASCII: other characters of a model's name are percent-encoded, and a field name
+    # with any becomes `?`.
     headers = {"X-Model": quote(model, safe=" !#$&'()*+,-./:;=?@[]_~")}
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
     if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
@@ -255,7 +256,7 @@ def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str], parts: App
 
 
 def check_strictly(wanted: SpeechRequest, unused: Sequence[str], parts: AppState) -> None:
-    """With API_STRICT: raises APIError for what would have no effect."""
+    """With API_STRICT, raises APIError for fields without effect and for unknown models."""
     if not parts.settings.api_strict:
         return
     for name in wanted.model_extra or ():

@@ -17,7 +17,7 @@ from api.schemas import PROBLEMS, Alive, Ready, Status
 from api.state import Shared, key_of
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
-# Nothing from elsewhere: the page works without a network.
+# No content from other hosts: the page works without a network.
 POLICY = (
     "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -45,7 +45,7 @@ async def reference() -> FileResponse:
 
 @router.get("/status")
 async def status(parts: Shared) -> Status:
-    """What runs where, and why."""
+    """The state of the service, with reasons."""
     return parts.status()
 
 
@@ -57,7 +57,7 @@ async def alive() -> Alive:
 
 @router.get("/readyz", responses={503: {"model": Ready}})
 async def ready(response: Response, parts: Shared) -> Ready:
-    """Readiness probe: 503 until audio was produced, or if none was for a minute."""
+    """Readiness probe: 503 unless the service has spoken within the last minute."""
     engine, spoken = parts.engine, parts.engine.last_spoken
     response.status_code = 200 if engine.ready else 503
     return Ready(
@@ -69,7 +69,7 @@ async def ready(response: Response, parts: Shared) -> Ready:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(parts: Shared) -> Response:
-    """Prometheus' text format."""
+    """The metrics in Prometheus' text format."""
     parts.measure()
     return Response(parts.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -1,4 +1,4 @@
-"""Routes /v1/voices: list, upload, add to, rename, hear and delete voices."""
+"""Routes /v1/voices: list, upload, extend, rename, play and delete voices."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ def _speaker(name: str, parts: AppState) -> VoiceRow:
 
 
 def _speaker_named(voice_id: str, parts: AppState) -> str | None:
-    """The speaker or adapter of that name, however its letters are composed."""
+    """The speaker or adapter with this name, in any Unicode composition."""
     wanted = unicodedata.normalize("NFC", voice_id)
     return next(
         (one for one in parts.speakers if unicodedata.normalize("NFC", one) == wanted), None
@@ -79,8 +79,7 @@ def _speaker_named(voice_id: str, parts: AppState) -> str | None:
 
 
 def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:
-    """Raises APIError (409) for the served voice, its speakers, which are parts of a run, and its
-    adapters, which are folders."""
+    """Raises APIError (409) for the served voice, its speakers and its adapters."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     if (name := _speaker_named(voice_id, parts)) is not None:
@@ -91,7 +90,7 @@ def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:
 
 
 def upload_of(field: str) -> dict[str, Any]:
-    """What /openapi.json says of a form whose `field` is a recording."""
+    """The /openapi.json description of a form whose `field` is a recording."""
     encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
     return {"requestBody": {"content": {"multipart/form-data": {"encoding": encoding}}}}
 
@@ -112,8 +111,8 @@ async def add_voice(
     file: Uploads,
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> VoiceRow:
-    """A voice from a recording, or from up to ten of one person, which are combined. Clone a
-    voice only with its owner's consent."""
+    """Makes a voice from a recording, or from up to ten of one person. Clone a voice only with its
+    owner's consent."""
     parts.check_rate(request)
     _check_files(file)
     voice = await keep_voice(parts, visible_name(name), file)
@@ -123,7 +122,7 @@ async def add_voice(
 @router.post("/{voice_id}/recordings", openapi_extra=upload_of("file"))
 @takes_recordings
 async def add_recordings(voice_id: str, parts: Shared, request: Request, file: Uploads) -> VoiceRow:
-    """Adds recordings of the same person to a voice, ten in all at most; its id and name stay."""
+    """Adds recordings of the same person to a voice, up to ten in total; its id does not change."""
     parts.check_rate(request)
     _refuse_unless_uploaded(voice_id, parts)
     voice = parts.voices.find(voice_id)
@@ -153,7 +152,7 @@ async def read_voice(voice_id: str, parts: Shared) -> VoiceRow:
 
 @router.patch("/{voice_id}")
 def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRow:
-    """Gives a voice another name; its id stays."""
+    """Renames a voice, which keeps its id."""
     _refuse_unless_uploaded(voice_id, parts)
     voice, name = parts.voices.find(voice_id), visible_name(wanted.name)
     check_new_name(name)
@@ -162,8 +161,8 @@ def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRo
 
 @router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)
 async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
-    """The recording of an uploaded voice, several of them joined, or of a named speaker or an
-    adapter; ranges are served."""
+    """The recording of an uploaded voice (joined from several), a named speaker or an adapter;
+    supports ranges."""
     name = _speaker_named(voice_id, parts)
     path = Path(parts.speakers[name]) if name is not None else Path()
     if name is not None and path.is_dir():
@@ -175,7 +174,7 @@ async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)
 async def remove_voice(voice_id: str, parts: Shared) -> Response:
-    """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
+    """Deletes a voice with its files and latents. Requests in progress finish."""
     _refuse_unless_uploaded(voice_id, parts)
     await forget_voice(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
@@ -199,8 +198,9 @@ async def check_one_file(request: Request, field: str) -> None:
 async def keep_voice(
     parts: AppState, name: str, files: Sequence[UploadFile], *, once: bool = False
 ) -> UploadedVoice:
-    """once: the voice that has this very recording, where there is one. Raises APIError for what is
-    no recording, for a name that means the served voice, and where it cannot be kept."""
+    """Stores a voice. once: returns an existing voice with the same recording, if there is one.
+    Raises APIError for an unusable recording, a reserved name, or a folder that is full or cannot
+    be written."""
     found = await _decoded(parts, files)
     if once:
         sha256 = hashlib.sha256(found[0].wav).hexdigest()
@@ -219,22 +219,22 @@ async def keep_voice(
 
 
 async def _listen(parts: AppState, voice: UploadedVoice) -> None:
-    """Has the voice heard, where a process is there to hear it. Raises APIError."""
+    """Computes the voice's latents, if the speaking process is ready. Raises APIError."""
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
     except APIError as refusal:
         parts.voices.find(voice.id)  # 404 for one that was deleted meanwhile
-        # 503: the process is being started; latents are made when the voice is first asked for.
+        # 503: the process is starting; the voice's first request will compute the latents.
         if refusal.status != 503:
             raise
 
 
 async def _decoded(parts: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
-    """Each recording, one after another. Raises APIError, which names the one that is unfit."""
+    """Decodes the recordings one after another. Raises APIError naming the unusable one."""
     found: list[DecodedRecording] = []
     async with parts.decoding:
         for number, file in enumerate(files, start=1):
-            # Read from the disk, where its form was put, by those only who decode.
+            # Read from the form's temporary file only when it is decoded, to save memory.
             data = await file.read(MOST_BYTES + 1)
             try:
                 found.append(await _decoded_one(data))
@@ -262,13 +262,13 @@ async def _decoded_one(data: bytes) -> DecodedRecording:
 
 
 async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:
-    """Deletes a voice and all that was made of it. Raises APIError."""
+    """Deletes a voice with its files and latents. Raises APIError."""
     await asyncio.to_thread(parts.voices.remove, voice)
     parts.engine.forget(str(parts.voices.recording(voice)))
 
 
 def visible_name(name: str) -> str:
-    """The name without what cannot be seen, its letters composed. Raises APIError when nothing is
+    """The name in composed Unicode, without invisible characters. Raises APIError if none is
     left."""
     composed = unicodedata.normalize("NFC", name)
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in composed)

@@ -1,4 +1,4 @@
-"""Exports a run as one zip file, with a card for people; says what a run takes, and deletes it."""
+"""Exports a run as a zip file with a voice card, measures its size on disk, and deletes it."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ _EXPORT_SECONDS = 900.0
 _PIECE_BYTES = 1 << 20
 _FOLDER = ".exports"
 _DELETED = ".deleted-"
-# Who looks whether a run is trained holds its lock for a moment, every two seconds.
+# A check whether the run is being trained holds its lock briefly, every two seconds.
 _LOCK_TRIES, _LOCK_WAIT_SECONDS = 10, 0.02
 
 
 class Exports:
-    """Exports one run at a time, in VOICES_DIR, because a full-size voice has 2 GB."""
+    """Exports one run at a time, in VOICES_DIR, because a full-size voice takes 2 GB."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self.module = MODULE
@@ -41,9 +41,10 @@ class Exports:
         self._busy = asyncio.Lock()
 
     async def make(self, run: RunSummary) -> Iterator[bytes]:
-        """The zip file in pieces. Raises APIError: 409 for a run without a voice, 503, 507."""
+        """The zip file in pieces. Raises APIError: 409 for a run without a voice, 503 while another
+        run is exported, 507 if the disk is full."""
         if self._busy.locked():
-            text = "Another run is being exported. Try again when that is done."
+            text = "Another run is being exported. Try again when that export has finished."
             raise APIError(503, "export_busy", text, retry_after=10)
         async with self._busy:
             folder = self._folder / secrets.token_hex(8)
@@ -59,7 +60,7 @@ class Exports:
             make_folder(folder)
             _remove_old(self._folder)
         name = file_name(run.id)
-        # A person waits for it: it gives way to speech, and not to a training.
+        # A person waits for it, so it yields to speech but not to training.
         done = run_with_timeout(
             ("nice", "-n", "5", *module_command(
                 self.module, "export", "--to", str((folder / name).absolute()),
@@ -77,12 +78,12 @@ class Exports:
 
 
 def file_name(run_id: str) -> str:
-    """The name of the folder in the zip file, of plain characters."""
+    """The name of the folder in the zip file, in ASCII."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip(".-") or "voice"
 
 
 def card(run: RunSummary, made: dict[str, Any]) -> str:
-    """What a person should know of the voice, as Markdown. made: its bundle.json. Pure."""
+    """The voice card: Markdown for a person. made: the content of its bundle.json. Pure."""
     base = made.get("base")
     verdict = run.evaluation.verdict if run.evaluation else None
     lines = [
@@ -95,13 +96,13 @@ def card(run: RunSummary, made: dict[str, Any]) -> str:
     ]  # fmt: skip
     if verdict is not None:
         lines.append(f"- Why these weights: {verdict.reason}")
-    # Whoever gets the voice has a clone of their own.
+    # The command runs in the recipient's clone of the repository.
     speak = f'.venv/bin/python -m xtts speak --voice {file_name(run.id)} --text "Good morning."'
     return "\n".join([*lines, "", f"Speak with it: `{speak} --out out.wav`", ""])
 
 
 def _remove_old(folder: Path) -> None:
-    """Removes what a kill left behind."""
+    """Removes the folders of killed exports."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for one in entries:
             if time.time() - one.stat().st_mtime > STALE_SECONDS:
@@ -109,7 +110,7 @@ def _remove_old(folder: Path) -> None:
 
 
 class _Pieces:
-    """A file that only grows: what was written since it was last asked. zipfile needs no more."""
+    """A file for zipfile to write to; `take` returns and drops the bytes so far."""
 
     def __init__(self) -> None:
         self._written: list[bytes] = []
@@ -119,13 +120,13 @@ class _Pieces:
         return len(data)
 
     def flush(self) -> None:
-        """Does nothing: nothing is held back."""
+        """Does nothing: there is no buffer."""
 
     def close(self) -> None:
         """Does nothing, as `flush`."""
 
     def take(self) -> bytes:
-        """What was written since the last call."""
+        """The bytes written since the last call."""
         taken, self._written = b"".join(self._written), []
         return taken
 
@@ -134,7 +135,7 @@ def _zipped(folder: Path) -> Iterator[bytes]:
     """A zip file of all files below `folder`, which is deleted at the end."""
     pieces = _Pieces()
     try:
-        # Weights do not get smaller.
+        # Weights do not compress.
         with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
             for path in sorted(one for one in folder.rglob("*") if one.is_file()):
                 about = zipfile.ZipInfo.from_file(path, str(path.relative_to(folder)))
@@ -148,8 +149,8 @@ def _zipped(folder: Path) -> Iterator[bytes]:
 
 
 def sizes(folder: Path) -> tuple[int, int]:
-    """The bytes of all files, and those of them that a deletion frees: a file that also has a name
-    elsewhere, such as a promoted checkpoint, stays. Blocks."""
+    """The bytes of all files, and how many of them deletion frees: files with another hard link,
+    such as a promoted checkpoint, stay. Blocks."""
     total = freed = 0
     for parent, _folders, names in os.walk(folder):
         for name in names:
@@ -164,7 +165,7 @@ def remove(run: RunSummary) -> None:
     """Deletes a named or archived run. It disappears at once; after a kill, the next deletion
     removes the rest. Blocks.
 
-    Raises APIError: 409 while it is trained, 507 where the folder cannot be written.
+    Raises APIError: 409 while it is being trained, 507 if the folder cannot be written.
     """
     folder = run.folder.folder
     gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"

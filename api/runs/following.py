@@ -1,4 +1,4 @@
-"""Chooses the served voice: what was promoted, else what VOICE names; polls the run."""
+"""Chooses the served voice: the promoted epoch, else the setting VOICE; polls the runs."""
 
 import asyncio
 import logging
@@ -69,8 +69,8 @@ class VoiceFollower:
 
     @property
     def follows(self) -> Literal["best", "latest", "fixed"]:
-        """What is served while no epoch is promoted: `best`, `latest`, or `fixed` (VOICE names a
-        voice)."""
+        """The rule that applies while no epoch is promoted: `best`, `latest`, or `fixed` (VOICE
+        names a voice)."""
         if self.settings.voice is None:
             current = self.runs.get(CURRENT)
             return "best" if current and current.evaluation else "latest"
@@ -79,7 +79,7 @@ class VoiceFollower:
         return "latest" if self.settings.voice == "latest" else "fixed"
 
     def served_epoch(self) -> Served | None:
-        """The epoch, base (epoch 0) or blend of a run that is served; None if it is of no run."""
+        """The served epoch, base (epoch 0) or blend; None if the voice belongs to no run."""
         for known in self._known_targets():
             if self.is_served(known):
                 return Served(run=known.run, epoch=known.epoch, candidate=known.candidate)
@@ -129,12 +129,12 @@ class VoiceFollower:
         self.tell()
 
     async def remove(self, run_id: str) -> None:
-        """Deletes a run that is neither served nor trained. Raises APIError."""
+        """Deletes a run that is neither served nor being trained. Raises APIError."""
         async with self._changing:
             await self.look()
             run = self.runs.get(run_id)
             if run is None:
-                raise APIError(404, "no_run", "There is no run of that name. /v1/runs lists them.")
+                raise APIError(404, "no_run", "There is no run with this id. /v1/runs lists them.")
             if why := self.why_kept(run):
                 raise APIError(409, "run_in_use", why)
             await asyncio.to_thread(exports.remove, run)
@@ -179,8 +179,7 @@ class VoiceFollower:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                # Under the lock: a promotion that is stored while the file is read must not get
-                # lost.
+                # Under the lock, so that a promotion stored during the read is not lost.
                 async with self._changing:
                     await self.look()
                     await self._turn_if_needed()
@@ -189,11 +188,11 @@ class VoiceFollower:
                 if now != seen:
                     self.tell()
                 seen = now
-            except Exception:  # the loop must go on; it polls again in two seconds
+            except Exception:  # keep polling
                 log.exception("Reading the runs failed.")
 
     def tell(self) -> None:
-        """Sends every open page the event that runs have changed."""
+        """Tells every open page that the runs have changed."""
         if self.events.listeners:
             self.events.tell("epoch", self.listing())
             current = self.runs.get(CURRENT)
@@ -202,7 +201,7 @@ class VoiceFollower:
                 self.events.tell("metrics", {"run": CURRENT, "next": end})
 
     def wanted(self) -> FollowTarget:
-        """The voice to serve, of what `look` read: the promoted epoch, else VOICE. Without VOICE:
+        """The voice to serve, as of the last `look`: the promoted epoch, else VOICE. Without VOICE:
         the best of the current run if it was judged, else its newest epoch, else the demo voice."""
         if self.promotion and (target := self._promoted(self.promotion)):
             return replace(target, reason=f"{self.promotion.name} was promoted.")
@@ -227,7 +226,7 @@ class VoiceFollower:
         if (verdict := run.evaluation.verdict) is None:
             return None, "The evaluation has no verdict yet."
         best = run.evaluation.best
-        name = best.name if best else "what the verdict names"
+        name = best.name if best else "the candidate of its verdict"
         target = targets.best_target(self.settings, run)
         if target is None:
             missing = _why_missing(run, name, verdict)
@@ -235,7 +234,7 @@ class VoiceFollower:
             if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
                 then = "until then" if run.training else "instead"
                 reason = (
-                    f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks {then}."
+                    f"{missing} Epoch {verdict.epoch}, which is part of that blend, speaks {then}."
                 )
                 return targets.epoch_target(self.settings, run.id, epoch), reason
             return None, missing
@@ -261,7 +260,7 @@ class VoiceFollower:
         return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
 
     def _epochs(self, run: RunSummary) -> list[EpochSummary]:
-        """The epochs that are not known to be unusable."""
+        """The epochs with a checkpoint that is not known to fail."""
         return [
             epoch for epoch in run.epochs.values()
             if epoch.checkpoint
@@ -273,8 +272,8 @@ class VoiceFollower:
         return name not in self._refused and not self.engine.is_deadly(name)
 
     def _promoted(self, wanted: Promotion) -> FollowTarget | None:
-        """Finds the promoted weights by their hash: since then, the run may have moved to the
-        archive, or the trainer may have pruned the epoch or written another blend."""
+        """Finds the promoted weights by their hash: the run may have moved to the archive since, or
+        the trainer may have pruned the epoch or written another blend."""
         for run in self.runs.values():
             blend = targets.blend_target(self.settings, run)
             if blend is not None and blend.sha256 == wanted.sha256:
@@ -305,9 +304,9 @@ class VoiceFollower:
             self.engine.voice_refused(target.voice, refusal)
 
     def is_served(self, target: FollowTarget) -> bool:
-        """Whether `target` is served already: the same weights with the same learned decoder. A
-        voice that is no checkpoint of a run is compared by name (the base is the same voice,
-        whichever epoch's checkpoint led to it)."""
+        """Whether `target` is already served: the same weights with the same learned decoder. The
+        base is compared by name, because any epoch's checkpoint can lead to it; a voice that is not
+        a checkpoint is compared by its specification."""
         standing = self.engine.standing
         if standing is None:
             return False
@@ -328,7 +327,7 @@ class VoiceFollower:
         return self._verified.get(epoch.sha256) if epoch.sha256 else None
 
     async def _verify_one(self) -> None:
-        """Verifies one checkpoint per poll: a run has many, of 2 GB each."""
+        """Verifies one checkpoint for each poll: a run has many, of 2 GB each."""
         for run in self.runs.values():
             for epoch in reversed(list(run.epochs.values())):
                 if epoch.sha256 and epoch.sha256 not in self._verified:
@@ -338,10 +337,10 @@ class VoiceFollower:
 
 
 def _why_missing(run: RunSummary, name: str, verdict: Verdict) -> str:
-    """The sentence that says why the candidate `name`, which the verdict names, cannot speak."""
+    """Why the verdict's candidate `name` cannot speak, as a sentence."""
     best = f"The best by the evaluation, {name},"
     if verdict.kind == "epoch":
-        return f"{best} has no checkpoint any more, or another one than was judged."
+        return f"{best} no longer has its checkpoint, or has another one than was judged."
     if verdict.kind == "base":
         return f"{best} needs an epoch's checkpoint and its recording, and one of them is missing."
     if run.training:

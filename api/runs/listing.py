@@ -1,8 +1,8 @@
 """Lists runs, epochs, samples, losses and evaluations from the run folder.
 
-Only reads. Ids are looked up among the runs that `scan` returned, so no caller's input becomes part
-of a path. Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of epoch 3 and
-the base).
+It only reads. Ids are looked up among the runs that `scan` returned, so a caller's input never
+becomes part of a path. Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of
+epoch 3 and the base).
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class EpochSummary:
 
     @property
     def sha256(self) -> str:
-        """The checkpoint's SHA-256, as its manifest says; "" without one."""
+        """The checkpoint's SHA-256, as its manifest states it; "" without one."""
         if self.manifest is None or self.checkpoint is None:
             return ""
         written = self.manifest.files.get(self.checkpoint.name)
@@ -84,7 +84,7 @@ class EpochSummary:
 
     @property
     def sampled(self) -> str:
-        """The SHA-256 of the checkpoint that spoke its sample; known even when that is pruned."""
+        """The SHA-256 of the checkpoint that spoke its sample; still known after pruning."""
         return str((self.sample or {}).get("checkpoint_sha256") or "")
 
 
@@ -117,14 +117,14 @@ class RunSummary:
 
     @property
     def minutes(self) -> float | None:
-        """Of the clips that it trains on, by the newest manifest; None if that does not say."""
+        """The length of its training clips, from the newest manifest; None if that has none."""
         manifests = [epoch.manifest for epoch in self.epochs.values() if epoch.manifest]
         return manifests[-1].data.get("minutes") if manifests else None
 
 
 def scan(output_dir: Path) -> dict[str, RunSummary]:
     """Every run under `output_dir` that has an epoch or a curve: the current one, those of the
-    training queue, and the archive. Of two of one name the first counts."""
+    training queue, and the archive. If two have the same name, the first counts."""
     runs: dict[str, RunSummary] = {}
     folders: list[tuple[str, RunKind, Path]] = [(CURRENT, "current", output_dir)]
     folders += [(path.name, "named", path) for path in _folders(output_dir / "runs")]
@@ -164,7 +164,7 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
         numbers.update(int(match[1]) for match in named if match)
     learned = learned_decoder.recorded(folder.best_decoder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
-    # Nobody trains in the archive.
+    # Archived runs are never trained.
     training = kind != "archived" and is_training(folder)
     return RunSummary(
         name, kind, folder, _created(folder), epochs, training, _evaluation(folder), learned
@@ -224,7 +224,7 @@ def listed(
     train_losses: Mapping[int, float],
     evaluation: EvaluationRow | None,
 ) -> RunRow:
-    """One run as /v1/runs lists it. served: the epoch that is served, if it is of this run."""
+    """One run as /v1/runs lists it. served: the served epoch, if it belongs to this run."""
     best = run.best
     return RunRow(
         id=run.id,
@@ -317,7 +317,7 @@ class LossCurve:
     _sums: dict[int, tuple[float, int]] = field(default_factory=dict)
 
     def read(self, path: Path) -> None:
-        """Goes on where the last call ended; a file that was cut back is read again."""
+        """Resumes where the last call ended; a truncated file is read again."""
         while True:
             rows, end = records(path, self.end)
             if end < self.end:
@@ -343,7 +343,7 @@ def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
 
 
 def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:
-    """The judged candidate of that id."""
+    """The judged candidate with this id."""
     for one in run.evaluation.candidates if run.evaluation else ():
         if candidate_id(one.kind, one.epoch, one.share) == wanted:
             return one
@@ -351,8 +351,8 @@ def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:
 
 
 def is_current(run: RunSummary, candidate: Candidate) -> bool:
-    """Whether the run still holds the weights that were judged; an epoch that was trained again
-    has others. For a pruned epoch, the hash of the checkpoint that spoke its sample decides."""
+    """Whether the run still has the judged weights, which change if an epoch is trained again. For
+    a pruned epoch, the hash of the checkpoint that spoke its sample decides."""
     epoch = run.epochs.get(candidate.epoch)
     if candidate.kind == "base" or epoch is None:
         return True
@@ -364,7 +364,7 @@ def evaluation_row(
     run: RunSummary, *, served: str | None, can_speak: Callable[[str], bool]
 ) -> EvaluationRow | None:
     """The evaluation as /v1/runs lists it, without sentences; None if nothing was judged. served:
-    the id of the candidate that is served, if it belongs to this run."""
+    the id of the served candidate, if it belongs to this run."""
     evaluation = run.evaluation
     if evaluation is None:
         return None

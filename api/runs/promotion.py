@@ -1,12 +1,12 @@
-"""The promotion of an epoch or a blend, kept in VOICES_DIR and shared by replicas.
+"""The promotion of an epoch or a blend, stored in VOICES_DIR and shared by replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256, share}; written last
     VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned
                                         decoder, as in a run folder
 
-The trainer prunes epochs and knows no API (a container lends OUTPUT_DIR for reading only), so what
-is served is kept here: a link where that can be, which costs nothing until the trainer prunes, else
-a copy.
+The trainer prunes epochs without asking the service, and containers mount OUTPUT_DIR read-only, so
+the promoted files are kept here: as hard links if possible, which take no space until the trainer
+prunes, else as copies.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 @dataclass(frozen=True)
 class Promotion:
-    """run: the run's id; sha256: of the checkpoint, which finds it when the run has moved; share:
-    of the epoch's weights in a blend, 1 for the epoch's own."""
+    """run: the run's id; sha256: the checkpoint's, by which it is found if the run has moved;
+    share: the epoch's share of a blend, 1 for the epoch itself."""
 
     run: str
     epoch: int
@@ -43,7 +43,7 @@ class Promotion:
 
     @property
     def name(self) -> str:
-        """As a sentence begins with it."""
+        """The name at the beginning of a sentence."""
         return f"Epoch {self.epoch}" + (f" at {self.share:.0%}" if self.share != 1 else "")
 
 
@@ -64,7 +64,7 @@ def kept(folder: Path, promotion: Promotion) -> Path | None:
 
 
 def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
-    """Stores a promotion and its checkpoint in place of the one before; None only removes that.
+    """Replaces the stored promotion and its checkpoint; None only removes them.
 
     Raises APIError (507) if the folder cannot be written or the disk is full.
     """
@@ -110,8 +110,8 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """Hard-links, or copies. A link keeps its content: the trainer replaces files and never writes
-    into one."""
+    """Hard-links or copies a file. A link keeps its content, because the trainer replaces files and
+    never changes them."""
     with contextlib.suppress(OSError):  # another file system, or one without hard links
         target.unlink(missing_ok=True)
         os.link(source, target)
@@ -122,7 +122,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
-    """Removes the files of the promotion before, and old files that replicas left behind."""
+    """Removes the files of the previous promotion, and old ones that replicas have left."""
     entries: list[Path] = []
     with contextlib.suppress(OSError):
         entries = list((folder / "promoted").iterdir())

@@ -1,6 +1,6 @@
-"""What of a run can speak: an epoch, the base with the person's recording, the best blend.
+"""The candidates of a run that can speak: an epoch, the base with a recording, the best blend.
 
-Decides from the run as `api.runs.listing` read it, the blend's manifest, and the recordings on
+The sources are the run as `api.runs.listing` read it, the blend's manifest, and the recordings on
 disk.
 """
 
@@ -24,10 +24,10 @@ class FollowTarget:
 
     Attributes:
         voice: The paths and options to open it with.
-        sha256: The SHA-256 of the weights file; "" for a voice that is no checkpoint.
-        run, candidate: The ids of its run and of the candidate; "" for a voice of no run.
+        sha256: The SHA-256 of the weights file; "" for a voice that is not a checkpoint.
+        run, candidate: The ids of its run and of the candidate; "" for a voice without a run.
         epoch: 0 for the base.
-        share: Of the epoch's weights in a blend; 1 for the epoch's own.
+        share: The epoch's share of a blend; 1 for the epoch itself.
         reason: Why this voice was chosen, as a sentence.
     """
 
@@ -49,7 +49,7 @@ def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> Fol
 
 
 def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """The run's base with the person's recording, as before the fine-tune. None if the run has no
+    """The run's base with the person's recording, as before fine-tuning. None if the run has no
     checkpoint that names its base, or no recording."""
     whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
     recording = reference_beside(run.folder.best_blend)
@@ -65,7 +65,7 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 
 def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """`best.pt`, if the verdict names a blend and the manifest says that the file is that blend."""
+    """`best.pt`, if the verdict names a blend and the file is that blend by its manifest."""
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None or verdict.kind != "blend":
         return None
@@ -102,7 +102,7 @@ def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 
 def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
-    """The candidate of that id, judged or not. Raises APIError if it cannot speak."""
+    """The candidate with this id, judged or not. Raises APIError if it cannot speak."""
     if candidate == listing.BASE:
         if target := base_target(settings, run):
             return target
@@ -134,7 +134,7 @@ def can_speak(settings: ApiSettings, run: RunSummary, candidate: str) -> bool:
 
 
 def no_checkpoint(epoch: EpochSummary) -> APIError:
-    """The error that says why this epoch cannot speak."""
+    """The error for an epoch that cannot speak, with the reason."""
     name = _of(epoch.number)
     if epoch.state == "damaged":
         text = f"{name} is damaged: it changed after it was saved. Serve another epoch."

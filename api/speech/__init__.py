@@ -1,1 +1,1 @@
-"""From a speech request in any dialect to the audio that is sent."""
+"""From a speech request in any API dialect to the audio of its response."""

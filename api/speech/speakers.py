@@ -1,6 +1,6 @@
-"""Finds who is to speak: the served voice, a speaker or an adapter of it, or an uploaded voice.
+"""Finds the requested voice: the served one, one of its speakers or adapters, or an uploaded one.
 
-`anna:whisper` is the style `whisper` of `anna`, whichever of these it is.
+`anna:whisper` is the style `whisper` of any such voice `anna`.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from xtts.voices import speakers
 
 
 class Speakers:
-    """Who can speak with an open voice: itself, its named speakers, the adapters of its weights,
-    and the uploaded voices.
+    """The voices that an open model can speak with: its own, its named speakers, the adapters of
+    its weights, and the uploaded voices.
 
-    opened: None while there is none, which then has no named speakers.
+    opened: None while no voice is open; there are no named speakers then.
     """
 
     def __init__(self, opened: OpenedVoiceState | None, parts: AppState) -> None:
@@ -31,19 +31,19 @@ class Speakers:
         self._parts = parts
 
     async def recording_of(self, wanted: str, param: str = "voice") -> str | None:
-        """The recording of the voice that is asked for by id or by name, with or without a style;
-        None for the open voice's own. Raises APIError."""
+        """The recording of the voice with this id or name, with or without a style; None for the
+        open voice's own. Raises APIError."""
         if store.is_served(wanted):
             return None
         if (voice := self._parts.voices.get(wanted)) is not None:
             return str(self._parts.voices.recording(voice))
         uploaded = await asyncio.to_thread(self._parts.voices.all)
         if not store.is_name_of(wanted, uploaded):
-            # Clients that know voices as files write a name with their suffix.
+            # Clients that treat voices as files add their suffix to the name.
             name = speakers.find(wanted.removesuffix(".wav"), self._own_name, self._named)
             if name is not None:
                 return str(self._named[name]) if name else None
-            if self._sha256:  # else it is not known yet what speaks
+            if self._sha256:  # else the served weights are not known yet
                 self._parts.adapters.check(speakers.plain(wanted), self._sha256, param)
             self._check_style(wanted, uploaded, param)
         voice = store.find_by_name(wanted, self._parts.served_name, uploaded, param)
@@ -52,7 +52,7 @@ class Speakers:
     def _check_style(
         self, wanted: str, uploaded: Sequence[store.UploadedVoice], param: str
     ) -> None:
-        """Raises APIError (404) for a person who is there, in a style that is not."""
+        """Raises APIError (404) if the person exists, but not in this style."""
         person, mark, style = wanted.rpartition(STYLE_MARK)
         there = self.styles_of(person, uploaded) if mark else []
         if there:
@@ -70,8 +70,8 @@ class Speakers:
 
 
 async def styled(voice: str, style: str, instructions: str, parts: AppState) -> str:
-    """The name of a voice in a style: the one that `style` names, else the only one of this person
-    that occurs in the instructions as a word. The voice's own name where there is none."""
+    """The name of a voice in a style: `style`, else the only style of the voice that is a word of
+    the instructions. Without a style, the voice's own name."""
     if style.strip():
         return of_request(f"{STYLE_MARK}{style}", voice)
     words = set(re.findall(r"[\w-]+", plain_name(instructions)))

@@ -1,8 +1,8 @@
-"""Speaks for every dialect: resolves voice and language, calls the engine, sends its audio.
+"""Speaks for every API dialect: resolves voice and language, calls the engine, sends its audio.
 
-Sound in JSON with the times of its words is shaped after github.com/remsky/Kokoro-FastAPI,
+The JSON with audio and word times follows github.com/remsky/Kokoro-FastAPI,
 api/src/structures/schemas.py (`CaptionedSpeechResponse`, `WordTimestamp`); `pieces` and
-`cut_pieces` are ours.
+`cut_pieces` are our additions.
 """
 
 import asyncio
@@ -42,18 +42,21 @@ _KOKORO = {
     "a": "en", "b": "en", "e": "es", "f": "fr", "h": "hi", "i": "it", "j": "ja", "p": "pt",
     "z": "zh",
 }  # fmt: skip
-# The client leaves the choice to the server.
+# These leave the choice to the server.
 _ANY = frozenset({"", "auto"})
 
 
 @dataclass(frozen=True)
 class SoundForm:
-    """How sound is sent.
+    """How audio is sent.
 
-    format: one of `xtts.encoding.MEDIA_TYPES`; sending: as one file with its length, as bytes while
-    they are made, as OpenAI's events, or in JSON: in lines as it is made, or in one object; words:
-    with the times of the words, in these three; wrap: of a whole one, what is sent instead of the
-    file; media_type: where it is not the format's own.
+    Attributes:
+        format: One of `xtts.encoding.MEDIA_TYPES`.
+        sending: One file with its length, a stream of bytes, OpenAI's events, or JSON: lines as
+            audio is made, or one object.
+        media_type: Replaces that of the format.
+        wrap: Converts a whole file to the body.
+        words: Whether events, lines and the object have the times of the words.
     """
 
     format: str
@@ -65,12 +68,12 @@ class SoundForm:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it is there before anything is sent."""
+        """Whether all audio is made before any is sent."""
         return self.sending in ("whole", "object")
 
     @property
     def content_type(self) -> str:
-        """Of the response."""
+        """The Content-Type of the response."""
         return _CONTENT_TYPES.get(self.sending) or self.media_type or MEDIA_TYPES[self.format]
 
 
@@ -123,7 +126,7 @@ class SpeechResponse(Response):
             await _sent(send, b"", more=False)
         except APIError as refusal:
             if self.sent:
-                # The status has been said. Without its end, the body is whole to no client.
+                # The status is sent already, so leave the body without its end: clients notice.
                 log.warning("Request %s: its stream ended early: %s", name, refusal.detail)
                 self.parts.metrics.streams_cut.labels(refusal.code).inc()
                 return
@@ -192,9 +195,10 @@ class SpeechResponse(Response):
         return [_event(event)] if words else []
 
     async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
-        """Lines of audio, each with the words that are known by then.
+        """Lines of audio, each with the words that have become known.
 
-        The last line has the outcomes of the pieces; its audio closes the format, if it needs that.
+        The last line has the outcomes of the pieces, and the end of the audio file, if its format
+        has one.
         """
         media_type = MEDIA_TYPES[self.form.format]
         async for chunk in self.spoken:
@@ -224,7 +228,7 @@ class SpeechResponse(Response):
 
 
 def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
-    """Counts and logs the pieces that did not end correctly. name: of the request."""
+    """Counts and logs the pieces that did not end correctly. name: the request's id."""
     for ending in spoken.faults:
         parts.metrics.faulty_pieces.labels(ending).inc()
     parts.metrics.respoken_pieces.inc(spoken.respoken)
@@ -243,7 +247,7 @@ def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
 
 
 async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:
-    """Runs an encoder that computes in a thread, beside the event loop."""
+    """Runs an encoder, in a thread if its format needs computation."""
     if encoder.form in ("pcm", "wav"):
         result: bytes = function(*given)
         return result
@@ -276,10 +280,10 @@ def _captioned(
     words: Sequence[Sequence[Any]] | None,
     more: Mapping[str, Any] = {},
 ) -> bytes:
-    """A JSON object of sound and words.
+    """A JSON object with audio and words.
 
-    words: those whose times became known with it; None where there are none to be had.
-    more: what became of the pieces.
+    words: those whose times have become known; None if it carries no word times.
+    more: the outcomes of the pieces.
     """
     timestamps = None if words is None else _timestamps(words)
     sound = base64.b64encode(audio).decode()
@@ -288,7 +292,7 @@ def _captioned(
 
 
 def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
-    """Of the formats, as /openapi.json describes a response of one of them."""
+    """The /openapi.json description of a response in one of these formats."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     return {200: {"content": {MEDIA_TYPES[one]: binary for one in formats}}}
 
@@ -301,7 +305,7 @@ async def respond(
     voice: str = store.SERVED,
     **more: Any,
 ) -> Response:
-    """The response that speaks. Arguments and errors as `stream`."""
+    """The HTTP response to a speech request. Arguments and errors as `stream`."""
     spoken = await stream(parts, caller, replace(ask, whole=form.whole), voice, **more)
     return SpeechResponse(spoken, form, parts)
 
@@ -321,12 +325,12 @@ async def stream(
     Args:
         caller: As `AppState.check_rate` returns it.
         ask: The request; its language is as the client wrote it, "" takes the voice's.
-        voice: The client's name of the voice: the served one, a named speaker of its, or an
+        voice: The client's name for the voice: the served one, one of its named speakers, or an
             uploaded one.
         target: A voice that replaces the served one for this request alone.
         voice_field, language_field: The names of these two fields, for error messages.
     """
-    # Not known of a voice that is not open yet: the text is refused then where it is read.
+    # The languages of a voice that is not open yet are unknown; the child checks them then.
     engine = parts.engine
     opened = engine.previews.current_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
@@ -346,8 +350,8 @@ async def stream(
 
 
 def code_of(language: str | None) -> str:
-    """The ISO 639-1 code of what a client wrote, as `language_names.code_of` or Kokoro's `a`; ""
-    where it leaves the choice to the server."""
+    """The ISO 639-1 code of a client's language: a name that `language_names.code_of` knows, or a
+    code of Kokoro such as `a`; "" if it leaves the choice to the server."""
     word = " ".join((language or "").casefold().split())
     if word in _ANY:
         return ""
@@ -355,10 +359,10 @@ def code_of(language: str | None) -> str:
 
 
 def language_of(wanted: str | None, known: Sequence[str], param: str = "language") -> str:
-    """The voice's own word for the language asked for; "" where none was.
+    """The voice's name for the requested language; "" if none was requested.
 
-    known: the languages of the voice; empty where it is not open yet, and the text is refused then
-    where it is read. Raises APIError (400) naming `param`.
+    known: the languages of the voice; empty if it is not open yet, and the child checks them then.
+    Raises APIError (400) naming `param`.
     """
     short = code_of(wanted)
     if not short or not known:
@@ -378,6 +382,6 @@ def check_length(text: str) -> None:
 
 
 async def labels(parts: AppState) -> dict[str, str]:
-    """Every voice for a list of names only: label -> id, the served voice first."""
+    """Label -> id of every voice, as `store.labels`."""
     uploaded = await asyncio.to_thread(parts.voices.all)
     return store.labels(parts.served_name, uploaded, parts.speakers)

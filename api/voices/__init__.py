@@ -1,1 +1,1 @@
-"""Uploaded voices: decodes recordings, and stores them on disk."""
+"""Uploaded voices: decodes recordings and stores them on disk."""

@@ -1,10 +1,9 @@
-"""Adapters as voices: what LoRA learned of several people, for the one base that is served.
+"""Adapters as voices: the LoRA weights of several people for one served base.
 
     VOICES_DIR/adapters/NAME/    as `train export --adapter` writes it; NAME is the voice's
 
-The folder is read every two seconds: an adapter that is put there can be asked for, whoever speaks
-meanwhile. The speaking process reads its file when it is first asked for, in a thread beside the
-one that speaks, and verifies it.
+The folder is read every two seconds, so a new adapter needs no restart. The speaking process loads
+and verifies an adapter at its first request, in a separate thread.
 """
 
 import asyncio
@@ -26,8 +25,8 @@ LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class AdapterVoice:
-    """One folder. base: {name, sha256} of the weights that it is for; made: the hashes of
-    its files, which tell an export from the one that it replaced."""
+    """One adapter folder. base: {name, sha256} of the weights that it belongs to; made: the hashes
+    of its files, by which a new export is noticed."""
 
     name: str
     path: str
@@ -36,10 +35,7 @@ class AdapterVoice:
 
 
 class Adapters:
-    """The adapters in a folder, as they were at the last look.
-
-    backend: of the service; with `onnx` there are none.
-    """
+    """The adapters in a folder, as last read. backend: the service's; `onnx` supports none."""
 
     def __init__(self, folder: Path, backend: str) -> None:
         self.folder = folder
@@ -48,14 +44,14 @@ class Adapters:
         self._ignored: dict[str, str] = {}
 
     def of(self, sha256: str) -> dict[str, str]:
-        """Name -> folder of those for the weights of this SHA-256."""
+        """Name -> folder of the adapters for the weights with this SHA-256."""
         if self._backend == "onnx":
             return {}
         fitting = (one for one in self._known.values() if one.base["sha256"] == sha256)
         return {one.name: one.path for one in fitting}
 
     def check(self, wanted: str, sha256: str, param: str) -> None:
-        """Raises APIError (409) for an adapter that cannot speak with the weights of this
+        """Raises APIError (409) if `wanted` is an adapter for other weights than those with this
         SHA-256."""
         name = next((one for one in self._known if speakers.plain(one) == wanted), "")
         if not name or name in self.of(sha256):
@@ -71,7 +67,7 @@ class Adapters:
         raise APIError(409, "other_base", f"{shown(name)} is an adapter{text}", param=param)
 
     def look(self) -> list[str]:
-        """Reads the folder; the paths of those that are gone or were replaced."""
+        """Reads the folder; returns the paths of removed and replaced adapters."""
         before, self._known = self._known, self._read()
         return [one.path for name, one in before.items() if self._known.get(name) != one]
 
@@ -82,16 +78,16 @@ class Adapters:
         except OSError:
             return {}
         for folder in folders:
-            if folder.name.startswith("."):  # is being written
+            if folder.name.startswith("."):  # still being written
                 continue
             if fault := self._fault_of(folder, found):
                 if self._ignored.get(folder.name) != fault:
-                    log.warning("%s is no voice: %s", folder, fault)
+                    log.warning("%s is not a voice: %s", folder, fault)
                 self._ignored[folder.name] = fault
         return found
 
     def _fault_of(self, folder: Path, found: dict[str, AdapterVoice]) -> str:
-        """Adds the adapter of a folder, or says why there is none."""
+        """Adds the adapter of a folder to `found`; returns why it could not, or ""."""
         if store.means_served(folder.name):
             return "its name always means the served voice. Give the folder another name."
         try:
@@ -99,18 +95,18 @@ class Adapters:
         except BundleError as error:
             return str(error)
         if header.kind != bundle.ADAPTER or not {"name", "sha256"} <= header.base.keys():
-            return "it is not what `train export --adapter` writes. Move it elsewhere."
+            return "it is not an export of `train export --adapter`. Move it elsewhere."
         made = " ".join(file.sha256 for _, file in sorted(header.files.items()))
         found[folder.name] = AdapterVoice(folder.name, str(folder), header.base, made)
         return ""
 
     async def follow(self, forget: Callable[[str], None]) -> None:
-        """Polls the folder every two seconds until it is cancelled. forget: called with each path
-        that is gone or was replaced."""
+        """Polls the folder every two seconds until cancelled. forget: called with the path of each
+        removed or replaced adapter."""
         while True:
             try:
                 for path in await asyncio.to_thread(self.look):
                     forget(path)
-            except Exception:  # the loop must go on; it polls again in two seconds
+            except Exception:  # keep polling
                 log.exception("Reading the adapters failed.")
             await asyncio.sleep(LOOK_SECONDS)

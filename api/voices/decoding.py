@@ -1,8 +1,8 @@
-"""Decodes a recording to mono, and has its quality measured; runs in the decoding child only.
+"""Decodes a recording to mono and measures its quality; runs only in the decoding child.
 
-FFmpeg, of the package `av`, reads m4a, aac and webm. It opens far more than recordings: playlists,
-that name files and addresses, and codecs of every age. So its container is named and never guessed,
-and so are the codecs.
+FFmpeg, from the package `av`, reads m4a, aac and webm. It can also open playlists, which name files
+and URLs, and many old codecs. The container is therefore given, never probed, and only listed
+codecs are allowed.
 """
 
 import io
@@ -20,13 +20,13 @@ from xtts.speech_span import SILENT_PEAK
 Array = np.ndarray[Any, Any]
 Container = Literal["mov", "matroska", "aac"]
 
-# What phones, browsers and FFmpeg itself write into these containers.
+# The codecs that phones, browsers and FFmpeg write into these containers.
 _CODECS = (
     "aac", "alac", "flac", "libopus", "libvorbis", "mp3", "mp3float", "opus", "pcm_f32le",
     "pcm_s16be", "pcm_s16le", "vorbis",
 )  # fmt: skip
-# FFmpeg looks at the result of most of its allocations, not of all: with less than 1 MB left it
-# ended by SIGSEGV, which looks as if the file were damaged. A frame takes less than this.
+# FFmpeg does not check every allocation: with less than 1 MB left it crashed with SIGSEGV, as with
+# a damaged file. A frame takes less than this.
 _HEADROOM_BYTES = 8 << 20
 _LEAST_SECONDS = 1.0
 SILENCE = "It is silent: no sample is above -60 dB."
@@ -35,8 +35,7 @@ SILENCE = "It is silent: no sample is above -60 dB."
 def decoded(
     data: bytes, most_seconds: float, container: Container | None = None
 ) -> tuple[bytes, dict[str, Any]]:
-    """The recording as a WAV, and its quality. Arguments as `mono_of`. Raises ValueError with a
-    sentence."""
+    """The recording as a WAV file, and its quality. Arguments and errors as `mono_of`."""
     mono, rate = mono_of(data, most_seconds, container)
     if len(mono) < _LEAST_SECONDS * rate:
         raise ValueError(
@@ -52,8 +51,8 @@ def decoded(
 def mono_of(
     data: bytes, most_seconds: float, container: Container | None = None
 ) -> tuple[Array, int]:
-    """Samples `[n]`, float32, about -1..1, and how many make a second. container: FFmpeg's name of
-    it, for what `av` reads. Raises ValueError with a sentence."""
+    """Samples `[n]`, float32, about -1..1, and their rate. container: FFmpeg's name for it, if `av`
+    reads the file. Raises ValueError with a message for the user."""
     if container:
         mono, rate = read_mono(data, container, most_seconds)
         _check(rate, len(mono), 1, most_seconds)
@@ -65,13 +64,13 @@ def mono_of(
 
 
 def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:
-    """Samples `[n]`, float32, -1..1, and how many make a second."""
+    """Samples `[n]`, float32, -1..1, and their rate."""
     blocks, count = list[Array](), 0
     try:
         with sound_file.opened(data) as sound:
             rate = sound.rate
             _check(rate, sound.declared_frames or 0, sound.channels, most_seconds)
-            # One more than may be: a header may say less than there is, or nothing.
+            # One more than allowed: the header's length may be too small, or missing.
             most = int(most_seconds * rate)
             for block in sound.blocks(most + 1):
                 blocks.append(block.mean(axis=1, dtype=np.float32))
@@ -85,7 +84,7 @@ def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:
 
 
 def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
-    """What the header says, before anything is decoded; or what was found, where it says none."""
+    """Raises ValueError if rate, channels or length exceed the limits."""
     if rate not in RATES:
         raise ValueError(
             f"It has {rate} samples a second. Allowed are {RATES[0]} to {RATES[-1]} in steps of "
@@ -105,23 +104,23 @@ def _check_length(seconds: float, most_seconds: float) -> None:
 
 
 def read_mono(data: bytes, container: Container, most_seconds: float) -> tuple[Array, int]:
-    """The first sound track.
+    """Decodes the first audio track with FFmpeg.
 
     Args:
         data: The whole file.
-        container: As FFmpeg calls it (`api.voices.recordings.container_of`).
-        most_seconds: It is decoded no further than a little behind this.
+        container: FFmpeg's name for it (`api.voices.recordings.container_of`).
+        most_seconds: Decoding stops about a second after this.
 
     Returns:
-        Samples `[n]`, float32, about -1..1, the mean of the channels; samples a second.
+        Samples `[n]`, float32, about -1..1, the mean of the channels; the sample rate.
 
     Raises:
-        ValueError: With a sentence, for what cannot be decoded.
-        MemoryError: Where decoding takes more than there is.
+        ValueError: The file cannot be decoded; the message is for the user.
+        MemoryError: Decoding needs more memory than is left.
     """
     import av
 
-    # The names of FFmpeg's own options: it opens nothing that a file names.
+    # With these options FFmpeg opens no file or URL that the recording names.
     options = {"codec_whitelist": ",".join(_CODECS), "protocol_whitelist": "none"}
     _check_headroom()
     try:
@@ -143,8 +142,8 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
         raise ValueError(
             f"Its sound is {track.codec_context.name}, which is not supported. Convert it to WAV."
         )
-    # What the header says, before anything is decoded. A browser's recording says nothing, and for
-    # ADTS, which has no header, FFmpeg estimates it from the first frames.
+    # Check the header before decoding. A browser's recording states no length, and for ADTS, which
+    # has no header, FFmpeg estimates it from the first frames.
     seconds = 0.0 if file.format.name == "aac" else (file.duration or 0) / av.time_base
     if seconds > most_seconds + 1:
         _check_length(seconds, most_seconds)
@@ -153,7 +152,7 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
     to_float = av.AudioResampler(format="flt")
     for frame in file.decode(track):
         _check_headroom()
-        # Of the frame: the header of HE-AAC tells half of its rate.
+        # From the frame, because the header of HE-AAC states half of its rate.
         rate, channels = rate or frame.sample_rate, channels or frame.layout.nb_channels
         if (rate, channels) != (frame.sample_rate, frame.layout.nb_channels):
             raise ValueError(
@@ -172,7 +171,7 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
 
 
 def _check_headroom() -> None:
-    """Raises MemoryError while there is still enough for FFmpeg to end properly."""
+    """Raises MemoryError while enough memory is left for FFmpeg to end properly."""
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
     if most != resource.RLIM_INFINITY and most - address_space_bytes() < _HEADROOM_BYTES:
         raise MemoryError

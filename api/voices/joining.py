@@ -1,7 +1,7 @@
-"""Joins the recordings of a voice into the one that models hear, and measures it.
+"""Joins the recordings of a voice into one reference for the models, and measures it.
 
-The result switches between them (`xtts.joined_reference`). It runs in the service's own process,
-which has no torch, on what the decoding child has made.
+The reference switches between them (`xtts.joined_reference`). This runs in the service process,
+without torch, on the WAV files of the decoding child.
 """
 
 import math
@@ -17,20 +17,20 @@ from xtts.joined_reference import joined, turn_seconds
 
 Array = np.ndarray[Any, Any]
 
-# Which models will hear a voice is not known when it is uploaded. 2 s are a whole part of the
-# chunks that models take latents of (4 s in XTTS-v2's config, 6 s in Coqui's defaults, 2 s in the
-# embedded voice's), so that a chunk holds whole turns. The embedded voice hears the first 10 s, the
-# least of all known: of more than five recordings a turn is 1 s, so that each is heard there too.
+# The model is not known at upload time. 2 s divide the conditioning chunks of all known models (4 s
+# in XTTS-v2's config, 6 s in Coqui's defaults, 2 s in the demo voice's), so each chunk holds whole
+# turns. The demo voice uses the first 10 s, less than the others: with more than five recordings a
+# turn is 1 s, so that these 10 s include each of them.
 CHUNK_SECONDS, HEARD_SECONDS = 2.0, 10.0
-# Models hear 22,050 Hz. Ten minutes at this rate are 115 MB in memory.
+# Models use 22,050 Hz. Ten minutes at 48 kHz take 115 MB of memory.
 _MOST_RATE = 48_000
 
 
 def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
-    """Several WAV files, 16 bits and mono, as one of at most a minute, at the highest of their
-    rates, or 48 kHz. Remarks name a recording by its number.
+    """Joins several 16-bit mono WAV files into one of at most a minute, at their highest rate up to
+    48 kHz. Remarks name a recording by its number.
 
-    Raises APIError (422) where what is heard is no speech.
+    Raises APIError (422) if the result contains no speech.
     """
     read = [read_wav(one) for one in recordings]
     rate = min(max(one for _, one in read), _MOST_RATE)
@@ -49,8 +49,8 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
 def _with_remarks(
     measured: dict[str, Any], recordings: Sequence[Array], rate: int
 ) -> dict[str, Any]:
-    """The quality of the joined recording, with what is wrong with single ones. How long they are
-    together counts, and not how long each is."""
+    """The quality of the joined recording, with remarks on single ones; only their total length
+    counts."""
     remarks = [
         f"Recording {number}: {remark}"
         for number, samples in enumerate(recordings, start=1)
@@ -66,6 +66,6 @@ def _with_remarks(
 def _remarks(samples: Array, rate: int) -> list[str]:
     try:
         found = measure(samples, rate)
-    except ValueError as error:  # kept by a version that refused less
+    except ValueError as error:  # stored by an earlier, less strict version
         return [str(error)]
     return remarks_of(math.inf, found["snr_db"], found["level_db"], found["clipped_share"])

@@ -1,7 +1,7 @@
 """Decodes an uploaded recording in a child process, with limits on memory and time.
 
-250 kB of FLAC can hold an hour of silence, and decoders have had overflows: so the child has
-little memory, little time, and nothing to lose (`api.voices.recordings_child`).
+250 kB of FLAC can hold an hour of silence, and decoders have had overflows, so the child has
+little memory and little time, and may crash (`api.voices.recordings_child`).
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def missing_decoder() -> str:
 
 @dataclass(frozen=True)
 class DecodedRecording:
-    """wav: 16-bit PCM, mono, whole; quality: as `api.schemas.VoiceQuality`."""
+    """wav: a file of 16-bit mono PCM; quality: as `api.schemas.VoiceQuality`."""
 
     wav: bytes
     seconds: float
@@ -53,17 +53,17 @@ class DecodedRecording:
 
 
 async def decoded(data: bytes) -> DecodedRecording:
-    """Raises APIError: 422 says what is wrong with it, 503 that this machine is short of memory."""
+    """Decodes a recording. Raises APIError: 422 if it is unusable, 503 if memory is short."""
     out, told = await in_child(data, COMMAND, WALL_SECONDS)
     with wave.open(io.BytesIO(out)) as file:
         return DecodedRecording(out, file.getnframes() / file.getframerate(), json.loads(told))
 
 
 async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[bytes, str]:
-    """What a child makes of a recording: its stdout, and the last line of its stderr.
+    """Runs a child on a recording; returns its stdout, and the last line of its stderr.
 
     Args:
-        data: A file, which the child gets at its stdin.
+        data: The file, which is sent to the child's stdin.
         command: As `recordings_child` describes it, without the container.
 
     Raises:
@@ -86,12 +86,12 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
 
 
 def _last_line(stderr: str) -> str:
-    """What the child itself said; the libraries that it decodes with write to stderr before."""
+    """The child's own line; decoding libraries may write to stderr before it."""
     return stderr.rpartition("\n")[2]
 
 
 def container_of(data: bytes) -> Literal["mov", "matroska", "aac"] | None:
-    """By its first bytes; None for what is none of these.
+    """FFmpeg's name for the container, by the file's first bytes; None for other formats.
 
     Sources: ISO 14496-12, 4.3 (ftyp); RFC 8794, 11.2.1 (EBML); ISO 13818-7, 6.2 (ADTS).
     """
@@ -104,14 +104,14 @@ def container_of(data: bytes) -> Literal["mov", "matroska", "aac"] | None:
 
 
 def _is_mp3(data: bytes) -> bool:
-    """Whether it begins with a frame of Layer III, without a tag."""
+    """Whether the file begins with a frame of MPEG Layer III, without a tag."""
     return len(data) > 2 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
 
 
 async def _ran(
     data: bytes, command: Sequence[str], wall_seconds: float
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, stdout and stderr of a child, which is gone afterwards with all it started."""
+    """Runs a child and ends its process group; returns its exit code, stdout and stderr."""
     try:
         child = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -133,9 +133,9 @@ async def _ran(
 
 
 def _refusal(code: int, stderr: str) -> APIError:
-    """What the end of a decoder means to whoever uploaded. code: its exit code, or minus a signal.
+    """The refusal of an upload whose decoder failed. code: its exit code, or minus the signal.
 
-    Pure but for the log, which gets what is no fault of the recording.
+    Pure, except that it logs failures that are not the recording's fault.
     """
     if code in (NOT_STARTED, -signal.SIGKILL):
         log.error("The decoder of recordings ended with %d. %s", code, stderr[-500:])
@@ -152,8 +152,8 @@ def _refusal(code: int, stderr: str) -> APIError:
         -signal.SIGXCPU: "It could not be decoded within the time limit.",
     }
     if code not in known:
-        # Nothing tells why a process crashed. A decoder that is short of memory ends with
-        # NO_MEMORY, but for an allocation whose failure its library does not notice.
+        # The cause of a crash is unknown. A decoder that is short of memory ends with NO_MEMORY,
+        # unless its library overlooks a failed allocation.
         log.warning("The decoder of recordings ended with %d. %s", code, stderr[-500:])
     crashed = (
         "The decoder crashed: the file is damaged, or malicious, or needs far more than "

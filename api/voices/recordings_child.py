@@ -1,7 +1,7 @@
 """The decoding child: reads a recording from stdin and writes a mono WAV to stdout, under rlimits.
 
 The last line of stderr is the recording's quality as JSON.
-Arguments: the maximum number of seconds, and the container for what FFmpeg reads
+Arguments: the maximum number of seconds, and the container if FFmpeg reads it
 (`api.voices.decoding`).
 Exit code 3: the recording is not usable; the last line of stderr says why. Exit code 4: it needs
 more memory than the limit. Exit code 5: this process could not start. It imports no torch.
@@ -16,14 +16,14 @@ from typing import Any
 from machine.memory import address_space_bytes
 
 REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
-# Beyond what the process has before it reads: its libraries take what the machine makes them take.
-# A minute of 8 channels at 192 kHz, the largest that is read, decodes into 370 MB.
+# In addition to the process before it reads, whose libraries differ in size between machines. The
+# largest allowed recording, a minute of 8 channels at 192 kHz, decodes into 370 MB.
 MEMORY_BYTES = 1 << 30
 _CPU_SECONDS = 5
 
 
 def main() -> int:
-    """Reads, judges, writes."""
+    """Decodes stdin to stdout; returns the exit code."""
     most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
 
     def make(data: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -39,11 +39,11 @@ def limited(
     make: Callable[[bytes], tuple[bytes, dict[str, Any]]],
     cpu_seconds: int,
 ) -> int:
-    """Makes a WAV and figures of stdin, under limits; returns the exit code.
+    """Converts stdin to a WAV and its figures, under limits; returns the exit code.
 
     Args:
-        prepare: Imports and opens, before the limits, what `make` uses.
-        make: Raises ValueError with a sentence for what is refused.
+        prepare: Imports and opens, before the limits apply, everything that `make` uses.
+        make: Raises ValueError, with a message for the user, to refuse the recording.
     """
     try:
         prepare()
@@ -57,7 +57,7 @@ def limited(
         _tell(str(error))
         return REFUSED
     except (MemoryError, ImportError):
-        # No library is mapped where the address space is used up, and none was missing before.
+        # ImportError too: without address space no library can be mapped. None was missing before.
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
     _tell(json.dumps(measured))
@@ -65,13 +65,13 @@ def limited(
 
 
 def _tell(line: str) -> None:
-    """The last line of stderr: libmpg123 has written warnings there by now."""
+    """Writes the last line of stderr, below any warnings of libmpg123."""
     sys.stderr.write(f"\n{' '.join(line.splitlines())}\n")
 
 
 def import_all(by_av: bool) -> None:
-    """Before the limits, so that only the recording is measured by them: also what these import by
-    themselves once they are used."""
+    """Imports everything that decoding uses, including lazy imports, so that the limits apply only
+    to the recording."""
     import numpy.fft
     import numpy.ma  # noqa: F401
 
@@ -84,7 +84,7 @@ def import_all(by_av: bool) -> None:
 def _limit(cpu_seconds: int) -> None:
     most = address_space_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    # The hard limit is a second later: at it comes SIGKILL, which could be anybody's.
+    # The hard limit is a second later: it sends SIGKILL, which can have other causes.
     used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
     resource.setrlimit(resource.RLIMIT_CPU, (used + cpu_seconds, used + cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

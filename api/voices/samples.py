@@ -1,6 +1,6 @@
-"""Samples of a recording: as WAV files in memory, at another rate, and their quality.
+"""The samples of a recording: WAV files in memory, resampling, and quality.
 
-Quality is how much speech there is, its level, noise and clipping. All functions are pure.
+Quality is the amount of speech, its level, noise and clipping. All functions are pure.
 """
 
 import io
@@ -15,16 +15,17 @@ from xtts.speech_span import frame_levels, speech_start
 Array = np.ndarray[Any, Any]
 
 _FRAME_SECONDS = 0.02
-# Speech has pauses and syllables: the level of its frames scatters by more than 6 dB, and by more
-# than 1 in much noise; that of noise alone by 0.5.
+# The standard deviation of frame levels is above 6 dB for speech, above 1 dB for speech in loud
+# noise, and 0.5 dB for noise alone.
 _STEADY_DB = 1.0
-# A beep, of one pitch in all its length: nearly all energy within 129 Hz.
+# A beep of constant pitch has nearly all its energy within 129 Hz.
 _TONE_HZ, _TONE_SHARE, _WINDOW_SECONDS = 129.0, 0.97, 0.093
 # From the first speech on, XTTS-v2 uses 30 s of a recording, and other models use less.
 _HEARD_SECONDS = 30.0
-# Frames within this of the loud ones are speech.
+# Frames at most this far below the loud ones are speech.
 _SPEECH_DB = 25.0
-# Below these a remark is made: s of speech, dB over the noise, dB of full scale; above: a share.
+# A remark is made below: seconds of speech, SNR in dB, level in dB of full scale; above: the
+# clipped share.
 GOOD_SECONDS, GOOD_SNR_DB, GOOD_LEVEL_DB, MOST_CLIPPED = 5.0, 25.0, -35.0, 0.001
 POOR_SNR_DB, POOR_CLIPPED = 12.0, 0.01
 _FULL = 0.999
@@ -33,7 +34,7 @@ _RING_SECONDS = 0.1
 
 
 def wav_of(samples: Array, rate: int) -> bytes:
-    """A WAV file as voices are kept, 16-bit PCM and mono, of samples `[n]`; only -1..1 is kept."""
+    """Samples `[n]`, clipped to -1..1, as a WAV file of 16-bit mono PCM, as voices are stored."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1)
@@ -44,15 +45,15 @@ def wav_of(samples: Array, rate: int) -> bytes:
 
 
 def read_wav(data: bytes) -> tuple[Array, int]:
-    """Samples `[n]` of such a file, float32, -1..1, and how many make a second; written again they
-    are the same bytes."""
+    """Samples `[n]` of a file from `wav_of`, float32, -1..1, and their rate. `wav_of` makes the
+    same bytes from them."""
     with wave.open(io.BytesIO(data)) as file:
         pcm = np.frombuffer(file.readframes(file.getnframes()), "<i2")
         return pcm.astype(np.float32) / _FULL_PCM, file.getframerate()
 
 
 def resampled(samples: Array, rate: int, to: int) -> Array:
-    """`[n]` at another rate, by the FFT of the whole: what both rates hold stays as it is."""
+    """Samples `[n]` at another rate, by one FFT; frequencies that both rates hold do not change."""
     if rate == to:
         return samples
     step = rate // math.gcd(rate, to)
@@ -67,8 +68,8 @@ def resampled(samples: Array, rate: int, to: int) -> Array:
 
 
 def measure(mono: Array, rate: int) -> dict[str, Any]:
-    """The quality of samples `[n]` in -1..1, as `api.schemas.VoiceQuality`: the level of the loud
-    frames, and how far the quiet ones are below. It measures the part that models use. Raises
+    """The quality of samples `[n]` in -1..1, as `api.schemas.VoiceQuality`, in the part that models
+    use. The level is that of the loud frames; the SNR is their distance to the quiet ones. Raises
     ValueError for a steady sound."""
     start = speech_start(frame_levels(mono, rate), rate)
     mono = mono[start : start + int(_HEARD_SECONDS * rate)]
@@ -93,7 +94,7 @@ def measure(mono: Array, rate: int) -> dict[str, Any]:
 
 
 def remarks_of(seconds: float, snr_db: float, level_db: float, clipped: float) -> list[str]:
-    """What is wrong with a recording and what to do, by the figures of `measure`."""
+    """The faults of a recording and what to do about them, from the figures of `measure`."""
     remarks = []
     if seconds < GOOD_SECONDS:
         remarks.append(f"It has {seconds:.1f} s of speech; 6 to 30 s make a better voice.")
@@ -112,7 +113,7 @@ def remarks_of(seconds: float, snr_db: float, level_db: float, clipped: float) -
 
 
 def _levels_db(mono: Array, rate: int) -> Array:
-    """Of each frame."""
+    """The level of each frame in dB of full scale."""
     length = int(_FRAME_SECONDS * rate)
     frames = mono[: len(mono) // length * length].reshape(-1, length).astype(np.float64)
     levels: Array = 10 * np.log10((frames**2).mean(axis=1) + 1e-10)
@@ -130,7 +131,7 @@ def _tone_share(mono: Array, rate: int) -> float:
 
 
 def _clipped(mono: Array) -> float:
-    """Rows of three samples and more at full scale; a single peak may be there by right."""
+    """The share of samples in runs of three or more at full scale; a single peak may be genuine."""
     full = np.abs(mono) >= _FULL
     inside = full[:-2] & full[1:-1] & full[2:]
     return float(inside.mean()) if len(inside) else 0.0

@@ -1,18 +1,17 @@
 """Uploaded voices on disk, shared by replicas: adds, finds and deletes them.
 
-    VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it: the recording,
-                              or the first of several
+    VOICES_DIR/<id>.wav       the recording, or the first of several: 16-bit PCM, mono, as
+                              `api.voices.recordings` made it
     VOICES_DIR/<id>/N.wav     the others, from 2 on
     VOICES_DIR/<id>/joined_<SHA-256>.wav
-                              what is heard of several (`api.voices.joining`). Its name changes with
-                              it, so that no process takes one for another
-    VOICES_DIR/<id>.json      name, when, how long, SHA-256 of what is heard, quality, how many
-                              recordings; written last: without it there is no voice, and until it
-                              is there, a voice is what it was
-    VOICES_DIR/latents/…      as `xtts.inference.latents_file` says
-    VOICES_DIR/.lock          as `api.shared_folder` says
+                              the reference joined from several (`api.voices.joining`). The hash in
+                              its name keeps processes from confusing two versions
+    VOICES_DIR/<id>.json      name, time, and the reference's length, SHA-256 and quality, and the
+                              number of recordings; written last, to commit a new or changed voice
+    VOICES_DIR/latents/…      see `xtts.inference.latents_file`
+    VOICES_DIR/.lock          see `api.shared_folder`
 
-Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
+Ids are made here. A caller's text becomes part of a path only if it has the form of an id.
 """
 
 import hashlib
@@ -43,7 +42,7 @@ _ID = re.compile(r"[a-z0-9]{12}")
 _HALF_SECONDS = 3600.0
 _JOINED = "joined_"
 SERVED = "default"
-# Names of OpenAI's voices: programs send one without asking. All of them are the served voice.
+# OpenAI's voices, which many programs name by default. All of them mean the served voice.
 OPENAI_VOICES = (
     "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
     "shimmer", "verse",
@@ -52,9 +51,9 @@ OPENAI_VOICES = (
 
 @dataclass(frozen=True)
 class UploadedVoice:
-    """duration_seconds: of what is heard, which is the recording or several joined; sha256: of its
-    file; quality: as `api.voices.samples` measures it, None where an earlier version kept it;
-    recordings: how many there are."""
+    """duration_seconds, sha256, quality: of the reference file, which is the recording or several
+    joined (quality as `api.voices.samples` measures it, None if an earlier version stored it);
+    recordings: their number."""
 
     id: str
     name: str
@@ -65,21 +64,21 @@ class UploadedVoice:
     recordings: int = 1
 
     def row(self) -> VoiceRow:
-        """As /v1/voices tells it."""
+        """The voice as /v1/voices lists it."""
         return VoiceRow(
             **asdict(self), origin="upload", preview=f"/v1/voices/{self.id}/preview.wav"
         )
 
 
 class Voices:
-    """The folder; read again for each question, since replicas write into it too."""
+    """The folder of uploaded voices, read again for each call because replicas change it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def latents(self) -> Path:
-        """Where the child keeps latents."""
+        """The child's folder of latents."""
         return self.folder / "latents"
 
     def all(self) -> list[UploadedVoice]:
@@ -88,34 +87,34 @@ class Voices:
         return sorted(voices, key=lambda voice: (voice.created, voice.id))
 
     def get(self, identity: str) -> UploadedVoice | None:
-        """The voice of an id; None where there is none, and for what cannot be an id."""
+        """The voice with this id; None if it is missing or the id is invalid."""
         if not _ID.fullmatch(identity) or not (self.folder / f"{identity}.wav").is_file():
             return None
         return read(UploadedVoice, self.folder / f"{identity}.json", identity)
 
     def find(self, identity: str) -> UploadedVoice:
-        """Raises APIError (404), the same for an id that cannot be one."""
+        """The voice with this id. Raises APIError (404), also for an invalid id."""
         voice = self.get(identity)
         if voice is None:
-            text = "There is no voice of that id. /v1/voices lists them."
+            text = "There is no voice with this id. /v1/voices lists them."
             raise APIError(404, "no_voice", text, param="voice")
         return voice
 
     def recording(self, voice: UploadedVoice) -> Path:
-        """The file that is heard."""
+        """The reference file."""
         if voice.recordings == 1:
             return self.folder / f"{voice.id}.wav"
         return self.folder / voice.id / f"{_JOINED}{voice.sha256}.wav"
 
     def single_recordings(self, voice: UploadedVoice) -> list[Path]:
-        """The file of each recording, as it was uploaded."""
+        """The file of each uploaded recording."""
         own = self.folder / voice.id
         others = [own / f"{number}.wav" for number in range(2, voice.recordings + 1)]
         return [self.folder / f"{voice.id}.wav", *others]
 
     def add(self, name: str, *recordings: DecodedRecording) -> UploadedVoice:
-        """Keeps a voice of one recording, or of several that are combined. Raises APIError where
-        the folder is full or cannot be written."""
+        """Stores a voice of one recording, or of several joined. Raises APIError if the folder is
+        full or cannot be written."""
         identity = secrets.token_hex(6)
         with changing(self.folder):
             if len(self.all()) >= MOST_VOICES:
@@ -133,11 +132,11 @@ class Voices:
     def extend(
         self, voice: UploadedVoice, recordings: Sequence[DecodedRecording]
     ) -> tuple[UploadedVoice, UploadedVoice]:
-        """Adds recordings to a voice: what it was, and what it is. A kill leaves one of the two.
+        """Adds recordings to a voice; returns it before and after. A kill leaves one of the two.
 
-        The file that was heard stays an hour: who waits to speak was given it. Raises APIError
-        where there would be too many, the voice was deleted meanwhile, or the folder cannot be
-        written.
+        The old reference file is kept for an hour, because waiting requests use it. Raises APIError
+        if there would be too many recordings, the voice was deleted meanwhile, or the folder cannot
+        be written.
         """
         with changing(self.folder):
             before = self.find(voice.id)
@@ -149,8 +148,8 @@ class Voices:
         return before, changed
 
     def undo(self, changed: UploadedVoice, before: UploadedVoice) -> None:
-        """Makes a voice what it was, unless somebody has changed it since. Raises APIError where it
-        was deleted meanwhile, or the folder cannot be written."""
+        """Reverts a voice unless it has changed again since. Raises APIError if it was deleted
+        meanwhile, or the folder cannot be written."""
         with changing(self.folder):
             found = self.find(changed.id)
             if found.sha256 == changed.sha256:
@@ -163,8 +162,7 @@ class Voices:
     def _write(
         self, voice: UploadedVoice, kept: Sequence[bytes], new: Sequence[DecodedRecording]
     ) -> UploadedVoice:
-        """Writes new recordings behind those that are kept, then what is heard, then what says
-        so."""
+        """Writes the new recordings, then the reference, then the JSON file, which commits them."""
         count = len(kept) + len(new)
         heard = new[0] if count == 1 else joined_recording([*kept, *(one.wav for one in new)])
         changed = replace(
@@ -181,23 +179,23 @@ class Voices:
         return changed
 
     def rename(self, voice: UploadedVoice, name: str) -> UploadedVoice:
-        """Gives a voice another name. Raises APIError where it was deleted meanwhile, or the folder
-        cannot be written."""
+        """Renames a voice. Raises APIError if it was deleted meanwhile, or the folder cannot be
+        written."""
         with changing(self.folder):
             renamed = replace(self.find(voice.id), name=name)
             write_json(self.folder / f"{voice.id}.json", asdict(renamed))
         return renamed
 
     def remove(self, voice: UploadedVoice) -> None:
-        """Deletes a voice and what was made of it. Raises APIError where it was deleted meanwhile,
+        """Deletes a voice with its files and latents. Raises APIError if it was deleted meanwhile,
         or the folder cannot be written."""
         with changing(self.folder):
             found = self.find(voice.id)
-            # A single recording may have been heard alone before others were added.
+            # The first recording may have been the reference before others were added.
             own = self.folder / voice.id
             files = [*self.single_recordings(found)[:1], *own.glob("*.wav")]
             heard = {found.sha256, *map(sha256_of, files)}
-            # Latents last: a process that is listening to the recording looks for it afterwards.
+            # Latents last: a process that computes them checks the recording afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
             if own.is_dir():
@@ -206,8 +204,8 @@ class Voices:
                 latents_file.delete(self.latents, sha256)
 
     def _remove_halves(self) -> None:
-        """Removes what killed writers and deletions left: a voice has two files, and if only one is
-        left, no request can delete it. Only old files, because not every file system has locks."""
+        """Removes the leftovers of killed writers and deletions: one of a voice's two files, which
+        no request can delete. Only old ones, because not every file system has locks."""
         remove_stale(self.folder, older_than_seconds=_HALF_SECONDS)
         whole = {".wav": ".json", ".json": ".wav"}
         for path in self.folder.iterdir():
@@ -218,7 +216,7 @@ class Voices:
                 self._remove_old_of(path)
 
     def _remove_old_of(self, own: Path) -> None:
-        """In the folder of a voice's recordings: what is not, or no longer, part of the voice."""
+        """Removes old files in a voice's folder that do not belong to the voice."""
         remove_stale(own, older_than_seconds=_HALF_SECONDS)
         voice = self.get(own.name)
         if voice is not None:
@@ -238,7 +236,7 @@ class Voices:
 
 
 def check_count(voice: UploadedVoice, more: int) -> None:
-    """Raises APIError (409) where a voice would have too many recordings."""
+    """Raises APIError (409) if a voice would have too many recordings."""
     if voice.recordings + more > MOST_RECORDINGS:
         text = (
             f"The voice has {voice.recordings} recordings; with {more} more it would have more "
@@ -256,18 +254,17 @@ def _is_old(path: Path) -> bool:
 
 
 def is_served(voice: str) -> bool:
-    """Whether this means the served voice whatever else there is: `default`, or OpenAI's names."""
+    """Whether this name is reserved for the served voice: `default`, or one of OpenAI's."""
     return voice == SERVED or voice in OPENAI_VOICES
 
 
 def means_served(name: str) -> bool:
-    """Whether this means the served voice, however it is written."""
+    """As `is_served`, in any spelling."""
     return is_served(plain_name(name))
 
 
 def check_new_name(name: str) -> None:
-    """Raises APIError (422) for a name that always means the served voice: programs send OpenAI's
-    without asking, so a voice of that name could never be asked for by it."""
+    """Raises APIError (422) for a reserved name: no request could reach a voice by it."""
     if means_served(name):
         text = (
             f"{shown(name)} always means the served voice, as {', '.join((SERVED, *OPENAI_VOICES))}"
@@ -277,16 +274,16 @@ def check_new_name(name: str) -> None:
 
 
 def is_name_of(wanted: str, uploaded: Sequence[UploadedVoice]) -> bool:
-    """Whether an uploaded voice has this name, in any case."""
+    """Whether an uploaded voice has this name, ignoring case."""
     return plain_name(wanted) in {plain_name(voice.name) for voice in uploaded}
 
 
 def find_by_name(
     wanted: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:
-    """The voice of that name, in any case; None: the served one. A name may end in `.wav`, as
-    clients write it that know voices as files. Raises APIError, which names `param`: 404 where
-    there is none, 409 where there are several, 400 for a mixture of several."""
+    """The uploaded voice with this name, ignoring case; None for the served voice. The name may end
+    in `.wav`, because some clients treat voices as files. Raises APIError for `param`: 404 if no
+    voice has this name, 409 if several have it, 400 for a mixture of voices."""
     for name in dict.fromkeys((plain_name(wanted), plain_name(wanted.removesuffix(".wav")))):
         matches = [voice for voice in uploaded if plain_name(voice.name) == name]
         if len(matches) > 1:
@@ -303,15 +300,15 @@ def find_by_name(
             "one of /v1/voices."
         )
         raise APIError(400, "unsupported", text, param=param)
-    text = "There is no voice of that id or name. /v1/voices lists them."
+    text = "There is no voice with this id or name. /v1/voices lists them."
     raise APIError(404, "no_voice", text, param=param)
 
 
 def labels(
     served_name: str, uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()
 ) -> dict[str, str]:
-    """For lists of names only: label -> id, the served voice first, then its named speakers. A
-    label is a voice's name where that finds it again, else its id."""
+    """Label -> id, for lists that show only labels: the served voice, its named speakers, then the
+    uploaded voices. A label is the voice's name if a request can use it, else its id."""
     known = Counter(plain_name(voice.name) for voice in uploaded)
     listed = {SERVED if plain_name(served_name) in known else served_name: SERVED}
     listed |= {name: name for name in speakers if plain_name(name) not in known}

@@ -79,7 +79,7 @@ def test_an_address_without_v1_is_told_the_right_one(service, method, path, ther
 @pytest.mark.parametrize("path", served("/api/tts-generate", "/api/previewvoice/", "/v1/voices"))
 def test_json_where_a_form_is_taken_is_told_so(service, path):
     answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
-    assert answer.status_code == 415 and "a form and no JSON" in answer.json()["detail"]
+    assert answer.status_code == 415 and "a form, not JSON" in answer.json()["detail"]
     as_form = service.client.post(path, data={"other": "x"})
     assert as_form.status_code == 422 and "is missing" in as_form.json()["detail"]
 
@@ -114,7 +114,7 @@ def test_an_address_is_told_what_it_takes(service):
         ("GET", "/v1/audio/speech", "This path takes POST."),
         ("PUT", "/v1/voices/default", "This path takes DELETE and GET and HEAD and PATCH."),
         ("GET", "/nothing", "/openapi.json lists the paths"),
-        ("GET", "/v1/runs/current/metrics?since=x", "since must be a whole number, and is 'x'."),
+        ("GET", "/v1/runs/current/metrics?since=x", "since must be a whole number, not 'x'."),
     ):
         assert words in service.client.request(method, path).json()["detail"]
     assert service.client.get("/v1/audio/speech").headers["allow"] == "POST"

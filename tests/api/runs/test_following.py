@@ -76,7 +76,9 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     service.wait_until(lambda: "train evaluate` writes it" in service.parts.follower.reason, 10)
     assert "speaks instead" in service.parts.follower.reason
     with RunFolder(output).lock():
-        reason = "epoch 2 at 50%, is written when the run ends. The epoch that it is a blend of"
+        reason = (
+            "epoch 2 at 50%, is written when the run ends. Epoch 2, which is part of that blend"
+        )
         service.wait_until(lambda: reason in service.parts.follower.reason, 10)
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]

@@ -116,7 +116,7 @@ def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
     found = Adapters(folder, "torch")
     found.look(), found.look()
     assert set(found.of(SERVED_SHA256)) == {"anna", "anna:whisper", "Ben"}
-    told = [one for one in caplog.messages if "is no voice" in one]
+    told = [one for one in caplog.messages if "is not a voice" in one]
     assert len(told) == 2
     assert "bundle.json cannot be read" in told[1] and "always means the served voice" in told[0]
 

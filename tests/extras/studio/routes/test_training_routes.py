@@ -125,7 +125,7 @@ def test_cancelling_leaves_a_word_for_the_trainer(service, folder):
         ({"run": "current"}, "is taken"),
         ({"run": "../x"}, "run"),
         ({"command": "rm"}, "not a field"),
-        ({"settings": {"SEED": 3}}, "must be a text"),
+        ({"settings": {"SEED": 3}}, "must be a string"),
     ],
 )
 def test_what_no_job_may_ask_for_is_refused_at_once(changed, expected, service, folder):
