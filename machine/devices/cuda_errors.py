@@ -1,8 +1,8 @@
-"""Classifies CUDA and out-of-memory errors: retry, new process, other device, or our own bug.
+"""Classifies CUDA and out-of-memory errors: retry, new process, other device, or a bug of ours.
 
-The probe (`machine.devices.probe`) and the running programs share this classification. The
-texts and codes are those of CUDA, cuFFT, cuDNN and cuBLAS as torch passes them on. NVIDIA's list of
-codes: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+The probe (`machine.devices.probe`) and the running programs share this classification. The texts
+and codes are those of CUDA, cuFFT, cuDNN and cuBLAS, as torch reports them. NVIDIA's list of codes:
+https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 """
 
 import contextlib
@@ -28,8 +28,8 @@ _OF_CODE = {
     )
     for code in codes
 }
-# With less free memory than this, libraries fail to allocate a workspace and report it with their
-# own codes: CUFFT_INTERNAL_ERROR (pytorch #119420), CUDNN_STATUS_NOT_INITIALIZED.
+# With less free memory than this, libraries fail to allocate a workspace and report other codes:
+# CUFFT_INTERNAL_ERROR (pytorch #119420), CUDNN_STATUS_NOT_INITIALIZED.
 LOW_BYTES = 1 << 30
 
 # (pattern, outcome, part): the first pattern that matches the error's lower-case text decides.
@@ -76,7 +76,8 @@ _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
 
 
 class NotFinite(SotaqueError):
-    """A device computed non-finite values from finite ones: it, or the weights, are damaged."""
+    """A device computed non-finite values from finite ones: the device or the weights are
+    damaged."""
 
 
 class GpuLost(SotaqueError):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# How far a replay may differ, as a share of the largest value: the same kernels, but the library
-# may choose another algorithm for one of them.
+# The largest difference of a replay, as a share of the largest value: a library may choose another
+# algorithm for one of the kernels.
 REPLAY_OFF = 1e-2
 
 Compute = Callable[[], tuple[Tensor, ...]]
@@ -43,9 +43,10 @@ def cuda_graph(
     Args:
         compute: Returns the tensors that a replay overwrites.
         device: The GPU.
-        pool, side: Memory pool and stream that several graphs share if they are never replayed at
-            the same time; None gives this graph its own.
-        warm_ups: How often `compute` runs before; 0 if the caller has run its operations on `side`.
+        pool, side: Memory pool and stream that several graphs may share if they are never replayed
+            at the same time; None creates new ones.
+        warm_ups: How often to run `compute` before the capture; 0 if the caller has run its
+            operations on `side`.
 
     Returns:
         The output tensors, and a function that replays the graph.
@@ -74,8 +75,8 @@ def cuda_graph(
 
 
 def _abandon(pool: Any) -> None:
-    """Ends what torch 2.11 leaves open after a failed capture: allocations would still go to the
-    graph's pool, and memory that another stream has used would never be freed."""
+    """Cleans up after a failed capture. Otherwise torch 2.11 would still allocate from the graph's
+    pool, and never free memory that another stream has used."""
     device = torch.cuda.current_device()
     with suppress(RuntimeError):  # a capture that has not begun has nothing open
         torch._C._cuda_endAllocateToPool(device, pool)

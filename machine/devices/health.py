@@ -57,7 +57,7 @@ class OperationVerdict:
     Attributes:
         distance: Relative L2 distance to the CPU's result; None if there was no result.
         tolerance: The largest distance that passes.
-        reason: A sentence about what failed; "" for nothing.
+        reason: A sentence about the failure; "" for none.
         outcome: What the failure means.
         cudnn: Whether it passed through cuDNN. torch's own convolutions are slower and equally
             correct.
@@ -107,17 +107,17 @@ class GpuHealth:
 
     @property
     def trains(self) -> bool:
-        """Whether it trains, with what failed done elsewhere or otherwise."""
+        """Whether it can train; failed dispensable operations have a replacement."""
         return self._passes_without("sampling")
 
     @property
     def speaks(self) -> bool:
-        """Whether it speaks, with what failed done elsewhere or otherwise."""
+        """Whether it can speak; failed dispensable operations have a replacement."""
         return self._passes_without("train_step")
 
     @property
     def works(self) -> bool:
-        """Whether it trains and speaks."""
+        """Whether it can train and speak."""
         return self.trains and self.speaks
 
     def _passes_without(self, operation: str) -> bool:

@@ -1,8 +1,8 @@
 """Checks each GPU in a child process, and caches the verdict.
 
 A faulty driver may kill or hang any process that calls it, so this process never does. It starts
-`machine.devices.probe_child`, waits with a limit, and reads the child's output. Whatever happens to
-the child is a verdict, and never an error.
+`machine.devices.probe_child`, waits with a limit, and reads the child's output. Every outcome of
+the child is a verdict, never an error.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def probe(
 
     Args:
         use_cache: False checks again and caches the new result.
-        cache: The cache file; None is the one in the user's cache folder.
+        cache: The cache file; None for the one in the user's cache folder.
         child: How to start the check.
     """
     child, cache = child or ProbeChild(), cache or _cache_file()
@@ -83,7 +83,7 @@ def probe(
 def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
     """Records a run-time fault that the check did not predict.
 
-    The next start checks again. For a day, that GPU speaks no samples beside a model in training.
+    The next start checks again. For a day, that GPU speaks no samples while a model trains on it.
     """
     fault = {"at": time.time(), "words": words[:300]}
     _write(cache or _cache_file(), key="", surprises={device: fault})
@@ -98,7 +98,7 @@ def _checked(child: ProbeChild) -> tuple[GpuHealth, ...]:
 
 
 def _check(child: ProbeChild, index: int) -> tuple[GpuHealth, int]:
-    """Runs one child for one GPU: that GPU's health, and how many GPUs the child saw."""
+    """Runs one child for one GPU. Returns the GPU's health and the number of GPUs that it saw."""
     command = (*child.command, "--device", child.devices.format(index))
     events, ending = run(command, child.environ, child.limit_seconds)
     try:
@@ -134,7 +134,7 @@ def run(
 def gpu_of(
     index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult
 ) -> tuple[GpuHealth, int]:
-    """The health of the GPU that a child checked, and how many GPUs the child saw."""
+    """The health of the GPU that a child checked, and the number of GPUs that the child saw."""
     last = {one["event"]: one for one in events}
     facts = last.get("device", {})
     operations = tuple(
@@ -165,7 +165,7 @@ def gpu_of(
 
 
 def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
-    """The overall outcome of all operations, and why."""
+    """The overall outcome of all operations, and its reason."""
     told = [one for one in operations if one.reason]
     if not told:
         return Outcome.OK, ""
@@ -252,7 +252,7 @@ def _one_at_a_time(cache: Path) -> Iterator[None]:
 
 
 def _cached(cache: Path, key: str) -> tuple[GpuHealth, ...] | None:
-    """The verdicts of the last check; None if it was of something else, or too long ago."""
+    """The verdicts of the last check; None if its key differs or it is too old."""
     from pydantic import TypeAdapter
 
     content = _content(cache)

@@ -38,7 +38,7 @@ TOLERANCES: Mapping[str, float] = {
     "sampling": 1e-5,
     "train_step": 1e-4,
 }
-# What runs through cuDNN.
+# The operations that run through cuDNN.
 USES_CUDNN = frozenset({"convolution", "attention_fp16", "attention_bf16", "train_step"})
 BF16_CAPABILITY = [8, 0]
 AUDIO_IDS = 1026
@@ -118,7 +118,7 @@ def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationV
     largest, begun = 0.0, time.perf_counter()
 
     def result(reason: str, outcome: Outcome) -> OperationVerdict:
-        finite = largest if largest < float("inf") else None  # JSON has no infinity
+        finite = largest if largest < float("inf") else None  # JSON cannot express infinity
         seconds = round(time.perf_counter() - begun, 3)
         return OperationVerdict(
             name, not reason, finite, TOLERANCES[name], reason, seconds, outcome
@@ -292,7 +292,7 @@ def _many_draws(at: ProbePlace) -> Tensor:
 
 
 def _train_step(at: ProbePlace) -> Tensor:
-    """Forward, backward and one step of fused AdamW, on about the layers of a block."""
+    """Forward, backward and one step of fused AdamW, on layers like those of a block."""
     shapes = ((16, 80, 3), (32, 16), (64, 32))
     kernel, hidden, out = (at.numbers(*shape).mul(0.1).requires_grad_() for shape in shapes)
     seen = F.gelu(F.conv1d(at.numbers(4, 80, 50), kernel, padding=1)).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""What this machine has, and where to compute: a ladder of places, each with its reason.
+"""Describes this machine, and chooses where to compute: a ladder of places, each with its reason.
 
 Nothing is guessed from versions: a GPU counts only if `machine.devices.probe` has run operations on
 it in a child process. This process creates no CUDA context.
@@ -15,7 +15,7 @@ from machine.devices.probe import probe
 from machine.errors import SotaqueError
 from machine.storage.reading import read_text
 
-# Where a file has two names below, the second is cgroup v1's, which older hosts still use.
+# If a file has two names below, the second is cgroup v1's, which older hosts still use.
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -25,7 +25,7 @@ class DeviceError(SotaqueError):
 
 @dataclass(frozen=True)
 class Environment:
-    """What this machine has; frozen, so that every decision can be tested with a simulated one.
+    """The hardware of this machine; frozen, so that decisions can be tested with a simulated one.
 
     Attributes:
         cpu_count: Cores that this process may use.
@@ -70,12 +70,12 @@ class Place(Choice):
 
     @property
     def features(self) -> Choice:
-        """Where the codes and mels of a dataset are computed, which need FFTs."""
+        """Where to compute the codes and mels of a dataset, which need FFTs."""
         return Choice(self.mel_device, self.reason)
 
 
 def look_at_machine(*, use_cache: bool = True) -> Environment:
-    """Reads what the machine has; with an NVIDIA device, checks it in a child process.
+    """Reads the machine's hardware, and checks NVIDIA devices in a child process.
 
     Args:
         use_cache: False checks the GPUs again instead of using the cached result.
@@ -105,8 +105,8 @@ def inside_container(root: Path = Path("/")) -> bool:
 def gpu_nodes(root: Path = Path("/")) -> bool:
     """Whether a GPU's device node exists: /dev/nvidia0, …, or /dev/dxg under WSL2.
 
-    Under WSL2 the driver is Windows' own, and the probe finds out whether the GPU is NVIDIA's.
-    Tests pass another `root`.
+    Under WSL2, Windows has the driver, and the probe finds out whether the GPU is NVIDIA's. Tests
+    pass another `root`.
     """
     return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
 
@@ -129,8 +129,8 @@ def choose_place(
 ) -> Place:  # fmt: skip
     """Chooses the first rung of the ladder: the best GPU that the wish allows, else the CPU.
 
-    A GPU that passed everything comes before one that failed something dispensable, and any comes
-    before one that failed in a run.
+    GPUs that passed everything come first, then those that failed a dispensable operation, then
+    those that failed in a run.
 
     Args:
         wish: cpu, auto, cuda (any GPU) or cuda:N.
@@ -164,7 +164,7 @@ def choose_place(
 
 
 def choose_device(machine: Environment, wish: str, *, trains: bool = False) -> Place:
-    """As `choose_place`, for a wish that is never replaced.
+    """As `choose_place`, but never replaces the requested device.
 
     Raises:
         DeviceError: `wish` names a GPU that does not exist or failed its check.
@@ -224,7 +224,7 @@ def passed(gpu: GpuHealth) -> str:
 
 
 def oom_kills() -> int:
-    """How many processes of this container the kernel killed for memory; 0 if unknown."""
+    """The number of processes of this container that the kernel killed for memory; 0 if unknown."""
     for name in ("memory.events", "memory/memory.oom_control"):
         if match := re.search(r"^oom_kill (\d+)$", read_text(CGROUP / name), re.MULTILINE):
             return int(match[1])

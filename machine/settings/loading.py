@@ -107,7 +107,7 @@ class SettingsReport:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def given(self) -> str:
-        """Those that differ from their defaults, one per line, and a line on the others."""
+        """The settings that differ from their defaults, one per line, and a line on the others."""
         given = [row for row in self.rows if row[1] != self.defaults.get(row[0])]
         others = f"The other {len(self.rows) - len(given)}" if given else "All"
         lines = table(given) if given else []
@@ -118,8 +118,8 @@ class SettingsReport:
 def whole(kind: type[S]) -> type[S]:
     """A program's settings with those that the extras add to it (SETTINGS of `machine.extras`).
 
-    An extra declares classes on top of the program's class that reads them, or on top of
-    `SharedSettings` for both programs. What is loaded is an instance of all of them.
+    An extra derives its classes from the class of the program that reads them, or from
+    `SharedSettings` for both programs. The loaded settings are an instance of all of them.
     """
     added = [one for one in _of_extras() if all(issubclass(kind, base) for base in _programs(one))]
     if not added or kind.__module__ == __name__:
@@ -133,7 +133,7 @@ def _of_extras() -> list[type[SharedSettings]]:
 
 
 def _programs(added: type[SharedSettings]) -> list[type[SharedSettings]]:
-    """The classes of the core that an extra's class stands on."""
+    """The classes of the core that an extra's class derives from."""
     bases = [base for base in added.__mro__ if issubclass(base, SharedSettings)]
     return [base for base in bases if not base.__module__.startswith("extras.")]
 
@@ -154,8 +154,8 @@ def load(
     Args:
         kind: The program's settings class.
         argv: Arguments as in `--num-epochs 3 --tensorboard=off`; `--version` prints and exits, too.
-        environ: The environment; None is this process's.
-        dotenv_path: The `.env` file; None is none.
+        environ: The environment; None for this process's.
+        dotenv_path: The `.env` file, if any.
 
     Returns:
         The settings, and a report on where each came from.
@@ -193,7 +193,7 @@ def load(
 
 
 def _in_package(settings: S) -> tuple[S, list[str]]:
-    """The settings with their folders as `package_data.located` finds them, and a note on those of
+    """Resolves folders by `package_data.located`. Returns the settings, and a note on folders of
     the package."""
     changed: dict[str, Any] = {}
     for name in fields(type(settings)):
@@ -221,7 +221,7 @@ def values_of(settings: SharedSettings) -> dict[str, str]:
 
 
 def help_text(kind: type[Any]) -> str:
-    """The flags of one program, one per line: its own, then the shared ones."""
+    """The flags of one program, one per line: the program's, then the shared ones."""
     settings = {
         f"{flag_of(name)} {shown(info, info.default)}".rstrip(): purpose(info).partition(". ")[0]
         for name, info in fields(kind).items()
@@ -325,7 +325,7 @@ def _validated(
 
 
 def _more(item: Mapping[str, Any]) -> str:
-    """What `Means.allowed` does not say, as a sentence: an upper limit, or a validator's reason."""
+    """A sentence that completes `Means.allowed`: an upper limit, or a validator's reason."""
     context = item.get("ctx") or {}
     if item["type"] == "int_parsing_size":
         return "It may have at most 4,300 digits."

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 
 # Both programs share one `.env`, and neither may import the other. So both use this list, and a
-# test keeps it equal to the classes. Those of the extras are in their own classes.
+# test keeps it equal to the classes. The extras declare their settings themselves.
 NAMES = frozenset(
     """
     API_ALLOWED_HOSTS API_ALLOWED_ORIGINS API_ALLOW_NO_KEY API_ALLOW_TRAINING API_HOST API_KEY
@@ -18,7 +18,7 @@ NAMES = frozenset(
     VOICES_DIR XTTS_V2_DIR
     """.split()
 )
-# Settings of earlier versions, and what holds now, for a file that still has one.
+# Settings of earlier versions and their replacements, for files that still have them.
 RETIRED = {
     **dict.fromkeys(
         ("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "that option is always on"

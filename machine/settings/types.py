@@ -100,7 +100,8 @@ Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 
 def fields(kind: type[Any]) -> dict[str, FieldInfo]:
-    """The fields of a settings class with their descriptions, its own before the shared ones."""
+    """The fields of a settings class with their descriptions, the program's first, then the shared
+    ones."""
     merged: dict[str, FieldInfo] = {}
     for base in kind.__mro__:
         known: dict[str, FieldInfo] = base.__dict__.get("__pydantic_fields__", {})

@@ -61,8 +61,8 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """As `replace_file`, for a writer that goes back in its file or is too large for memory: gives
-    a file to read and write, which replaces `path` when the block ends without an error."""
+    """As `replace_file`, for writers that seek or need more than the memory: yields a file to read
+    and write, which replaces `path` if the block ends without an error."""
     with _in_place_of(path) as part, part.open("w+b") as file:
         yield file
         file.flush()
@@ -72,7 +72,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _in_place_of(path: Path) -> Iterator[Path]:
-    """A path to write, whose file replaces `path` when the block ends without an error."""
+    """A temporary path. Its file replaces `path` if the block ends without an error."""
     # Random, because two threads, or two containers with the same process ID, may write one path.
     part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
     try:
@@ -122,8 +122,8 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
 def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> list[Path]:
     """Removes temporary files of killed writers in `folder` and returns them.
 
-    Call it while holding the run's lock. Where several processes may write, pass
-    `older_than_seconds` to keep the files of running writers.
+    Call it while holding the run's lock. If several processes may write, pass `older_than_seconds`
+    to keep the files of running writers.
     """
     removed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -145,7 +145,7 @@ def sync_folder(folder: Path) -> None:
     """Makes renames and removals in `folder` survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Some network file systems do not support this; there the rename alone must do.
+        # Some network file systems do not support this; there, the rename alone must suffice.
         with contextlib.suppress(OSError):
             os.fsync(descriptor)
     finally:
@@ -162,8 +162,8 @@ def crash_point(name: str, path: Path | None = None) -> None:
 class _HashingFile:
     """A write-only file that hashes its data and keeps its first error.
 
-    After an error it continues to count without writing. `torch.save` would hide an OSError behind
-    its own RuntimeError, and the message about a full disk needs the full size.
+    After an error it continues to count without writing, because `torch.save` would turn an OSError
+    into a RuntimeError, and the message about a full disk needs the full size.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:

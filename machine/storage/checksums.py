@@ -36,7 +36,7 @@ class Manifest:
         files: File name -> size and SHA-256.
         losses: Name -> loss in nats per token.
         base: {name, sha256} of the base model.
-        fingerprint: What the run is made from.
+        fingerprint: The base, data, vocabulary and shapes of the run.
         blend: {epoch, share, checkpoint_sha256} of a blend of an epoch and its base.
         data: {clips, minutes, settings} of the dataset; {} if an earlier version wrote it.
     """
@@ -89,9 +89,9 @@ def fault_of(
 
     Args:
         manifest: The manifest.
-        folder: Where its files are.
+        folder: The folder with its files.
         only: Check only this file.
-        fresh: Hash again what this process has already hashed.
+        fresh: Compute hashes again, even if this process knows them.
     """
     for name, expected in manifest.files.items():
         if only in (None, name) and (fault := _file_fault(folder / name, expected, fresh)):
@@ -100,7 +100,7 @@ def fault_of(
 
 
 def zip_fault(path: Path) -> str | None:
-    """Checks a `torch.save` file without a manifest by its own CRC-32s; None if it is intact."""
+    """Checks a `torch.save` file without a manifest by the CRC-32s in it; None if it is intact."""
     try:
         with zipfile.ZipFile(path) as file:
             damaged = file.testzip()

@@ -1,4 +1,4 @@
-"""Facts about files and texts that are kept between starts, in one SQLite table of a folder.
+"""Keeps facts about files and texts between starts, in one SQLite table of a folder.
 
 Every fact can be computed again, so a damaged, locked or unwritable table costs only time, and the
 log says so. Each row has a checksum: SQLite has none, and a flipped bit in a clip's length would
@@ -27,7 +27,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS facts (namespace TEXT, key TEXT, stamp TE
 class Facts:
     """A thread-safe map from keys to JSON values: one namespace of a folder's table.
 
-    A namespace is read whole at the start; `save` writes what was put.
+    The whole namespace is read at the start; `save` writes the changes.
 
     Args:
         folder: The folder with the table, created when there is something to keep.
@@ -58,7 +58,7 @@ class Facts:
             self._changed.add(key)
 
     def save(self) -> None:
-        """Writes what changed, in one transaction; a failure is only logged."""
+        """Writes the changes in one transaction; a failure is only logged."""
         if self._changed:
             self._use("rwc", self._write)
 

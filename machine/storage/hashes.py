@@ -50,7 +50,7 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
 
     Args:
         path: The file.
-        fresh: Compute it again in any case.
+        fresh: Compute it even if it is cached.
         kept_in: A folder whose facts keep the hash between starts.
 
     Raises:

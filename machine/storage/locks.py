@@ -56,7 +56,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 def held(path: Path) -> bool | None:
     """Whether a process holds the lock, in any container of this machine; None if the file system
-    has no locks. It does not write."""
+    does not support locks. Does not write."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
