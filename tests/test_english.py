@@ -17,7 +17,6 @@ NOT_YET = (
     "extras/studio",
     "train/dataset",
     "train/evaluation",
-    "xtts/workers",
     # A record: its sentences come from the results of benchmarks.
     "docs/benchmarks.md",
 )

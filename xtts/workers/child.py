@@ -1,10 +1,10 @@
-"""Start, answers and exit of every child process that computes speech.
+"""The start, answers and exit of every child process that computes speech.
 
 Messages arrive on stdin and answers leave on stdout, each a JSON object on its own line. An answer
 with `bytes` is followed by that number of bytes of sound. No message can run code: no pickle.
     {say: ready}                              first
     {say: failed, reason_code, reason, …}     a refusal; the child continues
-    {say: fault, reason_code, reason, fault}  last, if the device no longer computes; exit 70
+    {say: fault, reason_code, reason, fault}  last, if the device is unusable; exit 70
 The end of stdin ends a child, and so does its parent's death (`machine.process.module_command`).
 Other libraries' prints go to stderr.
 """
@@ -24,7 +24,7 @@ from machine.threads import limit_omp_spinning
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import answer_of, place_of
 
-# Writes an answer, and the sound that belongs to it.
+# Writes an answer and its sound.
 Say = Callable[..., None]
 
 
@@ -37,10 +37,10 @@ def run(
     """Serves until stdin is closed, and returns the exit code.
 
     Args:
-        parser: The child's own arguments; `--compute` is added.
+        parser: The child's specific arguments; `--compute` is added.
         serve: Loads the models, says `ready`, and answers until stdin is closed.
-        quotes_texts: Whether an unexpected error may quote a user's text. Then stderr gets only its
-            type and place.
+        quotes_texts: Whether an unexpected error may quote a user's text; if so, stderr gets only
+            its type and place.
     """
     ComputeConfig.add_argument(parser)
     arguments = parser.parse_args()

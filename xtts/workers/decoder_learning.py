@@ -1,10 +1,10 @@
-"""Learns a vocoder for one person, for given weights of the GPT.
+"""Trains a vocoder for one person and given GPT weights.
 
 Training the GPT does not change how its latents sound, and the published vocoder makes a new person
-sound like one of its training speakers. So the vocoder learns from the person's own clips: their
+sound like one of its training speakers. So the vocoder is trained on the person's clips: their
 codes go through the GPT that will be served, and gradient descent on all vocoder weights minimizes
 the spectral distance to the recording. The speaker embedding stays that of the recording, because
-the layers that read it are learned too (docs/develop/evaluation.md, "The learned decoder").
+the layers that read it are trained too (docs/develop/evaluation.md, "The learned decoder").
 
 Importing this module does not import torch.
 """
@@ -35,50 +35,49 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
     from xtts.model.vocoder import Vocoder
 
-# Of rows (latents, samples): a scalar.
+# Takes rows of (latents, samples) and returns a scalar.
 Distance = Callable[[Any], Any]
 STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
 MOST_NORM = 5.0
-# Of the way from the published weights to those that were learned, as far is gone: all of it is
-# nearer by the spectrum, and less well understood (benchmarks/record.md, "The learned
-# decoder").
+# The share of the trained weights in a blend with the initial ones. With 1, the spectrum is closer
+# but the speech is harder to understand (benchmarks/record.md, "The learned decoder").
 SHARE = 0.7
-# A row: so many codes of 46 ms of a clip are compared, and as many more on either side are spoken
-# for what the convolutions reach, and not compared.
+# A row is a segment of a clip, in codes of 46 ms. The context on both sides covers the reach of the
+# convolutions; it is spoken but not compared.
 SEGMENT_CODES, CONTEXT_CODES = 20, 2
 ROW_CODES = SEGMENT_CODES + 2 * CONTEXT_CODES
-# Of the clips that are given, one in so many only judges.
+# Every n-th clip is held out to judge the decoder.
 HELD_OUT_EVERY = 8
 FEWEST_CLIPS = 4
-# Of the time that is given, so much at most goes into preparing clips, but for the first ones.
+# The largest share of the time budget for preparing clips, apart from the first ones.
 MOST_PREPARING = 0.25
 FEWEST_PREPARED = 16
 
 
 class DecoderLearningError(SotaqueError):
-    """Clips that no decoder can be learned from."""
+    """Clips that cannot train a decoder."""
 
 
 @dataclass(frozen=True)
 class SpokenLatents:
-    """A clip as the GPT would say it: latents `[1, codes, width]` of its own codes, and its sound
-    `[samples]` at 24,000 Hz, as long as they are."""
+    """The GPT's latents `[1, codes, width]` for the codes of a clip, and the clip's waveform
+    `[samples]` at 24,000 Hz."""
 
     latents: "Tensor"
     waveform: "Tensor"
 
     @property
     def codes(self) -> int:
-        """How many it has."""
+        """The number of codes."""
         return self.latents.shape[1]
 
 
 def learn(
     tuned: TunedModel, request: LearnDecoderRequest, progress: ReportProgress = no_progress
 ) -> DecoderLearned:
-    """Learns a decoder for some weights and writes it to `request.out`. Draws from no global random
-    state.
+    """Trains a decoder for the requested weights and writes it to `request.out`. Does not use the
+    global random state.
 
     Raises DecoderLearningError for too few clips, AudioError, TextError, DiskFull, WriteError, and
     the errors of runs and model.
@@ -90,7 +89,7 @@ def learn(
 
     started = time.perf_counter()
     model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
-    with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
+    with torch.random.fork_rng(devices=[]):  # modules draw initial weights
         dvae = vocoder.load_dvae(tuned.base, model.config)
     until = started + MOST_PREPARING * request.budget_seconds
     spoken = []
@@ -104,13 +103,13 @@ def learn(
     learned_from = [one for number, one in enumerate(spoken) if number % HELD_OUT_EVERY]
     if len(learned_from) < FEWEST_CLIPS:
         raise DecoderLearningError(
-            f"A decoder is learned from at least {FEWEST_CLIPS} clips of a length that the model "
-            f"learns from; of {len(request.clips)} there are {len(learned_from)}."
+            f"Training a decoder needs at least {FEWEST_CLIPS} clips of a suitable length; "
+            f"{len(learned_from)} of {len(request.clips)} clips are suitable."
         )
     published = loading.read_tensors(tuned.base / "model.pth")
     learning = _laid_out(published, model)
     speaker = whose.speaker.detach().float().clone()
-    # The distance is FFTs: taken where a mel is, the CPU for a GPU whose FFT failed its check.
+    # The distance needs FFTs, so it runs where the mels do: on the CPU if the GPU's FFT is faulty.
     distance = partial(_distance, learning, speaker, torch.device(tuned.compute.mel_device))
     before = _mean_distance(distance, held_out)
     if request.start is not None:
@@ -130,8 +129,8 @@ def learn(
 
 
 def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
-    """The vocoder of a `model.pth`'s tensors, where `model` computes. On a CPU a step takes 0.8 of
-    the published layout's time in channels-last order, and half of it also in bfloat16."""
+    """The vocoder with the tensors of a `model.pth`, on the device of `model`. On a CPU, a step in
+    channels-last order takes 0.8 of the published layout's time, and half with bfloat16."""
     import torch
 
     from xtts.model.vocoder import load_vocoder
@@ -145,8 +144,8 @@ def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
 def spoken_latents(
     model: "Model", whose: "Voice", dvae: "nn.Module", clip: TranscribedClip
 ) -> SpokenLatents | None:
-    """None for a clip that is too short, or longer than the model has learned from. Its text is
-    read as in training, whole: what it may have more than a piece of speech (`split`) was said."""
+    """The latents of a clip; None if it is too short, or longer than the model was trained on. As
+    in training, the text is not split, because all of it was spoken in one clip."""
     import torch
 
     from xtts import audio
@@ -159,7 +158,7 @@ def spoken_latents(
     if len(ids) > model.tokenizer.max_tokens or not fits:
         return None
     with torch.no_grad():
-        # The DVAE codes where the mel is taken: on the CPU, once.
+        # The DVAE runs only here, so it stays on the CPU with the mel.
         mel = audio.dvae_mel(waveform[None], model.mel_stats.cpu())
         codes = dvae.get_codebook_indices(mel)[0, :count]  # type: ignore[operator]
         latents = _forced(model, whose, ids, codes.to(model.device))
@@ -168,7 +167,7 @@ def spoken_latents(
 
 
 def _forced(model: "Model", whose: "Voice", ids: Sequence[int], codes: "Tensor") -> "Tensor":
-    """Latents `[1, codes, width]` of codes that are given, as decoding them one by one makes."""
+    """Latents `[1, codes, width]` of given codes, as if they were decoded one by one."""
     import torch
 
     gpt = model.gpt
@@ -188,9 +187,11 @@ def _descend(
     started: float,
     progress: ReportProgress,
 ) -> tuple[int, float]:
-    """Adam with a rate that falls to nothing, from the weights that there are, and back a part of
-    the way. How many steps it took: fewer than asked for where no more fit into the budget, and the
-    rate falls sooner. And the seconds of each, as in `DecoderLearned.step_seconds`."""
+    """Trains with Adam and a learning rate that falls to 0, then blends the result with the initial
+    weights (`SHARE`). If the time budget is short, it takes fewer steps and the rate falls sooner.
+
+    Returns the number of steps, and the seconds of each as in `DecoderLearned.step_seconds`.
+    """
     import torch
 
     from xtts.eager_optimizer import eager
@@ -204,7 +205,7 @@ def _descend(
     begun = time.perf_counter()
     step, steps, each = 0, request.steps if left > 0 else 0, 0.0
     while step < steps:
-        if step == 1:  # the first prepares kernels; from here on each takes as long
+        if step == 1:  # the first step prepares kernels; the others take equally long
             begun = time.perf_counter()
         elif step > 1:
             each = (time.perf_counter() - begun) / (step - 1)
@@ -216,7 +217,7 @@ def _descend(
         torch.nn.utils.clip_grad_norm_(weights, MOST_NORM)
         optimizer.step()
         step += 1
-        # The first says nothing about how long the others take.
+        # After the first step, the time of the others is still unknown.
         progress(step / steps if step > 1 or steps == 1 else 0.0)
     learning.requires_grad_(False)
     for learned, before in zip(weights, begun_with, strict=True):
@@ -225,7 +226,7 @@ def _descend(
 
 
 def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor, Tensor]":
-    """Latents `[1, codes, width]` with their context, and the samples that all of them make."""
+    """Draws a row: latents `[1, codes, width]` including context, and the matching samples."""
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
 
     clip = draw.choice(clips)
@@ -236,7 +237,7 @@ def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor
 
 
 def _mean_distance(distance: Distance, clips: Sequence[SpokenLatents]) -> float:
-    """Of whole clips."""
+    """The mean distance over whole clips."""
     import torch
 
     with torch.no_grad():
@@ -249,9 +250,9 @@ def _distance(
     device: "torch.device",
     rows: "Sequence[tuple[Tensor, Tensor]]",
 ) -> "Tensor":
-    """Of rows of as many codes each, (latents `[1, codes, width]`, samples); but for their context
-    on either side. Convolutions compute in bfloat16 where this CPU does; the weights stay float32,
-    and the distance does."""
+    """The distance of rows (latents `[1, codes, width]`, samples) of equal length, without their
+    context. Convolutions run in bfloat16 if this CPU supports it; weights and distance stay
+    float32."""
     import torch
 
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
@@ -262,7 +263,7 @@ def _distance(
     quick = latents.device.type == "cpu" and vocoder_type() == torch.bfloat16
     with torch.autocast("cpu", torch.bfloat16, enabled=quick):
         waveform = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
-    # A clip ends inside its last code, and codes are no whole number of samples.
+    # A clip ends inside its last code, and a code is not a whole number of samples.
     length = min(waveform.shape[1], *(len(wanted) for _, wanted in rows))
     aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
     inside = slice(aside, length - aside)

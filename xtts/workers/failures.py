@@ -1,4 +1,4 @@
-"""Why a worker failed: its own answer, or the meaning of its exit."""
+"""Why a worker failed, from its answer or its exit status."""
 
 import signal
 import traceback
@@ -52,7 +52,7 @@ class WorkerFailed(SotaqueError):
 def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
     """A child's answer to an error: a message or a device fault; None for other errors.
 
-    If the device no longer computes, the answer reports that instead of the error.
+    If the device is unusable, the answer reports that instead of the error.
     """
     fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
     if poison := cuda_errors.poisoned(device):
@@ -100,8 +100,8 @@ def ending(code: int) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Type and place of an unexpected error: `IndexError in decoding.py:71`. It leaves out the
-    message, which may quote a user's text, because answers, status and log show this."""
+    """Type and place of an unexpected error: `IndexError in decoding.py:71`. It omits the message,
+    which may quote a user's text, because answers, the status and the log show it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place

@@ -1,7 +1,7 @@
 """The separate worker process that speaks files for the trainer: both sides of its protocol.
 
-Before the first request the child loads its imports and the frozen parts of a base model; of a
-checkpoint it reads only the GPT. Its messages, beside those of every child (`xtts.workers.child`):
+Before the first request, the child loads its imports and the frozen parts of a base model; from a
+checkpoint it reads only the GPT. In addition to the messages of every child (`xtts.workers.child`):
     {asked: TYPE, request, hashed}  -> {say: progress, share} …, then {say: done, answer} | failed
 asked, request: one of `xtts.workers.requests`; hashed: the known hash of its checkpoint.
 """
@@ -39,16 +39,16 @@ from xtts.workers.tasks import FileSpeaker
 
 START_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
-# It closed its output: its exit status is about to come.
+# The time to wait for the exit status after the child closed its output.
 _EXIT_SECONDS = 5.0
 
 
 class Worker:
-    """One child process with a base model's frozen parts loaded, started before it is needed.
+    """A child process with the frozen parts of a base model, started before it is needed.
 
-    The child dies with the thread that started it: call `start` and `ask` from one that lives as
-    long as the worker. keep_weights: as `xtts.workers.tuned_model.TunedModel`. module: the child's,
-    another one in tests.
+    The child dies with the thread that started it, so call `start` and `ask` from a thread that
+    lives as long as the worker. keep_weights: as in `xtts.workers.tuned_model.TunedModel`. module:
+    the child's module, which tests replace.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Worker:
         return self._child.pid if self._child and self._child.code is None else None
 
     def start(self) -> None:
-        """Starts the child without waiting: it imports and loads while the parent goes on."""
+        """Starts the child and returns at once, while the child imports and loads."""
         if self.pid is not None:
             return
         self.close()
@@ -92,11 +92,11 @@ class Worker:
         interrupted: Callable[[], bool] = lambda: False,
         progress: ReportProgress = no_progress,
     ) -> Answer:
-        """Has the child do what a request asks. A dead child is started again first.
+        """Sends a request to the child and returns its answer. Restarts a dead child first.
 
-        timeout_seconds: without an answer or progress.
+        timeout_seconds: the longest time without an answer or progress.
 
-        Raises WorkerFailed; a child that took too long, died or was `interrupted` is gone then, and
+        Raises WorkerFailed. A child that took too long, died or was `interrupted` is closed, and
         the next call starts another.
         """
         self.start()
@@ -110,7 +110,7 @@ class Worker:
         return TypeAdapter(request.answer_type()).validate_python(answer["answer"])
 
     def close(self) -> None:
-        """Ends the child, and whatever it started."""
+        """Ends the child and its descendants."""
         if self._child is not None:
             self._child.end()
             self._child = None
@@ -119,7 +119,7 @@ class Worker:
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
         progress: ReportProgress, message: dict[str, Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """The child's answer to a message; None where it is to speak unasked."""
+        """The child's answer to a message; without a message, its next answer."""
         assert self._child is not None
         try:
             if message is not None:
@@ -130,7 +130,7 @@ class Worker:
             self.close()
             raise death(code or 0, last, oom_killed=oom_kills() > self._oom_kills) from error
         if answer["say"] in ("failed", "fault"):
-            if answer["say"] == "fault":  # nothing more is to be had from its context
+            if answer["say"] == "fault":  # its CUDA context is unusable
                 self.close()
             raise worker_failed(answer)
         return answer
@@ -139,7 +139,7 @@ class Worker:
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
         progress: ReportProgress,
     ) -> dict[str, Any]:  # fmt: skip
-        """The child's next answer. Raises EOFError when it has ended."""
+        """The child's next answer. Raises EOFError if the child ended."""
         assert self._child is not None
         end = time.monotonic() + timeout_seconds
         while (left := end - time.monotonic()) > 0:
@@ -159,8 +159,9 @@ class Worker:
 
 
 def _hashed(voice: TunedVoice | None) -> dict[str, Any] | None:
-    """What the trainer has just written need not be hashed once more: a second at full size."""
-    with contextlib.suppress(OSError):  # the child tells of what cannot be read
+    """The known hash of a checkpoint that the trainer wrote. It saves the child a second at full
+    size."""
+    with contextlib.suppress(OSError):  # the child reports unreadable files
         known = hashed_file(voice.weights) if voice and voice.weights else None
         return asdict(known) if known else None
     return None
@@ -170,8 +171,8 @@ def _hashed(voice: TunedVoice | None) -> dict[str, Any] | None:
 
 
 def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None) -> int:
-    """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
-    of the device. Any other error ends the process."""
+    """Speaks until stdin is closed. Returns 2 if the base model cannot be loaded, 70 after a device
+    fault. Any other error ends the process."""
     parser = argparse.ArgumentParser(description="Speaks for a trainer; not for people.")
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--nice", type=int, default=0)
@@ -188,7 +189,7 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
 
 
 def _answer(speaker: FileSpeaker, message: dict[str, Any], say: Say, device: str) -> None:
-    """Answers one request. Raises a fault of the device: the next process has its own context."""
+    """Answers one request. Raises device faults, because only a new process has a new context."""
     if known := message["hashed"]:
         trust_cached_hash(Path(message["request"]["voice"]["weights"]), HashedFile(**known))
     try:

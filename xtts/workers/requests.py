@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from xtts.inference.synthesis_request import SynthesisRequest
 
-# Sentences per batch. The number is fixed, because a batch of another size has other rounding
-# errors, and a sentence must not depend on the others in its batch.
+# Sentences per batch. The size is fixed because rounding errors depend on it, and a sentence must
+# not depend on the others in its batch.
 SLOTS = 8
 
 Answer = TypeVar("Answer", covariant=True)
-# Called with the share of a request that is done, 0 to 1; an exception in it ends the request.
+# Called with the completed share of a request, 0 to 1. An exception in it ends the request.
 ReportProgress = Callable[[float], None]
 
 
@@ -25,7 +25,7 @@ def no_progress(_: float) -> None:
 
 
 class Request(Generic[Answer]):
-    """A request and the type of its answer. doing: the name of its work in messages."""
+    """A request and the type of its answer. doing: its name in messages."""
 
     doing: ClassVar[str]
 
@@ -42,9 +42,9 @@ class TunedVoice:
 
     Attributes:
         reference: The recording of the speaker.
-        weights: A checkpoint, whose run also decides how texts are read; None is the base.
-        share: The share of the checkpoint's weights in a blend with the base's; 0 is the base.
-        decoder: The tensors of a learned decoder; None is the base's.
+        weights: A checkpoint, whose run also decides how texts are read; None for the base.
+        share: The share of the checkpoint's weights in a blend with the base's; 0 for the base.
+        decoder: The tensors of a learned decoder; None for the base's.
     """
 
     reference: Path
@@ -54,7 +54,7 @@ class TunedVoice:
 
     @property
     def of_base(self) -> bool:
-        """Whether the base's own weights speak."""
+        """Whether the base's weights speak."""
         return self.weights is None or self.share == 0
 
 
@@ -63,7 +63,7 @@ class SpokenFile:
     """A spoken sample.
 
     Attributes:
-        seconds: Time taken, loading included.
+        seconds: Time taken, including loading.
         similarity: Cosine to the reference.
         ending: The guard's verdict on the first bad piece, `good` if there is none, None without
             a guard. ending_reason: its reason.
@@ -108,9 +108,9 @@ class SentenceTask:
     """A sentence of an evaluation.
 
     Attributes:
-        sounded: Whether the vocoder runs, too; it takes more time than everything else together.
-        natural: Whether to judge the naturalness of its sound.
-        out: The file for its sound; None keeps none.
+        sounded: Whether to run the vocoder, which takes more time than everything else together.
+        natural: Whether to judge the naturalness of the sound.
+        out: The file for the sound; None keeps none.
     """
 
     request: SynthesisRequest
@@ -130,7 +130,7 @@ class SpokenFacts:
         seconds: Length of the sound.
         embedding: The speaker embedding, `[512]`; empty if there is too little sound.
         pitch_hz: Median F0, or None.
-        words: Evidence for each word in nats a token (`xtts.evaluation.word_evidence`).
+        words: Evidence for each word in nats per token (`xtts.evaluation.word_evidence`).
         heard: The recogniser's transcript; None without a recogniser or without sound.
         word_errors: The word error rate of `heard`.
         naturalness: Predicted opinion score, 1 to 5 (`xtts.evaluation.naturalness`), or None.
@@ -162,7 +162,7 @@ class EvaluateRequest(Request[SpokenSet]):
     Attributes:
         sentences: In the order in which they are spoken.
         rate: Limits the length of a sentence that does not end.
-        recogniser: As in `xtts.evaluation.recogniser.opened`; "" is none.
+        recogniser: As in `xtts.evaluation.recogniser.opened`; "" for none.
     """
 
     doing = "evaluating"
@@ -184,8 +184,8 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class HeardRecordings:
-    """recordings: in the order of the request; base_voices: the speaker embeddings of the voices
-    that came with the base, if any."""
+    """recordings: in the order of the request; base_voices: the speaker embeddings of the base's
+    voices, if any."""
 
     recordings: list[RecordingFacts]
     base_voices: list[list[float]]
@@ -193,8 +193,8 @@ class HeardRecordings:
 
 @dataclass(frozen=True)
 class ListenRequest(Request[HeardRecordings]):
-    """Recordings to measure. natural: the number of recordings, from the first, whose naturalness
-    is judged."""
+    """Recordings to measure. natural: judges the naturalness of this number of recordings, from the
+    first."""
 
     doing = "listening"
     recordings: tuple[Path, ...]
@@ -218,7 +218,7 @@ class DecoderLearned:
         distance_before, distance_after: Mean spectral distance of the held-out clips.
         clips: The number of training clips.
         steps: The number of steps.
-        seconds: Time taken, loading included.
+        seconds: Time taken, including loading.
         step_seconds: Mean time of a step after the first; 0 for fewer than three steps.
     """
 
@@ -240,7 +240,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         out: The file for its tensors (`xtts.voices.learned_decoder`).
         steps: The number of training steps.
         budget_seconds: Training ends after this time, even with fewer steps.
-        start: The tensors of the initial decoder; None is the base's.
+        start: The tensors of the initial decoder; None for the base's.
     """
 
     doing = "learning a decoder"

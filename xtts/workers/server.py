@@ -1,9 +1,8 @@
 """SpeechServer: opens voices, batches requests, and pauses or cancels them.
 
-One thread steps the batchers. Others, one at a time, open voices and read recordings, so that no
-active request waits for a file of 2 GB. One more calls the process that reads texts
-(`xtts.workers.text_worker`).
-`xtts.workers.server_main` describes the messages and answers.
+One thread steps the batchers. Another opens voices and reads recordings, one at a time, so that
+active requests do not wait for a file of 2 GB. A third calls the process that reads texts
+(`xtts.workers.text_worker`). `xtts.workers.server_main` describes the messages and answers.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ from xtts.workers.text_worker import TextWorker
 _KEPT_VOICES = 64
 # A header and its bytes.
 Frame = tuple[dict[str, Any], bytes]
-# Handles a message: yields frames, and futures of other threads, whose results it receives.
+# Handles a message: yields frames and futures of other threads, and receives their results.
 Doing = Generator["Frame | Future[Any]", Any, None]
 
 
@@ -64,7 +63,7 @@ class SpeechServer:
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
         self._pending: list[PendingTask] = []
-        # When each request began, plus the time it paused: `seconds` is the time spent speaking.
+        # The start of each request plus its pauses, so that `seconds` is the time spent speaking.
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
         make_current(where.device)
@@ -77,7 +76,7 @@ class SpeechServer:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do without another message."""
+        """Whether there is work without another message."""
         return any(batcher.busy for batcher in self._batchers.values())
 
     @property
@@ -131,7 +130,7 @@ class SpeechServer:
         batcher: ContinuousBatcher = voice.batcher(self._slots, beside_another=bool(others))
         batcher.prepare()
         self._reading.submit(self._texts.open, voice.texts).result()
-        trim_heap()  # what reading the file took stays with this thread, which ends
+        trim_heap()  # returns the memory that reading the file took
         return voice, batcher
 
     def _close(self, message: Mapping[str, Any]) -> Doing:
@@ -159,7 +158,7 @@ class SpeechServer:
         own = standing.placeholder_voice() if message.get("micro") else None
         voice = (yield from self._voice_of(key, message.get("recording"))) or own
         cast, others = dict[str, Voice](), message.get("cast", {})
-        # A name that was not sent along is refused with the text, by name.
+        # A name missing from the message is refused later, with the text.
         for name in {piece.voice for piece in pieces} & set(others):
             if (other := (yield from self._voice_of(key, others[name]))) is not None:
                 cast[name] = other
@@ -168,7 +167,7 @@ class SpeechServer:
     def _voice_of(
         self, key: str, recording: str | None
     ) -> "Generator[Future[Voice], Voice, Voice | None]":
-        """The voice of a recording; without one, the open voice's own, None where it has none."""
+        """The voice of a recording; without a recording, the open voice's own, if any."""
         if recording is None:
             return self._standing[key].own
         if (voice := self._voices.get((key, recording))) is not None:
@@ -181,7 +180,7 @@ class SpeechServer:
         yield _frame("heard", message.get("id", ""))
 
     def _heard(self, key: str, recording: str) -> "Generator[Future[Voice], Voice, Voice]":
-        """The voice of a recording, as it is kept from then on."""
+        """Computes and caches the voice of a recording."""
         standing, folder = self._standing[key], self._where.latents_folder
         voice = yield self._other.submit(standing.voice_of, Path(recording), folder)
         self._keep((key, recording), voice)
@@ -227,20 +226,20 @@ class SpeechServer:
     ) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
-            reason = "This voice has no recording of its own. Choose an uploaded voice."
+            reason = "This voice comes without a recording. Choose an uploaded voice."
             yield _failed(name, "no_reference", reason)
             return
         try:
             request = SynthesisRequest(**message["ask"])
             self._batchers[message["key"]].enter(name, voice, request, cast)
-        except Exception as error:  # of this request alone: no other may suffer
+        except Exception as error:  # an error must end only this request
             yield from self._refused(name, error)
         else:
             self._began[name] = began
             self._words[name] = SpokenWords(request.pieces or (), request.speed)
 
     def _refused(self, name: str, error: Exception) -> Iterator[Frame]:
-        """Answers one request with a refusal or an unexpected error; a device fault is raised and
+        """Answers one request with a refusal or an unexpected error. Raises a device fault, which
         ends the child."""
         answer = answer_of(error, self.device)
         if answer is not None and "fault" in answer:
@@ -253,7 +252,7 @@ class SpeechServer:
     def _output_frames(self, output: StepOutput) -> Iterator[Frame]:
         words = self._words[output.name]
         words.sounded(sum(map(len, output.chunks)) / VOCODER_RATE)
-        # Before the sound of the step, so that they are there when it is sent.
+        # Words precede the sound of the step, so that they are known when it is sent.
         if output.pieces and (timed := words.ended(output.pieces[-1])):
             rows = [[one.word, one.start_time, one.end_time] for one in timed]
             yield _frame("words", output.name, words=rows)
@@ -288,7 +287,7 @@ class SpeechServer:
             one = done.pop(0)
             result, refusal = self._result_of(one.future)
             message, doing = one.message, one.doing
-            # With its error, which holds the tensors that are to go.
+            # The future's error holds tensors that must be freed.
             del one
             if refusal is None:
                 yield from self._advance(message, doing, result)
@@ -301,8 +300,8 @@ class SpeechServer:
             )  # fmt: skip
 
     def _result_of(self, future: "Future[Any]") -> tuple[Any, Mapping[str, Any] | None]:
-        """The result of another thread, or the answer to its error. Raises an error that concerns
-        more than one voice; if memory is short for another voice, the active ones continue."""
+        """The result of another thread, or the answer to its error. Raises errors that affect more
+        than one voice. Lack of memory for another voice does not affect the active ones."""
         try:
             return future.result(), None
         except Exception as error:
@@ -310,7 +309,7 @@ class SpeechServer:
             if answer is None and isinstance(error, OSError):
                 # A file that was deleted meanwhile (a pruned epoch) ends that voice, not every
                 # active request.
-                name = Path(str(error.filename)).name if error.filename else "A file of it"
+                name = Path(str(error.filename)).name if error.filename else "A file of the voice"
                 reason = f"{name} cannot be read ({error.strerror})."
                 answer = {"reason_code": "refused", "reason": reason}
             fault = answer and answer.get("fault")
@@ -323,7 +322,7 @@ class SpeechServer:
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
         """Caches the voice of an uploaded recording or of an adapter, unless it was deleted
-        meanwhile; the least recently used voices are dropped."""
+        meanwhile. Drops the least recently used voices."""
         if not Path(known[1]).exists():
             return
         self._voices[known] = voice

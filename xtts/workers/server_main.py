@@ -1,19 +1,20 @@
 """The speech server's process: speaks many requests at once for the service.
 
-Its messages, beside those of every child (`xtts.workers.child`):
+Its messages, in addition to those of every child (`xtts.workers.child`):
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
-    {do: close, key}                                   when no request uses it any more
+    {do: close, key}                                   takes effect when no request uses the voice
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …},
-     cast: {name: recording | null, …}}                -> sound …, done | failed | cancelled
+     cast: {name: recording | null, …}}                -> sound …, done | failed | cancelled, or
+                                                          paused between two pieces of a long text,
+                                                          which frees its slot
                  recording: of a person, or the folder of an adapter
                  cast: the voices that the text changes to; null is the open voice's own
-                 micro: the service's own test word; without a recording it is spoken by no voice
-                 paused instead, between two pieces of a long text: its slot is free for another
-    {do: go_on, id}                                    the next piece of what has paused
+                 micro: the service's test word, which needs no recording
+    {do: go_on, id}                                    speaks the next piece of a paused request
     {do: listen, id, key, recording}                   -> heard | failed
-    {do: forget, recording}                            of a voice that was deleted
-    {do: cancel, id}                                   -> cancelled, unless it is over
-and, unasked, {say: alive} every second.
+    {do: forget, recording}                            drops the voice of a deleted recording
+    {do: cancel, id}                                   -> cancelled, unless the request is over
+The child also sends {say: alive} every second.
 """
 
 import argparse
@@ -32,16 +33,16 @@ from xtts.workers.child import Say
 if TYPE_CHECKING:
     from xtts.workers.server import SpeechServer
 
-# None is the end of the messages.
+# None marks the end of the messages.
 Inbox = queue.SimpleQueue["dict[str, Any] | None"]
 
 ALIVE_SECONDS = 1.0
-# How soon an opened voice, or a read recording, is noticed while no request is active.
+# How often to check for an opened voice or a read recording while no request is active.
 _LOOK_SECONDS = 0.01
 
 
 def main(new_server: "Callable[[argparse.Namespace], SpeechServer] | None" = None) -> int:
-    """Speaks until stdin is closed; exit 70 after a fault of the device."""
+    """Speaks until stdin is closed. Returns 70 after a device fault."""
     parser = argparse.ArgumentParser(description="Speaks for a service; not for people.")
     parser.add_argument("--slots", type=int, default=4)
 
@@ -56,7 +57,7 @@ def main(new_server: "Callable[[argparse.Namespace], SpeechServer] | None" = Non
 
 
 def _serve(server: "SpeechServer", inbox: Inbox, say: Say) -> None:
-    """Messages between two steps, until the end of the inbox."""
+    """Takes messages between steps, until the end of the inbox."""
     reported_at = 0.0
     while True:
         for message in _arrived(inbox, _patience(server)):
@@ -72,14 +73,14 @@ def _serve(server: "SpeechServer", inbox: Inbox, say: Say) -> None:
 
 
 def _patience(server: "SpeechServer") -> float:
-    """How long a message is waited for before the next step."""
+    """The seconds to wait for a message before the next step."""
     if server.busy:
         return 0.0
     return _LOOK_SECONDS if server.waiting else ALIVE_SECONDS
 
 
 def _arrived(inbox: Inbox, patience: float) -> Iterator[dict[str, Any] | None]:
-    """What is there now; the first is waited for as long as `patience`."""
+    """The available messages; waits up to `patience` seconds for the first."""
     try:
         yield inbox.get(block=patience > 0, timeout=patience or None)
         while True:

@@ -1,9 +1,9 @@
 """FileSpeaker: answers `xtts.workers.requests` in this process.
 
 It speaks texts into files, and measures recordings and spoken sentences for
-`train.evaluation.judges`. `xtts.workers.file_worker` uses it in a separate process,
-`train.sampling.sampler` in the trainer's on a GPU that passed its check. Importing this module
-does not import torch.
+`train.evaluation.judges`. `xtts.workers.file_worker` uses it in a separate process;
+`train.sampling.sampler` uses it in the trainer's process, on a GPU that passed its check. Importing
+this module does not import torch.
 """
 
 import math
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece, Tokenizer
 
-# A sentence longer than this many times its expected length counts as one without an end.
+# A sentence longer than this multiple of its expected length counts as endless.
 RUNAWAY = 2.5
 RUNAWAY_CODES = 20
 
@@ -65,14 +65,14 @@ class DecodedSentence:
 class BackgroundHearing:
     """Transcribes a group of sentences while the next group is spoken.
 
-    A context manager: leaving it waits for the last group. Without a recogniser it does nothing.
+    A context manager that waits for the last group on exit. Does nothing without a recogniser.
     """
 
     def __init__(self, recogniser: "Recogniser | None", tokenizer: "Tokenizer") -> None:
         self._recogniser = recogniser
         self._tokenizer = tokenizer
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hearing")
-        # For each group: the numbers of its sentences, and their transcripts.
+        # For each group: the indices of its sentences, and their transcripts.
         self._groups: list[tuple[list[int], Future[list[str]]]] = []
 
     def __enter__(self) -> "BackgroundHearing":
@@ -84,8 +84,8 @@ class BackgroundHearing:
     def begin(
         self, first: int, sounds: "Sequence[Tensor | None]", facts: Sequence[SpokenFacts]
     ) -> None:
-        """Starts to transcribe a group; `first` is the number of its first sentence. Sentences
-        without an end are left out: they are the longest, and counted separately."""
+        """Starts to transcribe a group; `first` is the index of its first sentence. Endless
+        sentences are left out: they are the longest, and are counted separately."""
         if self._recogniser is None:
             return
         waveforms = {
@@ -117,7 +117,7 @@ class FileSpeaker(TunedModel):
     """A model that answers one request after another."""
 
     def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
-        """Answers a request, without drawing from the global random state.
+        """Answers a request without using the global random state.
 
         progress: called for a set of sentences and while a decoder trains.
 
@@ -135,8 +135,8 @@ class FileSpeaker(TunedModel):
 
 
 def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
-    """Speaks a text into its file. Faults of the text or the recording are reported before weights
-    are read or anything is computed."""
+    """Speaks a text into its file. Reports faults of the text or the recording before it loads
+    weights or computes."""
     from xtts import audio
     from xtts.inference import speech, voice
     from xtts.inference.alignment.words import words_of_speech
@@ -176,8 +176,8 @@ def evaluate(
     progress: ReportProgress = no_progress,
     words_by: tuple[TunedModel, TunedVoice] | None = None,
 ) -> SpokenSet:
-    """Speaks the sentences in groups with the weights of the request, and measures them: the words
-    by the base's likelihood and, if the request names one, by a recogniser.
+    """Speaks the sentences in groups with the requested weights, and measures them. Words are
+    measured by the base's likelihood and, if requested, by a recogniser.
 
     words_by: a model with the same codes that replaces the base for that likelihood.
     """
@@ -215,7 +215,7 @@ def evaluate(
 
 
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
-    """Measures recordings, and returns the voices that come with the base. Raises AudioError."""
+    """Measures recordings, and returns the base's voices. Raises AudioError."""
     from xtts import audio
     from xtts.model.loading import read_speakers
 
@@ -258,7 +258,7 @@ def _measured(
 
 
 def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> list[float]:
-    """`SpokenFacts.words` by the loaded model, for the pieces that ended."""
+    """`SpokenFacts.words` from the loaded model, for the pieces that ended."""
     import torch
 
     from xtts.evaluation.word_evidence import word_evidence

@@ -1,20 +1,21 @@
 """Normalizes and tokenizes untrusted text in a separate process with time limits.
 
-Whatever a text does there ends only its own request: the speaking process and all other requests
-continue. A text is blamed only if it was the cause, since the machine may also end a process. That
-judgement, and a child that loads no model, distinguish it from `xtts.workers.file_worker`.
+A harmful text ends only its own request: the speaking process and all other requests continue. A
+text is blamed only if it was the cause, since the system may also end a process. This check, and a
+child that loads no model, distinguish it from `xtts.workers.file_worker`.
 
-A thread would be shorter: no adversarial text of 4,096 characters, of 3,400 in 17 languages, took
-more than 0.6 s. But reading is Python that holds the interpreter's lock, so decode steps took seven
-times as long beside it, and a thread can be neither limited nor ended.
+A thread would be simpler: none of 3,400 adversarial texts of 4,096 characters in 17 languages took
+more than 0.6 s. But reading is Python that holds the GIL, so concurrent decode steps took seven
+times as long, and a thread can be neither limited nor ended.
 
 Lines of JSON on the child's stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
     {"read": TEXT, "language": L, "plain": false, "tokenizer": TOKENIZER}
                                         -> {"pieces": [[[id, …], before, after, words, voice], …]}
 or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
-around a piece; words: [[word, first, last], …] and voice as in `Piece`. A text may take
-`CPU_SECONDS`; after more, the parent ends the process. Nothing of a text is ever printed.
+around a piece; words: [[word, first, last], …] and voice as in `Piece`. A text that takes more than
+`CPU_SECONDS` is refused; if the process does not answer at all, the parent ends it. No part of a
+text is ever printed.
 """
 
 import json
@@ -37,11 +38,11 @@ TOO_LONG = (
     "This text takes too long to read. Split it into parts, and write anything that is not a plain "
     "sentence (tables, codes, long numbers) in words."
 )
-# Wall-clock limit beside the child's own: native code obeys no other.
+# The parent's wall-clock limit, for native code, which the child's limit cannot stop.
 LIMIT_SECONDS = 5.0
-# For imports and a dictionary, on a machine that starts everything at once.
+# The limit for imports and a dictionary, on a machine that starts everything at once.
 START_SECONDS = 120.0
-# Signals from outside: the system is out of memory, a user, or a container that stops.
+# Signals from outside: out of memory, a user, or a container that stops.
 _SENT_SIGNALS = tuple(
     -one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 )
@@ -49,11 +50,11 @@ _EXIT_SECONDS = 1.0
 
 
 class _ProcessEnded(Exception):
-    """The process hung, or ended, before it answered; it is gone.
+    """The process hung or ended before it answered, and is closed.
 
     Attributes:
         by_itself: Whether it ended by itself, not by a signal from outside.
-        at_work: Whether it hung after computing for longer than a text may take.
+        at_work: Whether it hung after computing for longer than the limit for a text.
     """
 
     def __init__(self, how: str, *, by_itself: bool = False, at_work: bool = False) -> None:
@@ -63,7 +64,7 @@ class _ProcessEnded(Exception):
 
 
 class TextWorker:
-    """One process, started again after its end; used by one thread at a time."""
+    """One process, restarted after its end. Used by one thread at a time."""
 
     def __init__(
         self, command: Sequence[str] = (), *, limit_seconds: float = LIMIT_SECONDS
@@ -71,21 +72,21 @@ class TextWorker:
         self._command = command or module_command("xtts.workers.text_worker")
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
-        # By what its child knows each tokenizer.
+        # The message that identifies each tokenizer to the child.
         self._loaded: dict[TokenizerSpec, dict[str, Any]] = {}
 
     @property
     def pid(self) -> int | None:
-        """Of the process, where one runs."""
+        """The process id, or None without a process."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
-        """Starts the process without waiting for it. The thread must live as long as it."""
+        """Starts the process without waiting for it. The calling thread must outlive it."""
         if self._process is None:
             self._process = JsonLineProcess(self._command)
 
     def open(self, tokenizer: TokenizerSpec) -> None:
-        """Loads a tokenizer, again if it was loaded. Raises SotaqueError."""
+        """Loads or reloads a tokenizer. Raises SotaqueError."""
         self._loaded.pop(tokenizer, None)
         self._load(tokenizer)
 
@@ -115,8 +116,8 @@ class TextWorker:
             process.end()
 
     def _answered(self, tokenizer: TokenizerSpec, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of the process that runs, else of a fresh one; of a second fresh one, where
-        the text may be the reason. Raises as `read`."""
+        """The answer of the running process, or else of a fresh one; if the text may be to blame,
+        of a second fresh one. Raises as `read`."""
         hows, fresh_ends = list[str](), list[_ProcessEnded]()
         while True:
             fresh = self._process is None
@@ -153,7 +154,7 @@ class TextWorker:
             except _ProcessEnded:
                 if fresh:
                     raise
-                answer = self._ask(message, START_SECONDS)  # of a new process
+                answer = self._ask(message, START_SECONDS)  # by a new process
         except _ProcessEnded as end:
             raise WorkerFailed(
                 "text_process",
@@ -165,7 +166,7 @@ class TextWorker:
         self._loaded[tokenizer] = known
 
     def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
-        """Raises _ProcessEnded, after which the process is gone."""
+        """The answer to a message. Raises _ProcessEnded after closing the process."""
         self.start()
         process = self._process
         assert process is not None
@@ -188,7 +189,7 @@ class TextWorker:
 
 
 class _OutOfTime(BaseException):
-    """No Exception: the normaliser suppresses those."""
+    """Not an Exception, because the normaliser suppresses those."""
 
 
 def main() -> int:
@@ -221,7 +222,7 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
         return {"refused": str(error)}
     except _OutOfTime:
         return {"refused": TOO_LONG}
-    except Exception as error:  # of reading: whatever it is, only this text is to suffer
+    except Exception as error:  # an unexpected error must refuse only this text
         return {"refused": f"This text cannot be read ({type(error).__name__}). Simplify it."}
     return {"pieces": [
         [piece.ids, piece.before, piece.after, list(map(astuple, piece.words)), piece.voice]

@@ -19,7 +19,7 @@ _SECONDS = 3
 
 
 def main() -> int:
-    """Prints {"seconds", "audio_seconds", "loudness"}: of the speaking, loading left out."""
+    """Prints {"seconds", "audio_seconds", "loudness"} of the speech; `seconds` excludes loading."""
     import torch
 
     from xtts import audio
@@ -32,7 +32,7 @@ def main() -> int:
     from xtts.voices.voice_files import VoiceSpec
 
     device, out = sys.argv[1], Path(sys.argv[2])
-    # TensorFloat-32 would be off by more than what is asked here.
+    # TensorFloat-32 would exceed the tolerance of this check.
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     model = load_voice(VoiceSpec("demo"), ComputeConfig(device, precision="fp32")).model
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def vowel(rate: int) -> "Tensor":
-    """A voice that needs no recording `[samples]`: harmonics of 120 Hz, louder and softer."""
+    """A reference without a recording, `[samples]`: harmonics of 120 Hz with varying loudness."""
     import torch
 
     seconds = torch.arange(_SECONDS * rate) / rate

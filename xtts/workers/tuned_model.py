@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 
 class TunedModel:
-    """The frozen parts, loaded once, and the learning part of one request after another.
+    """The frozen parts, loaded once, and the GPT that the last request needed.
 
-    It never sees a model in training. keep_weights: False frees the learning part between requests
-    (1.8 GB at full size), for whoever asks for other weights each time.
+    It never shares weights with a model in training. keep_weights: False frees the GPT between
+    requests (1.8 GB at full size), for callers that need other weights each time.
     """
 
     def __init__(self, base: Path, compute: ComputeConfig, *, keep_weights: bool = True) -> None:
@@ -44,7 +44,7 @@ class TunedModel:
         self.model: Model = loading.load_model(
             base, compute.device, compute.mel_device, precision=compute.precision
         )
-        # Beside training, whose room it is between two samples, nothing is recorded.
+        # If training needs the memory between two samples, no steps are recorded.
         self.model.vocoder.warm_up(records=keep_weights)
         self._heads: tuple[tuple[int, int], ...] | None = None
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
@@ -55,7 +55,7 @@ class TunedModel:
 
     def reading(self, asked: TunedVoice) -> "tuple[Model, Tensor]":
         """The model with the tokenizer and the pronunciations of these weights' run, or else of the
-        model's folder; and the recording. Reads no weights."""
+        model's folder; and the reference recording. Does not load the weights."""
         from xtts.inference import voice
         from xtts.text.pronunciations import NAME
         from xtts.text.tokenizer import Tokenizer
@@ -72,8 +72,8 @@ class TunedModel:
         return model, voice.read_reference(config, asked.reference)
 
     def speaking(self, reading: "tuple[Model, Tensor]", asked: TunedVoice) -> "tuple[Model, Voice]":
-        """The model with the requested weights, and the latents of the speaker. reading: as
-        `reading` returned it."""
+        """The model with the requested weights, and the speaker's voice. reading: the result of
+        `reading`."""
         self._take(None if asked.of_base else asked.weights, asked.share)
         model, recording = reading
         model, whose = replace(model, gpt=self.model.gpt), self._voice_of(recording)
@@ -83,20 +83,20 @@ class TunedModel:
         return model, whose
 
     def let_go(self) -> None:
-        """Frees the learning part after a request, unless it is to be kept."""
+        """Frees the GPT after a request, unless `keep_weights` is set."""
         if not self.keep_weights:
             self.unload()
-            # On a GPU recorded steps and their keys and values go with the weights, back to whoever
-            # trains there.
+            # On a GPU, this also returns the memory of recorded steps and their keys and values to
+            # the trainer.
             cuda_errors.free_after_fault(self.compute.device)
 
     def unload(self) -> None:
-        """Frees the learning part, so that it has to be read again."""
+        """Frees the GPT, so that the next request must load it again."""
         self.model.unload_gpt()
         self._loaded = None
 
     def guard(self, whose: "Voice", seed: int) -> "Guard | None":
-        """What judges speech by this voice; None where nothing is to be judged."""
+        """The guard for speech with this voice; None if the guard is off."""
         from xtts.inference.alignment import heads
         from xtts.inference.alignment.guarded_piece import Guard
         from xtts.inference.torch_backend import TorchBackend
@@ -109,12 +109,12 @@ class TunedModel:
             if self._heads is None and config.weights == "random":
                 self._heads = ()
             elif self._heads is None:
-                # No fine-tuning moves them: once for all that is spoken here.
+                # Fine-tuning does not move them, so they are measured once.
                 self._heads = heads.measured(TorchBackend(self.model), whose)
         return Guard(self._heads, self.model.tokenizer.spoken, seed)
 
     def recogniser(self, name: str, language: str) -> "Recogniser | None":
-        """Opened once; for the language of the sentences. None without a name or a language."""
+        """The recogniser for a language, opened once. None without a name or a language."""
         import torch
 
         from xtts.evaluation import recogniser
@@ -127,15 +127,15 @@ class TunedModel:
         return self._recogniser[1]
 
     def naturalness(self, wanted: bool = True) -> "NaturalnessJudge | None":
-        """Opened once. None if it is not wanted, or cannot be opened, which is logged: it is
-        optional, so an evaluation goes without its figures."""
+        """The judge of naturalness, opened once. None if it is not wanted or cannot be opened. The
+        failure is logged; the judge is optional."""
         from xtts.evaluation.naturalness import NaturalnessJudge
 
         if not wanted:
             return None
         if self._naturalness is None:
             try:
-                # Its FFT runs where the mel's does.
+                # Its FFT runs on the mel's device.
                 self._naturalness = (NaturalnessJudge(self.compute.mel_device),)
             except Exception as error:
                 log.warning("Naturalness is not judged: distillmos cannot be opened (%s).", error)
@@ -143,7 +143,8 @@ class TunedModel:
         return self._naturalness[0]
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
-        """A run's epochs have one reference recording; its speaker embedding is computed once."""
+        """The voice of a recording. Its speaker embedding is cached, because all epochs of a run
+        have the same reference."""
         from xtts.inference import voice
 
         known = None
@@ -160,8 +161,8 @@ class TunedModel:
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
         if key == self._loaded:
             return
-        # What is half loaded by a fault must not be taken for anything by the next request; and two
-        # at once would want 3.6 GB.
+        # After an error, the next request must not use half-loaded weights. Two sets of weights at
+        # once would need 3.6 GB.
         self.unload()
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
