@@ -1,7 +1,7 @@
 """Ends an evaluation: judges blends, trains the decoder, writes best.pt, speaks the best sample.
 
 best.pt is written only if a blend is best. Called when a run ends and by `python -m train
-evaluate`. Each part first looks at what is on disk, so it can be repeated after a kill.
+evaluate`. Each part first checks the files on disk, so it can be repeated after a kill.
 """
 
 import logging
@@ -37,10 +37,10 @@ def shares_of(blend: float | str) -> tuple[float, ...]:
 
 
 def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
-    """Judges missing epochs, the blends and each speaker, keeps the best, speaks its sample, prints
-    the table.
+    """Judges missing epochs, the blends and each speaker, keeps the best, speaks its sample and
+    logs the table.
 
-    base: the base model's folder. Raises GpuLost only.
+    base: the base model's folder. Raises only GpuLost.
     """
     if not evaluator.working:
         return
@@ -76,7 +76,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
 
 
 def seconds_left(evaluator: Evaluator, settings: TrainSettings, epochs: int) -> float:
-    """The estimate of what judging so many more epochs and ending the evaluation will take."""
+    """The estimated time to judge `epochs` more epochs and to end the evaluation."""
     if not evaluator.working:
         return 0.0
     each, blends = evaluator.candidate_seconds, len(shares_of(settings.blend))
@@ -84,7 +84,7 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings, epochs: int) -> 
         epochs, blends = min(epochs, 1), min(blends, 1)
     decoder = 0.0
     if settings.learn_decoder != "off":
-        # The sentences are spoken with it and with the base's.
+        # The sentences are spoken with the trained and with the base's decoder.
         decoder = 2 * each + min(RUN_SECONDS, STEPS * evaluator.sampler.decoder_step_seconds)
     speakers = min(MOST_SPEAKERS, len(evaluator.plan.others))
     return (epochs + blends) * each + decoder + speakers * min(SPEAKER_SECONDS, 2 * each + decoder)
@@ -98,7 +98,7 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
     run = checkpoints.run
     if verdict.kind == "blend" and (fault := run.fault_of_best(verdict)):
         best = run.read_best()
-        if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it was there
+        if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it existed
             log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)
         tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
         unlearned = ModelConfig.read(base).unlearned

@@ -1,8 +1,8 @@
 """`python -m train evaluate` and `learn-decoder`: judge or complete a finished run.
 
-`evaluate` judges what is not judged yet, even if judging is slow. The first evaluation of a run
-speaks every sentence of the set; a later one speaks as many as the first. `learn-decoder` trains
-the decoder of the best weights again, with other clips or more time.
+`evaluate` judges all remaining candidates, even if judging is slow. The first evaluation of a run
+speaks every sentence of the set; later ones speak the same number as the first. `learn-decoder`
+trains the decoder of the best weights again, with other clips or more time.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ log = logging.getLogger("train")
 
 
 def evaluate(settings: TrainSettings, *, as_json: bool) -> int:
-    """Judges what is not judged yet, and prints the table or JSON.
+    """Judges all remaining candidates, and prints the table or JSON.
 
     Raises:
         RunError: there is nothing to judge, or a trainer is using the run.
@@ -57,7 +57,7 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
         known = evaluator.run.evaluation()
         if known is None or known.verdict is None:
             raise RunError(
-                f"{evaluator.run.folder} has no evaluation, so its best weights are not known. Run "
+                f"{evaluator.run.folder} was not evaluated, so its best weights are unknown. Run "
                 f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
             )
         clips = defaults.DECODER_CLIPS

@@ -1,6 +1,6 @@
-"""EARLY_STOPPING: stops a run when nothing has improved for N epochs.
+"""EARLY_STOPPING: stops a run after N epochs without improvement.
 
-By the evaluation's verdict, or where there is none, or judging ended, by the validation loss.
+The evaluation's verdict decides; without one, or after judging ended, the validation loss.
 """
 
 import math
@@ -11,7 +11,8 @@ from typing import Any
 
 @dataclass
 class EarlyStopping:
-    """epochs: how many epochs without a better verdict or audio loss end the run; None = never."""
+    """epochs: the number of epochs without a better verdict or audio loss that ends the run; None
+    for no limit."""
 
     epochs: int | None = None
     best_loss: float = math.inf
@@ -22,7 +23,7 @@ class EarlyStopping:
     judged: tuple[int, list[int]] | None = None
 
     def record_loss(self, epoch: int, audio_loss: float) -> None:
-        """Records the validation of epoch `epoch` (from 1); a non-finite loss is no improvement."""
+        """Records the validation of epoch `epoch` (from 1). A non-finite loss never improves."""
         self.newest_epoch = epoch
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch
@@ -30,8 +31,8 @@ class EarlyStopping:
     def record_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
         """Records the best epoch of the evaluation (0 for the base) and the judged epochs.
 
-        unjudged: newer saved epochs. One may still be judged. If there are more, judging fell
-        behind or ended, and the validation loss decides.
+        unjudged: the number of newer saved epochs. One may still be judged. If there are more,
+        judging is late or ended, and the validation loss decides.
         """
         newer = sorted(epoch for epoch in judged if epoch > best_epoch)
         self.judged = (best_epoch, newer) if unjudged <= 1 else None

@@ -1,11 +1,11 @@
-"""Judges the base, the epochs of a run and their blends by what they speak; keeps evaluation.json.
+"""Judges the speech of the base, a run's epochs and their blends, and writes evaluation.json.
 
-One candidate is judged as `_judged` reads: it speaks the sentences (`_spoken`), each sentence is
+`_judged` judges one candidate: the candidate speaks the sentences (`_spoken`), each sentence is
 measured (`judges.candidate`: a row for each sentence, a column for each judge), and the verdict is
 decided again over all candidates (`_decided`).
 
-It runs where samples are spoken, after them. Like a sample, it never stops a run and changes no bit
-of it. What cannot be measured is logged, and left for the next epoch or the next start.
+Judging runs where samples are spoken, after them. Like a sample, it never stops a run and changes
+no bit of it. Failures are logged, and the next epoch or the next start tries again.
 """
 
 import logging
@@ -49,27 +49,27 @@ from xtts.workers.requests import (
 
 log = logging.getLogger("train")
 
-# A run skips epochs if a judging takes longer than this share of the training time of an epoch, and
-# longer than these seconds: the embedded base takes 12 s on two cores, half of its epoch.
+# A run skips epochs if judging one takes longer than this share of its training time and longer
+# than these seconds. The embedded base takes 12 s on two cores, half of its epoch.
 TIME_SHARE, SHORT_SECONDS = 0.15, 60.0
-# A run judges the naturalness of every second sound: it costs a sixth of all else.
+# A run judges the naturalness of every second sound: judging it costs a sixth of everything else.
 NATURAL_EVERY = 2
 OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
-# Added to the seeds of the sentences, which are 100 apart, for speech that nothing was chosen by.
+# Added to the seeds of the sentences (100 apart) for speech that no choice was based on.
 FRESH_SEEDS = 50
 
 
 class Evaluator:
-    """Judges by the plan, as jobs of the sampler.
+    """Judges candidates by the plan, as jobs of the sampler.
 
     Args:
-        on_evaluation: called with every evaluation and the new candidate in it.
-        in_run: whether epochs are trained meanwhile: judging is then kept short.
+        on_evaluation: called with every evaluation and its new candidate.
+        in_run: whether a training run waits, so that judging must be short.
 
     Attributes:
-        candidate_seconds: what the last candidate took; 0 if unknown.
-        spent_seconds: what all of this start took.
+        candidate_seconds: the time to judge the last candidate; 0 if unknown.
+        spent_seconds: the time to judge all candidates since the start.
     """
 
     def __init__(
@@ -97,21 +97,21 @@ class Evaluator:
 
     @property
     def working(self) -> bool:
-        """Whether anything can be judged: samples are spoken, and there are sentences."""
+        """Whether candidates can be judged: samples are spoken, and there are sentences."""
         speaks = self.sampler.plan.mode != "skipped"
         return speaks and bool(self.plan.sentences) and self.failures < MOST_FAILURES
 
     @property
     def is_slow(self) -> bool:
-        """Whether the last judging took too long for a run to judge every epoch; False while it is
-        not known how long an epoch trains."""
+        """Whether judging takes too long for a run to judge every epoch; False until the training
+        time of an epoch is known."""
         most = max(SHORT_SECONDS, TIME_SHARE * self._epoch_seconds)
         return self.in_run and self._epoch_seconds > 0 and self.candidate_seconds > most
 
     def judge_base(self) -> None:
         """Judges the base if it was not judged yet.
 
-        A run does so before its first epoch, and then knows what judging takes.
+        A run does so before its first epoch, and so knows how long judging takes.
         """
         self._submit(self._with_base)
 
@@ -123,23 +123,23 @@ class Evaluator:
         self._submit(self._judge_if_quick, epoch, epoch_seconds)
 
     def judge_missing(self) -> None:
-        """Judges the epochs that were not judged yet; where judging is slow, the newest alone."""
+        """Judges the epochs that were not judged yet; if judging is slow, only the newest."""
         for epoch in self._epochs_due():
             self._submit(lambda one=epoch: self._judged(self._with_base(), "epoch", one, 1.0))
 
     def blends(self, shares: Sequence[float]) -> None:
-        """Judges blends of the base and the epoch that sounds closest to the person; where judging
-        is slow, the middle one alone."""
+        """Judges blends of the base and the epoch that sounds closest to the person; if judging is
+        slow, only the middle one."""
         self._submit(self._blends, shares)
 
     def missing(self) -> list[Verified]:
-        """Whole epochs that were not judged, or whose weights changed since."""
+        """The verified epochs that were not judged, or whose weights changed since."""
         known = self._known()
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         return [one for one in whole if not known or _is_new(known, "epoch", one, 1.0)]
 
     def num_left(self, shares: Sequence[float]) -> int:
-        """How many candidates are not judged yet, including blends of these shares."""
+        """The number of candidates to judge, including blends of these shares."""
         known = self._known()
         judged = {one.share for one in known.candidates if one.kind == "blend"} if known else set()
         new = [one for one in self._shares_due(shares) if one not in judged]
@@ -165,7 +165,7 @@ class Evaluator:
             self.failures = 0
         except GpuLost:
             raise
-        except Exception as error:  # any error costs this evaluation and not the run
+        except Exception as error:  # a failed evaluation must not stop the run
             if isinstance(error, WorkerFailed) and error.reason_code == "interrupted":
                 log.info("The evaluation was interrupted. The next start continues it.")
                 return
@@ -173,12 +173,12 @@ class Evaluator:
             log.warning("The evaluation failed: %s", error)
             if self.failures >= MOST_FAILURES:
                 log.warning(
-                    "It failed %d times: this run is not evaluated further. Training goes on.",
+                    "It failed %d times: this run is not evaluated further. Training continues.",
                     self.failures,
                 )
 
     def _judge_if_quick(self, epoch: Verified, epoch_seconds: float) -> None:
-        """Skips the epoch if the last judging took too long beside the time to train it."""
+        """Judges an epoch unless judging takes too long compared with training it."""
         known = self._with_base()
         self._epoch_seconds = epoch_seconds
         if not self.is_slow:
@@ -196,7 +196,7 @@ class Evaluator:
     def _judged(
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float
     ) -> Evaluation:
-        """Judges an epoch or a blend beside the known candidates, and writes evaluation.json."""
+        """Judges an epoch or a blend, and writes evaluation.json with all candidates."""
         base = known.candidates[0]
         facts, old, seconds = self._spoken(
             epoch.checkpoint, share, len(base.sentences),
@@ -227,7 +227,7 @@ class Evaluator:
         return decided
 
     def _decided(self, known: Evaluation) -> Evaluation:
-        """The evaluation with intervals against the base, and with the verdict."""
+        """Adds the intervals against the base, and the verdict."""
         candidates = judges.compared(known.candidates)
         there, blend = set(self.run.epochs()), self.run.whole_blend()
         kept = blend.manifest.blend if blend else {}
@@ -245,13 +245,14 @@ class Evaluator:
     # The base
 
     def _with_base(self) -> Evaluation:
-        """What was judged, or else an evaluation of the base alone."""
+        """The known evaluation, or a new one of the base alone."""
         if (known := self._known() or self._base) is not None:
             return known
-        # It reads the sentences as the run does, which may be an old one with Coqui's normaliser.
+        # A checkpoint makes the base read the sentences as the run does: old runs use Coqui's
+        # normaliser.
         any_of_run = self.run.newest_whole()
         weights = any_of_run.checkpoint if any_of_run else None
-        # Every candidate speaks as many.
+        # All candidates speak the same number of sentences.
         count = self.plan.sentences_in_run if self.in_run else len(self.plan.sentences)
         every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
         facts, old, seconds = self._spoken(weights, 0.0, count, natural=range(0, count, every))
@@ -322,9 +323,9 @@ class Evaluator:
             write_evaluation(self.run.evaluation_file, replace(known, left_out=left))
 
     def source_of_blends(self, known: Evaluation) -> Verified | None:
-        """The whole epoch that sounds closest to the person: a blend can repair its words."""
+        """The epoch that sounds closest to the person: blending can repair its words."""
         epochs = [one for one in known.candidates if one.kind == "epoch"]
-        # Without a figure for its voice none is the closest.
+        # Epochs without a figure for the voice come last.
         order = sorted(
             epochs, key=lambda one: (judges.VOICE not in one.judges, -one.mean(judges.VOICE))
         )
@@ -334,14 +335,14 @@ class Evaluator:
                 return epoch
         return None
 
-    # What speaks
+    # Speaking
 
     def _spoken(
         self, weights: Path | None, share: float, count: int, *, natural: Collection[int],
         sounds: str = "base",
     ) -> tuple[list[SpokenFacts], list[SpokenFacts], float]:  # fmt: skip
-        """The first `count` sentences and those in an old language, spoken by a share of some
-        weights; and the seconds that it took."""
+        """Speaks the first `count` sentences, and those in an old language, with a share of some
+        weights. Returns the facts of both, and the seconds taken."""
         request = self._request(weights, share, count, natural, sounds)
         began = time.perf_counter()
         facts, old = self.sampler.ask(request).sentences, list[SpokenFacts]()
@@ -362,7 +363,7 @@ class Evaluator:
         self, weights: Path | None, share: float, count: int, natural: Collection[int],
         sounds: str | None = None, decoder: Path | None = None,
     ) -> EvaluateRequest:  # fmt: skip
-        """natural: the numbers of the sentences whose naturalness is judged, unless the plan leaves
+        """natural: the indices of the sentences whose naturalness is judged, unless the plan leaves
         it out; sounds: the folder that keeps some of the audio; None keeps none."""
         natural = natural if self.plan.no_naturalness is None else ()
         tasks = tuple(
@@ -381,7 +382,7 @@ class Evaluator:
     def _old_sentences(
         self, old: Sequence[SpokenFacts], measures: dict[str, Any]
     ) -> list[SpokenSentence]:
-        """What was said in a language of the base. measures: `judges.measures_of_base`."""
+        """The judged sentences in a language of the base. measures: `judges.measures_of_base`."""
         if not old:
             return []
         rate = SpeakingRate(measures["old_codes_per_token"], 0.0)
@@ -392,12 +393,12 @@ class Evaluator:
         self, weights: Path, share: float, count: int, decoder: Path | None = None,
         *, seed_offset: int = 0,
     ) -> list[SpokenSentence]:  # fmt: skip
-        """The first `count` sentences by a share of some weights, measured; keeps none of the
-        sound. Raises WorkerFailed, GpuLost.
+        """Speaks and measures the first `count` sentences with a share of some weights; keeps no
+        audio. Raises WorkerFailed, GpuLost.
 
-        Their `VOICE` is the cosine to the speaker embedding of the reference, from which all speak,
-        and not the person's scale: if some clips are of somebody else, the scale's centre is too,
-        and a decoder that learned them would seem closer to the person.
+        `VOICE` is the cosine to the speaker embedding of the reference, not a position on the
+        person's scale: clips of another person would shift the centre of the scale, and a decoder
+        that learned them would seem closer to the person.
 
         seed_offset: added to the seed of each sentence.
         """
@@ -413,12 +414,12 @@ class Evaluator:
         return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)
 
     def differences_with(self, verdict: Verdict, decoder: Path) -> dict[str, MeanInterval]:
-        """What another decoder changes for the verdict's weights, as `judges.differences`.
+        """How another decoder changes the speech of the verdict's weights, as `judges.differences`.
 
-        Measured on the judged sentences, or on all of them if no run waits, with other seeds: by
-        the speech that was judged, these weights were chosen from several, so they usually speak
-        worse than it, and a decoder would be compared with their luck. Empty if the verdict or its
-        weights are not there. Raises WorkerFailed.
+        Measured on the judged sentences, or on all of them if no run waits, with other seeds: the
+        judged speech is better than usual, because the weights were chosen by it, so a comparison
+        with it would be unfair to the decoder. Empty if the verdict or its weights are missing.
+        Raises WorkerFailed.
         """
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
@@ -435,9 +436,9 @@ class Evaluator:
         """The checkpoint of a verdict's weights, and the share to take of it.
 
         It is the epoch's checkpoint, or all of best.pt if only that is left. None if neither is
-        whole.
+        intact.
         """
-        # The base reads the sentences as the run does, so any checkpoint of the run will do.
+        # For the base, any checkpoint of the run will do: it only sets how sentences are read.
         of_base = verdict.kind == "base"
         epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
         if epoch is not None:
@@ -463,8 +464,7 @@ class Evaluator:
 
 
 def _with_naturalness(base: Candidate) -> set[int]:
-    """The numbers of the sentences whose naturalness the base was judged by: other candidates are
-    compared with it."""
+    """The indices of the sentences with a naturalness figure of the base, for comparison."""
     return {
         number
         for number, one in enumerate(base.sentences)

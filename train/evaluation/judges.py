@@ -3,11 +3,11 @@
 All functions are pure.
 
 Every judge gives one figure for each sentence, or None if there is nothing to judge. Failed
-sentences are counted and not judged, because their figures would be chance.
+sentences are counted but not judged, because their figures would be noise.
 
 Means have bootstrap intervals (Efron 1979) that resample sentences. Two candidates speak the same
 sentences with the same seeds. Their difference is therefore paired, sentence by sentence, which
-removes what a sentence does to both.
+removes the effect of the sentence on both.
 """
 
 import statistics
@@ -31,17 +31,17 @@ from xtts.voices.evaluation_file import (
 )
 from xtts.workers.requests import SpokenFacts
 
-# Of a sentence's expected length, at the candidate's own rate; as in `benchmarks.voice`.
+# Shares of a sentence's expected length at the candidate's own rate, as in `benchmarks.voice`.
 SHORTEST, LONGEST = 0.7, 1.4
-# In a shorter text the pauses at both ends outweigh the words.
+# In a shorter text, the pauses at both ends outweigh the words.
 FEWEST_TOKENS = 12
-# How much slower or faster a candidate may be as a whole before its sentences count as failed.
+# The limits of a candidate's overall rate; beyond them, its sentences count as failed.
 SLOWEST, FASTEST = 1.3, 0.75
 # A word whose evidence is below this share of the sentence's median was left out. Measured:
 # benchmarks/record.md, "Words without a recogniser".
 WEAK_WORD = 0.35
-# If most words of a sentence were left out, its own median is too low: this share of the base's
-# is the least.
+# If most words of a sentence were left out, its median is too low; the least is this share of the
+# base's.
 BASE_SHARE = 0.5
 
 RESAMPLES = 2000
@@ -50,12 +50,12 @@ COVERAGE = 0.95
 # Fewer values give no meaningful interval.
 FEWEST = 4
 
-# MOS: a smaller loss of naturalness is no loss.
+# MOS: a smaller difference of naturalness does not count as a loss.
 NATURALNESS_MARGIN = 0.1
 
 WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
-# The judges of sound: what another decoder changes.
+# The judges of sound, which another decoder can change.
 HEARD = (WORD_ERRORS, VOICE, NATURALNESS)
 
 
@@ -114,10 +114,10 @@ def _own_clips(person: Person) -> str:
 def measures_of_base(
     facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts] = ()
 ) -> dict[str, float]:
-    """What candidates are measured with, by what the base said, as `Evaluation.person` keeps it.
+    """The figures of the base by which candidates are measured, as in `Evaluation.person`.
 
-    The median evidence of a word in nats a token; the same and the rate of the sentences in an old
-    language, if there are any.
+    The median evidence of a word in nats per token; if there are sentences in an old language, also
+    their evidence and their rate.
     """
     measures = {"base_nats_per_token": _median_evidence(facts)}
     if tokens := sum(one.text_tokens for one in old):
@@ -138,7 +138,7 @@ def candidate(
 ) -> Candidate:  # fmt: skip
     """The entry of one candidate, from the facts of its first `len(facts)` sentences.
 
-    usual: the base's evidence of a word, `measures_of_base`.
+    usual: the base's evidence of a word, from `measures_of_base`.
     """
     spoken = sentences_of(sentences, facts, person, usual, folder_of(kind, epoch, share))
     outcomes = [one.outcome for one in spoken]
@@ -157,8 +157,8 @@ def sentences_of(
     sentences: Sequence[EvaluationSentence], facts: Sequence[SpokenFacts], person: Person,
     usual: float, folder: str | None = None,
 ) -> list[SpokenSentence]:  # fmt: skip
-    """The sentences as they were spoken, judged; the first `len(facts)`. folder: which keeps some
-    of the audio; None if none is kept."""
+    """Judges the first `len(facts)` sentences as spoken. folder: the folder that keeps some of the
+    audio, or None."""
     ratios = _ratios(facts, person)
     own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
     outcomes = [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
@@ -219,7 +219,7 @@ def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def less_natural(gap: MeanInterval | None) -> bool:
     """Whether a difference by `NATURALNESS` is a loss: measurable, and large enough to hear. False
-    without one: this judge is optional."""
+    for None, because this judge is optional."""
     return gap is not None and gap.high < 0 and gap.mean <= -NATURALNESS_MARGIN
 
 
@@ -258,7 +258,7 @@ def _ratios(facts: Sequence[SpokenFacts], person: Person) -> list[float]:
 def differences(
     own: Sequence[SpokenSentence], others: Sequence[SpokenSentence]
 ) -> dict[str, MeanInterval]:
-    """Between two ways to speak the same sentences, by each judge that hears their sound."""
+    """The differences between two ways to speak the same sentences, by each judge of sound."""
     gaps = {
         judge: paired_difference(
             [one.judges.get(judge) for one in own], [one.judges.get(judge) for one in others]

@@ -1,9 +1,9 @@
-"""What the person's own clips say of their voice: rate, pitch, a scale of similarity.
+"""Measures a person's voice by their clips: rate, pitch and a scale of similarity.
 
 All functions are pure.
 
-The scale of similarity: 1 is another recording of the same person, 0 is the average of other
-voices, both by the base's own speaker encoder.
+On the scale of similarity, 1 is another recording of the same person and 0 is the average of other
+voices, both by the base's speaker encoder.
 """
 
 import statistics
@@ -30,8 +30,8 @@ class VoiceScale:
     """The two ends of the scale, as cosines to `centre`.
 
     Attributes:
-        one: of another recording of the person.
-        zero: of other voices, on average.
+        one: the cosine of another recording of the person.
+        zero: the mean cosine of other voices.
     """
 
     centre: np.ndarray
@@ -47,12 +47,12 @@ class VoiceScale:
 
 @dataclass(frozen=True)
 class Person:
-    """What is known of the person's voice.
+    """The measurements of a person's voice.
 
     Attributes:
         voice: None if there is no scale; `voice_absent` says why.
         pitch_hz: None if no clip has a pitch.
-        naturalness: Of each clip that was judged.
+        naturalness: One figure for each judged clip.
     """
 
     rate: SpeakingRate
@@ -63,7 +63,8 @@ class Person:
     naturalness: tuple[float, ...] = ()
 
     def beside(self, reference: Sequence[float]) -> "Person":
-        """The same person with the cosine to one embedding as the voice; none for an empty one."""
+        """The same person with the cosine to an embedding as the scale of the voice; without a
+        scale for an empty embedding."""
         scale = VoiceScale(np.asarray(reference), one=1.0, zero=0.0) if len(reference) else None
         return replace(self, voice=scale)
 
@@ -102,8 +103,8 @@ def describe(clips: Sequence[Clip], measured: HeardRecordings, count: int) -> Pe
 def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
     """Codes as a function of text tokens, from (seconds, tokens) of clips.
 
-    It is a least-squares line, whose `per_text` is the silence at both ends of a clip; with few
-    clips it is a ratio.
+    It is a least-squares line, whose `per_text` is the silence at both ends of a clip; for few
+    clips, it is a ratio.
     """
     codes = np.array([seconds * CODE_RATE / SAMPLES_PER_CODE for seconds, _ in clips])
     tokens = np.array([tokens for _, tokens in clips], dtype=np.float64)
@@ -124,7 +125,7 @@ def voice_scale(
     own = [np.asarray(one.embedding) for one in recordings if one.embedding]
     if len(own) < FEWEST_RECORDINGS:
         return None, (
-            f"the person has {len(own)} recordings beside the reference clip; at least "
+            f"the person has {len(own)} recordings besides the reference clip; at least "
             f"{FEWEST_RECORDINGS} are needed to measure how similar two of them are"
         )
     if not others:

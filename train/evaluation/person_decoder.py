@@ -1,9 +1,9 @@
-"""Trains a decoder for the best weights of a run, and keeps it beside them.
+"""Trains a decoder for the best weights of a run and saves it with them.
 
 It is the last step of an evaluation (`train.evaluation.blending`). This module alone decides
-whether a decoder is trained, judged and kept. The trained decoder is used if clips outside its
-training set come closer to the recordings, and the evaluation's sentences are not measurably harder
-to understand, less like the reference or less natural. Otherwise the base's decoder stays. Either
+whether a decoder is trained, judged and kept. The trained decoder is used if it reproduces clips
+outside its training set more closely, and the evaluation's sentences are not measurably harder to
+understand, less like the reference or less natural. Otherwise the base's decoder stays. Either
 outcome is recorded, so no later start trains again.
 """
 
@@ -33,19 +33,19 @@ from xtts.workers.requests import LearnDecoderRequest, TunedVoice
 
 log = logging.getLogger("train")
 
-# The time limit of training at the end of a run, and where no run waits or LEARN_DECODER is on.
+# The time limit of training at the end of a run, and if no run waits or LEARN_DECODER is on.
 RUN_SECONDS, UNBOUNDED_SECONDS = 300.0, 600.0
 
 
 def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSettings) -> None:
     """Writes best_decoder.json and its tensors for the verdict's weights, if they are missing.
 
-    Removes those of other weights, and all with LEARN_DECODER=off. Raises GpuLost only: any other
-    error costs the decoder.
+    Removes those of other weights, and all with LEARN_DECODER=off. Raises only GpuLost; after any
+    other error there is no decoder.
     """
     run, how = evaluator.run, settings.learn_decoder
     known = learned_decoder.read(run.best_decoder)
-    # `train evaluate` has more time: it repeats a training that ran out of it.
+    # `train evaluate` has more time, so it repeats a training that ran out of time.
     whole = known is not None and (known.steps >= STEPS or evaluator.in_run)
     if how != "off" and known is not None and known.weights == verdict.weights and whole:
         return
@@ -83,10 +83,10 @@ def learn_decoder(
     judge: Callable[[Path], Mapping[str, MeanInterval]],
     whose: str = "",
 ) -> bool:
-    """Trains a decoder, has it judged, and keeps tensors and record, or only why it is not used.
+    """Trains and judges a decoder. Writes its record and, if it is used, its tensors.
 
-    judge: what the decoder changes, as `judges.differences`. whose: one of several speakers.
-    False if there was no time for a step.
+    judge: returns the changes by the decoder, as `judges.differences`. whose: the name of one of
+    several speakers. Returns False if there was no time for a step.
 
     Raises:
         WorkerFailed, RunError, GpuLost, DiskFull, WriteError: the last outcome stays.
@@ -107,7 +107,7 @@ def _learn(
     whose: str,
 ) -> bool:
     of = f" of {whose}" if whose else ""
-    # Of its time, not of its steps: a time limit leaves some out.
+    # Percent instead of steps: a time limit may leave some out.
     with Progress(f"Training a decoder{of}", 100, "%") as progress:
         result = evaluator.sampler.ask(request, progress.reach)
     if not result.steps:
@@ -134,8 +134,8 @@ def _learn(
 
 
 def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
-    """With what the judges say of it. gaps: with it, less without it; "measurably" means that 0 is
-    outside the interval, as in a verdict."""
+    """Adds the judges' results. gaps: figures with the decoder minus those without; "measurably"
+    means that 0 is outside the interval, as in a verdict."""
     if (words := gaps.get(WORD_ERRORS)) is not None:
         learned = replace(learned, more_word_errors=round(words.mean, 4), harder=words.low > 0)
     if (voice := gaps.get(VOICE)) is not None:
@@ -151,7 +151,7 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
     distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if learned.distance_after >= learned.distance_before:
         return (
-            "The base's decoder stays: the trained one is no closer to the person (spectral "
+            "The base's decoder stays: the trained one is not closer to the person (spectral "
             f"distance {distance})."
         )
     sentence = (
@@ -191,7 +191,7 @@ def request_of(
         voice=TunedVoice(
             evaluator.plan.reference.path, None if verdict.kind == "base" else weights, share
         ),
-        # Until it is judged, under a name that nothing else reads.
+        # Nothing else reads this name, so nothing uses the decoder before it is judged.
         out=tensors.with_stem(f"unjudged_{tensors.stem}"),
         steps=STEPS,
         budget_seconds=seconds,

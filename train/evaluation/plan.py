@@ -1,8 +1,8 @@
 """Plans an evaluation: its sentences, the person's recordings, and its recogniser.
 
 The sentences are the built-in ones of the language or the user's own, and the texts of some of the
-person's clips. No built-in sentence is in a set by which this project reports a figure
-(`tests/train/evaluation/test_plan.py`), so those sets can judge what these sentences choose.
+person's clips. The sets for which this project reports figures contain no built-in sentence
+(`tests/train/evaluation/test_plan.py`), so they can judge the choices made by these sentences.
 """
 
 import hashlib
@@ -32,19 +32,19 @@ from xtts.workers.requests import SLOTS, SpeakingRate
 
 log = logging.getLogger("train")
 
-# Without a recogniser only every third sentence becomes audio: at full size the vocoder costs more
-# than everything else together.
+# Without a recogniser, only every third sentence becomes audio: at full size, the vocoder costs
+# more than everything else together.
 SOUNDED_EVERY = 3
 SENTENCES_FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
 # Every fourth sentence is the text of a clip: the epochs know these texts best.
 CLIP_EVERY = 4
-# In an old language: as many as are spoken at once, and enough for an interval.
+# Sentences in an old language: one batch of them, which is enough for an interval.
 OLD_SENTENCES = SLOTS
-# Codes of a text in any language, generously: ids are letters in one and words in another.
+# A generous rate for any language: text ids are letters in some and words in others.
 OLD_RATE = SpeakingRate(8.0, 10.0)
-# What a run speaks for each candidate; `train evaluate` speaks all.
+# Sentences for each candidate in a run; `train evaluate` speaks all.
 RUN_SENTENCES = 16
-# How many WAV files of each candidate are kept.
+# WAV files to keep for each candidate.
 KEPT_SOUNDS = 4
 NATURALNESS_OFF = "EVALUATE_NATURALNESS is off"
 
@@ -59,19 +59,19 @@ class EvaluationSentence:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What every candidate speaks, and the recordings that it is compared with.
+    """The sentences for every candidate, and the recordings for comparison.
 
     Attributes:
         sentences: In the order in which they are spoken.
         clips: All of the person's clips, for the rate.
-        others: By name, all clips of each further speaker of the dataset.
+        others: All clips of each further speaker of the dataset, by name.
         old: In a run that learns an added language, sentences in a language of the base.
-        old_recogniser: What listens to these; "" is none.
-        recordings: The clips that the voice is compared with.
+        old_recogniser: The recogniser for `old`; "" for none.
+        recordings: The clips to compare the voice with.
         base: {name, sha256} as in a manifest.
-        recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" is none.
+        recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" for none.
         no_recogniser: Why there is none, or None.
-        no_naturalness: Why nothing judges naturalness; None if it is judged.
+        no_naturalness: Why naturalness is not judged, or None.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -89,7 +89,7 @@ class EvaluationPlan:
 
     @property
     def sentence_set(self) -> str:
-        """What makes two evaluations comparable."""
+        """A hash that comparable evaluations share."""
         requests = [one.request for one in (*self.sentences, *self.old)]
         spoken = [[one.text, one.language, one.seed] for one in requests]
         listener = [known] if (known := self.recogniser + self.old_recogniser) else []
@@ -98,13 +98,13 @@ class EvaluationPlan:
 
     @property
     def sentences_in_run(self) -> int:
-        """How many of the sentences a run speaks: all of EVALUATE_TEXTS."""
+        """The number of sentences that a run speaks: all of EVALUATE_TEXTS, if set."""
         own = any(one.source == "own" for one in self.sentences)
         return len(self.sentences) if own else min(RUN_SENTENCES, len(self.sentences))
 
     @property
     def sounded_every(self) -> int:
-        """Every n-th sentence goes through the vocoder; with a recogniser all of them do."""
+        """Every n-th sentence goes through the vocoder; with a recogniser, every one."""
         return 1 if self.recogniser else SOUNDED_EVERY
 
 
@@ -115,8 +115,8 @@ def plan_of(
     base: dict[str, str],
     config: ModelConfig,
 ) -> EvaluationPlan:
-    """The plan of a run on a base with this configuration. Raises SotaqueError for EVALUATE_TEXTS
-    and EVALUATE_RECOGNISER."""
+    """The plan of a run on a base with this configuration. Raises SotaqueError for an invalid
+    EVALUATE_TEXTS or EVALUATE_RECOGNISER."""
     spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
     clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
     recordings = recordings_of(data, spoken_from.speaker, spoken_from)
@@ -138,8 +138,8 @@ def plan_of(
 
 
 def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
-    """Sentences in the first language of a base for which some are built in, to hear whether it is
-    still known; none if there is no such language."""
+    """Sentences in the first language of the base that has built-in ones, to check that the model
+    still knows it; empty if there is none."""
     unlearned = {one.language for one in config.unlearned}
     known = (one for one in config.languages if one not in unlearned and built_in(one))
     language = next(known, None)
@@ -184,13 +184,13 @@ def naturalness_of(setting: str) -> str | None:
 
 
 def built_in(language: str) -> list[str]:
-    """The sentences of a language; empty for one that has none."""
+    """The built-in sentences of a language, or an empty list."""
     path = SENTENCES_FOLDER / f"{short_code(language)}.txt"
     return _lines(path) if path.is_file() else []
 
 
 def halved(text: str) -> tuple[str, str]:
-    """A sentence, cut between words, or between characters where no spaces are written."""
+    """Cuts a sentence in two, between words or, in a text without spaces, between characters."""
     space = " " if " " in text else ""
     words = text.split(space) if space else list(text)
     middle = (len(words) + 1) // 2

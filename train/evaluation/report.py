@@ -1,4 +1,4 @@
-"""Words an evaluation for a reader: a line for each candidate, a table of all.
+"""Formats an evaluation: a line for each candidate, and a table of all.
 
 All functions are pure.
 """
@@ -24,7 +24,7 @@ _COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT)
 
 
 def line(evaluation: Evaluation, one: Candidate) -> str:
-    """One candidate's figures with the base's. The table at the end has the remarks."""
+    """One candidate's figures with the base's. Remarks are only in the table."""
     base = evaluation.candidates[0]
     parts = []
     of_words = (WORD_ERRORS, "word error rate") if WORD_ERRORS in one.judges else (WORDS, "words")
@@ -39,15 +39,15 @@ def line(evaluation: Evaluation, one: Candidate) -> str:
 
 
 def table(evaluation: Evaluation) -> str:
-    """All candidates, the base first and the best marked, then the verdict and those remarks that
-    it does not quote."""
+    """All candidates, the base first and the best marked, then the verdict and the remarks that it
+    does not quote."""
     best = evaluation.best
     rows = [_HEAD, *(_row(one, one is best) for one in _ordered(evaluation.candidates))]
     return "\n".join([*text.table(rows), *_remarks(evaluation)])
 
 
 def markdown(evaluation: Evaluation) -> str:
-    """The same for TensorBoard's text page."""
+    """The same in Markdown, for TensorBoard's text page."""
     best = evaluation.best
     rows = [_HEAD, ("---",) * len(_HEAD)]
     rows += [_row(one, one is best) for one in _ordered(evaluation.candidates)]
@@ -103,7 +103,7 @@ def _remarks(evaluation: Evaluation) -> list[str]:
 
 
 def _of_speaker(one: SpeakerJudgement) -> str:
-    """A further speaker's figures, as they are spoken, with the base's."""
+    """The figures of a further speaker, with the base's."""
     spoken = one.learned or one.best
     pairs = (
         ("word error rate", spoken.word_errors, one.base.word_errors),

@@ -1,9 +1,9 @@
-"""Judges the best weights as each further speaker of a dataset, and trains their decoders.
+"""Judges the best weights for each further speaker of a dataset, and trains their decoders.
 
-The candidates of an evaluation are judged by one speaker, whom the samples are spoken as. Here each
-of the others (`xtts.voices.speakers`) says the same sentences by the base, by the best weights, and
-with a decoder that learns from their own clips. All speakers share the weights; each has a decoder
-and a verdict of their own.
+The candidates of an evaluation and the samples speak as one speaker. Here, each of the others
+(`xtts.voices.speakers`) speaks the same sentences with the base, with the best weights, and with a
+decoder trained on that speaker's clips. All speakers share the weights; each has a separate decoder
+and verdict.
 """
 
 import logging
@@ -44,17 +44,17 @@ from xtts.voices.run_folder import RunError
 
 log = logging.getLogger("train")
 
-# A decoder learns from at least so many clips, some of which only judge.
+# The fewest clips for a decoder, including some that only judge it.
 FEWEST_CLIPS = 6
-# In a run: for each speaker, and for so many at most.
+# The time limit of a run: for each speaker, and for at most this number of speakers.
 SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
 
 
 def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSettings) -> Evaluation:
-    """The evaluation with every further speaker of the run, which is written after each of them.
+    """Adds every further speaker of the run to the evaluation, and writes it after each.
 
-    Those that were judged with the same weights and recording stay. In a run, none is begun after
-    its time; a fault costs one speaker. Raises GpuLost only.
+    Speakers that were judged with the same weights and recording stay. In a run, no speaker begins
+    after the time limit. After an error, that speaker is left out. Raises only GpuLost.
     """
     verdict, recordings = known.verdict, speakers.read(evaluator.run.folder)
     if verdict is None:
@@ -74,7 +74,7 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
                 continue
             seconds = min(left, RUN_SECONDS if evaluator.in_run else UNBOUNDED_SECONDS)
             seconds = seconds if settings.learn_decoder != "off" else 0.0
-            # As many sentences as every candidate.
+            # The same number of sentences as for every candidate.
             count = len(known.candidates[0].sentences)
             judge = partial(_judge, of_speaker, verdict, count, defaults.DECODER_CLIPS)
             row = _judged(partial(judge, name, seconds), name)
@@ -87,14 +87,14 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
             "To save time, these speakers are not judged: %s. `%s` judges them.",
             ", ".join(late), commands.program("train evaluate"),
         )  # fmt: skip
-    if known.speakers != rows:  # rows of other weights, and no time for new ones
+    if known.speakers != rows:  # rows of old weights, and no time for new ones
         known = replace(known, speakers=rows)
         write_evaluation(evaluator.run.evaluation_file, known)
     return known
 
 
 def _evaluator_of(evaluator: Evaluator, recording: Path, clips: Sequence[Clip]) -> Evaluator:
-    """One that speaks the same sentences as another speaker, and always all of them."""
+    """An evaluator that speaks the same sentences as another speaker, without a run's limits."""
     plan = evaluator.plan
     some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS]
     plan = replace(
@@ -110,20 +110,20 @@ def _is_current(
     settings: TrainSettings,
     in_run: bool,
 ) -> bool:
-    """Whether a row is of these weights and this recording, and nothing is left to learn."""
+    """Whether a row is for these weights and this recording, and no decoder is left to train."""
     recording, learns = evaluator.plan.reference.path, settings.learn_decoder != "off"
     if (row.weights, row.reference_sha256) != (verdict.weights, sha256_of(recording)):
         return False
     record = learned_decoder.read(speakers.decoder_of(recording))
     if row.learned is not None:
         return learns and record is not None
-    # `train evaluate` has the time that a run had not.
+    # `train evaluate` has the time that a run lacked.
     wanted = learns and not in_run and row.clips >= FEWEST_CLIPS
     return record is not None or not wanted
 
 
 def _judged(judge: Callable[[], SpeakerJudgement], name: str) -> SpeakerJudgement | None:
-    """The speaker's row; None, with a line in the log, where it could not be judged."""
+    """The speaker's row; None, with a line in the log, if judging failed."""
     try:
         return judge()
     except GpuLost:
@@ -167,8 +167,8 @@ def _learned(
     best: Sequence[SpokenSentence],
     seconds: float,
 ) -> list[SpokenSentence] | None:
-    """The sentences with a decoder learned for the speaker; None where the base's decoder speaks:
-    for few clips, without time, or where the learned one is not better."""
+    """The sentences with a decoder trained for the speaker. None if there are too few clips or
+    there is no time, or if the decoder is not better than the base's."""
     tensors, spoken = speakers.decoder_of(evaluator.plan.reference.path), list[SpokenSentence]()
     learned_decoder.remove(tensors)
     if not seconds or len(evaluator.plan.clips) < FEWEST_CLIPS:
@@ -189,7 +189,7 @@ def _figures(spoken: Sequence[SpokenSentence]) -> SpeakerFigures:
 
 
 def _sentence(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
-    """What is measurable, by words, voice and naturalness, as a verdict says it."""
+    """A verdict on the measurable differences in words, voice and naturalness."""
     words, voice = than_base.get(WORD_ERRORS), than_base.get(VOICE)
     worse = [
         what for what, holds in (
@@ -204,7 +204,11 @@ def _sentence(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
             ("closer to the speaker", voice is not None and voice.low > 0),
         ) if holds
     ]  # fmt: skip
-    how = "the best weights with a decoder of its own" if learned else "the best weights"
+    how = "the best weights with a decoder for this speaker" if learned else "the best weights"
     said = " and ".join(worse or better)
-    how += f" are measurably {said} than the base" if said else " cannot be told from the base"
+    how += (
+        f" are measurably {said} than the base"
+        if said
+        else " cannot be distinguished from the base"
+    )
     return f"{how.capitalize()}."

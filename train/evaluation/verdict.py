@@ -1,36 +1,36 @@
-"""Decides which candidate is best, and says why: a rule over the judges' figures.
+"""Decides which candidate is best by a rule over the judges' figures, and gives the reason.
 
 All functions are pure.
 
 The steps, in this order (docs/develop/evaluation.md describes them):
 
-    1. finished   A candidate with clearly more failed sentences than the one with the fewest is
-                  ruled out. So is one that cannot be judged: fewer than eight sentences that it and
-                  the base have finished, or no figure of a judge that works in this evaluation. A
-                  judge that has no figure for anybody takes no part.
-    2. rate       A candidate whose rate is clearly further from the person's than the base's is
-                  ruled out.
-    3. words      A candidate that says its words worse than the base is ruled out: by word error
-                  rate if there is a recogniser, else by the words that it leaves out. In a run that
-                  learns an added language, so is one that says a language of the base worse; and
-                  the base, which has not learned it. Its likelihood judges no words there: without
-                  a recogniser the validation loss takes the place of steps 6 and 7.
-    4. natural    A candidate that is measurably less natural than the base is ruled out. This judge
-                  is optional: without a figure it rules nobody out, and more of it makes nobody
-                  the best.
+    1. finished   Rules out candidates with clearly more failed sentences than the one with the
+                  fewest, and those that cannot be judged: fewer than eight sentences that both they
+                  and the base finished, or a missing figure of a judge that works in this
+                  evaluation. A judge without any figures takes no part.
+    2. rate       Rules out candidates whose rate is clearly further from the person's than the
+                  base's.
+    3. words      Rules out candidates that say their words worse than the base: by word error rate
+                  if there is a recogniser, else by the words left out. In a run that learns an
+                  added language, also rules out those that say a language of the base worse, and
+                  the base, which does not know the added one. There, the base's likelihood cannot
+                  judge words: without a recogniser, the validation loss replaces steps 6 and 7.
+    4. natural    Rules out candidates that are measurably less natural than the base. This judge is
+                  optional: a missing figure rules out no candidate, and a higher one does not make
+                  a candidate the best.
     5. the base   The base stays the best unless a remaining candidate is measurably better, or a
                   blend ties with it.
-    6. words      Of the rest, a candidate with a measurably higher word error rate than the
-                  lowest is ruled out.
-    7. voice      The rest's candidate with the most similar voice wins. Among several that cannot
-                  be distinguished: the one with more words if there is no recogniser, then the
-                  smallest share.
+    6. words      Rules out remaining candidates with a measurably higher word error rate than the
+                  lowest.
+    7. voice      The remaining candidate with the most similar voice wins. Among several that
+                  cannot be distinguished: the one with more words if there is no recogniser, then
+                  the smallest share.
 
-The base takes no part in steps 6 and 7: its own GPT judges `words`, so it would win each tie. A
-smaller share has a lower word error rate than both the base and the epoch (measured on the choosing
-set: benchmarks/record.md), but these few sentences seldom show that difference with certainty.
-Validation loss decides nothing if there is a voice to judge: it can fall while speech gets worse.
-Without a voice to judge it chooses among those that are measurably better than the base.
+The base takes no part in steps 6 and 7: its GPT judges `words`, so it would win each tie. A smaller
+share has a lower word error rate than both the base and the epoch (measured on the choosing set:
+benchmarks/record.md), but these few sentences seldom show that difference with certainty. If voices
+can be judged, validation loss decides nothing, because it can fall while speech gets worse.
+Otherwise it chooses among the candidates that are measurably better than the base.
 """
 
 from collections.abc import Collection, Sequence
@@ -52,24 +52,24 @@ from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
 # One more failed sentence is chance; two are not, nor a tenth of a large set.
 FEWEST_FAILED, FAILED_SHARE = 2, 0.1
-# By fewer sentences that both have finished, a candidate and the base are not compared.
+# A candidate and the base are compared by at least this number of sentences that both finished.
 FEWEST_FINISHED = 8
-# The judges that choose. Pitch is only reported.
+# The judges that decide. Pitch is only reported.
 _CHOOSING = {WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate"}
-# Percent: a rate further off than the first, and by the second more than the base's, is ruled out.
+# Percent: a drift above the first, and above the base's by more than the second, is ruled out.
 MOST_DRIFT, DRIFT_BEYOND_BASE = 10.0, 5.0
 # Percent: a rate that is closer to the person's by this much is a gain over the base.
 NEARER_RATE = 2.0
 # Percent: a pitch further from the person's than this is reported.
 REPORTED_PITCH = 20.0
-# Three words in a hundred; a smaller loss is "no worse" unless the interval says otherwise.
+# Three words in a hundred; a smaller loss counts only if its interval excludes 0.
 WORDS_MARGIN = 0.03
-# A recogniser makes errors of its own: ten in a hundred words.
+# Ten words in a hundred: recognisers also make errors on correct speech.
 ERRORS_MARGIN = 0.1
 # A larger difference is a loss and not a tie, even if sixteen sentences do not prove it: about one
 # standard error of the difference.
 TIE_MARGIN = 0.05
-# With less speech a run seldom learns an accent (docs/your-voice.md).
+# With less speech, a run seldom learns an accent (docs/your-voice.md).
 LEAST_SPEECH_SECONDS = 180.0
 UNLEARNED = "The base never learned the added language."
 NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
@@ -107,11 +107,10 @@ def decide(
 
 
 def may_replace(small: Candidate, large: Candidate) -> str | None:
-    """Whether a distilled candidate may be served in place of the one that it learned from.
+    """Why a distilled candidate must not replace the one that it learned from, or None if it may.
 
-    The rule of a blend that ties with the base: steps 1 to 4, and then neither its voice is
-    measurably less like the person's, nor are its word errors a loss; and its words can be judged.
-    Returns None, or why not.
+    As a blend that ties with the base, it must pass steps 1 to 4, its voice must not be measurably
+    less like the person's, and its word errors must not be a loss. Its words must also be judged.
     """
     voice, errors, words = (against(small, large, one) for one in (VOICE, WORD_ERRORS, WORDS))
     less_alike = voice is not None and voice.high < 0
@@ -141,9 +140,9 @@ def may_replace(small: Candidate, large: Candidate) -> str | None:
 
 def _with_remarks(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
     failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
-    # A few sentences say nothing for a candidate, and nothing against it.
+    # A few sentences are evidence neither for a candidate nor against it.
     compared = () if unjudged else (_drift(one, base), _loses_words(one, base))
-    # Beside a base that cannot be served, how natural it sounds counts for nothing.
+    # The naturalness of a base that cannot be served does not matter.
     if not unjudged and not _cannot_serve(base, candidates):
         compared = (*compared, _less_natural(one, base))
     known = None if one.knows_language else UNLEARNED
@@ -179,8 +178,8 @@ def _unjudged(
 ) -> str | None:
     """Why there are too few figures to compare a candidate with the base; None if there are enough.
 
-    The one rule for missing figures: without them nothing is as good as the base. If the base is
-    ruled out itself, only the candidate's own count.
+    The only rule for missing figures: a candidate without them is never as good as the base. If the
+    base is ruled out, only the candidate's figures count.
     """
     if one.kind == base.kind == "base":
         return None
@@ -206,7 +205,7 @@ def _unjudged(
 
 
 def _cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
-    """Whether the base is ruled out itself: only a candidate's own figures count then."""
+    """Whether the base is ruled out, so that only a candidate's figures count."""
     return not base.knows_language or _failures(base, candidates) is not None
 
 
@@ -221,7 +220,7 @@ def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
     own, usual = one.judges.get(RATE_DRIFT), base.judges.get(RATE_DRIFT)
     if own is None or one.kind == "base":
         return None
-    # A drift that the base has too, in the same direction, is no loss.
+    # A drift that the base shares, in the same direction, is not a loss.
     same_way = usual is not None and own.mean * usual.mean > 0
     beyond = abs(own.mean) - (abs(usual.mean) if usual and same_way else 0.0)
     if abs(own.mean) <= MOST_DRIFT or beyond <= DRIFT_BEYOND_BASE:
@@ -234,7 +233,7 @@ def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
 def _loses_words(one: Candidate, base: Candidate) -> str | None:
     if one.kind == "base":
         return None
-    # The likelihood of words in a language that the base does not know says nothing.
+    # In a language that the base does not know, its likelihood of words means nothing.
     return _understood_worse(
         against(one, base, WORD_ERRORS),
         against(one, base, WORDS) if base.knows_language else None,
@@ -245,7 +244,7 @@ def _loses_words(one: Candidate, base: Candidate) -> str | None:
 
 
 def _forgets(one: Candidate, base: Candidate) -> str | None:
-    """What a candidate has lost of the old language, if it is too much."""
+    """A sentence about a candidate's loss in the old language, if it is too much."""
     more = one.old_language_failed - base.old_language_failed
     if more >= FEWEST_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
@@ -271,8 +270,8 @@ def _understood_worse(
     errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str,
     errors_margin: float = ERRORS_MARGIN,
 ) -> str | None:  # fmt: skip
-    """The sentence with the loss in a hundred words, if it is too much: by the errors that a
-    recogniser hears, else by the words left out."""
+    """The sentence with the loss per hundred words, if it is too much: by the recogniser's errors,
+    else by the words left out."""
     if errors is not None:
         if errors.mean <= errors_margin and errors.low <= 0:
             return None
@@ -295,7 +294,7 @@ def _remarks(one: Candidate, base: Candidate) -> list[str]:
 
 
 def _indistinguishable(one: Candidate, base: Candidate, *more: str) -> bool:
-    """By every judge of the person or the words, and `more`."""
+    """Whether no judge of the person or the words, and none of `more`, finds a difference."""
     names = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT, *more)
     judged = [against(one, base, judge) for judge in names]
     known = [difference for difference in judged if difference is not None]
@@ -314,11 +313,11 @@ def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
 
 def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     """The best by steps 6 and 7; by validation loss if no voice was judged, or if neither the base
-    nor a recogniser knows the language. Blends and the base have no validation loss."""
+    nor a recogniser knows the language. Only epochs have a validation loss."""
     recognised = any(WORD_ERRORS in one.judges for one in left)
     if not any(VOICE in one.judges for one in left) or not (base.knows_language or recognised):
         return _lowest_loss_of(left)
-    # `_unjudged` has ruled out whoever lacks a figure that another has.
+    # `_unjudged` has ruled out candidates that lack a figure which others have.
     with_voice = list(left)
     if recognised:
         fewest = min(left, key=lambda one: one.mean(WORD_ERRORS))
@@ -376,8 +375,8 @@ def _ties(one: Candidate, base: Candidate) -> bool:
 
 
 def _learned(blend: Candidate, base: Candidate, judged: Sequence[Candidate]) -> bool:
-    """Whether a blend's epoch differs from the base in words, voice or rate; an epoch that was not
-    judged does."""
+    """Whether a blend's epoch differs from the base in words, voice or rate; True if the epoch was
+    not judged."""
     return not any(
         _unjudged(one, base, judged) is None and _indistinguishable(one, base)
         for one in judged
@@ -396,7 +395,7 @@ def _nearer_rate(best: Candidate, base: Candidate) -> bool:
 
 
 def _why(best: Candidate, base: Candidate) -> str:
-    # Only what was measured to be better is "the best"; a blend is also chosen where it ties.
+    # Only a measurably better candidate is "the best"; a blend that ties is "chosen".
     better = base.ruled_out is not None or _measurably_better(best, base)
     verb = "is the best" if better else "is chosen"
     clauses = []
@@ -409,7 +408,7 @@ def _why(best: Candidate, base: Candidate) -> str:
         )
         clauses.append(alike if errors.holds_zero else differs)
     elif not base.knows_language:
-        clauses.append("its validation loss is the lowest, and nobody hears words in this language")
+        clauses.append("its validation loss is the lowest, and no judge knows this language")
     elif words is not None:
         own, usual = best.mean(WORDS), base.mean(WORDS)
         differs = f"it says {own:.0%} of the words, the base says {usual:.0%}"
@@ -424,7 +423,7 @@ def _why(best: Candidate, base: Candidate) -> str:
 
 
 def _old_language(best: Candidate, base: Candidate) -> str:
-    """What it says in the old language, with the base's figure; "" if nothing was judged there."""
+    """The figure for the old language, with the base's; "" if it was not judged."""
     for judge, what in ((WORD_ERRORS, "its word error rate is"), (WORDS, "its share of words is")):
         pairs = [
             (one.judges[judge], other.judges[judge])
@@ -438,7 +437,7 @@ def _old_language(best: Candidate, base: Candidate) -> str:
 
 
 def _got_worse(best: Candidate, base: Candidate) -> list[str]:
-    """The judges by which it is measurably worse than the base, with both figures."""
+    """The judges that find it measurably worse than the base, with both figures."""
     judges = (
         (WORD_ERRORS, "word error rate", "{:.0%}"), (WORDS, "words", "{:.0%}"),
         (VOICE, "voice", "{:.2f}"), (NATURALNESS, "naturalness", "{:.2f}"),
@@ -467,14 +466,14 @@ def _is_worse(judge: str, usual: float, gap: MeanInterval) -> bool:
 def _why_the_voice(best: Candidate, base: Candidate) -> str:
     voice = against(best, base, VOICE)
     if voice is None:
-        # Without a judge of voices, or beside a base that is ruled out for too few sentences.
+        # No voice was judged, or the base is ruled out for too few sentences.
         if VOICE in best.judges:
             return "its voice cannot be compared with the base's, which is ruled out"
         return "no voice was judged, and its validation loss is the lowest of the rest"
     gap = f"({voice.mean:+.2f})"
     if voice.low > 0:
         return f"it sounds closer to the person {gap}"
-    if voice.high < 0:  # it follows a base that is ruled out
+    if voice.high < 0:  # it replaces a base that is ruled out
         return f"it sounds less like the person than the base {gap}, which is ruled out"
     no_worse = f"it sounds as close to the person as the base ({NO_DIFFERENCE % voice.mean})"
     if _nearer_rate(best, base):
@@ -496,8 +495,8 @@ def _base_is_best(
     if others and most < FEWEST_FINISHED:
         count = max(len(one.sentences) for one in others)
         reason = (
-            f"The base is kept: the run was too short to be judged. Of {count} sentences no "
-            f"candidate finished more than {most}, and a verdict needs {FEWEST_FINISHED}."
+            "The base is kept: the run was too short to be judged. No candidate finished more "
+            f"than {most} of {count} sentences, and a verdict needs {FEWEST_FINISHED}."
         )
         more = (
             f"`{commands.program('train evaluate')}` judges by all sentences, without a time "
@@ -514,7 +513,7 @@ def _base_is_best(
 
 
 def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
-    """What to try next if the base is the best, in view of the other candidates."""
+    """Advice on what to try next if the base is the best."""
     learned = [one for one in others if not one.indistinguishable_from_base]
     epochs = {one.epoch for one in others}
     ways = []
@@ -537,7 +536,7 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
 
 
 def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
-    """About the candidate that comes closest to being chosen."""
+    """Why the candidate that comes closest is not chosen."""
     passing = [one for one in others if one.ruled_out is None]
     if passing:
         nearest = _nearest(passing, base)

@@ -72,7 +72,7 @@ def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     assert (ben.clips, ben.sentences) == (9, 24)
     assert ben.base.voice.mean < ben.best.voice.mean < ben.learned.voice.mean
     assert ben.than_base["voice"].low > 0
-    told = "The best weights with a decoder of its own are measurably closer to the speaker"
+    told = "The best weights with a decoder for this speaker are measurably closer to the speaker"
     assert ben.verdict == f"{told} than the base."
     assert f"As ben: word error rate {ben.learned.word_errors.mean:.2f} (base " in caplog.text
     # Each learned from that speaker's clips and recording, for the best weights.

@@ -356,7 +356,7 @@ def test_a_run_too_short_to_be_judged_says_so_and_keeps_the_base(count, cut, err
     assert verdict.kind == "base" and not verdict.indistinguishable_from_base
     assert told["epoch 1"].cut == cut
     assert f"finished {count - cut} of {count}" in str(told["epoch 1"].ruled_out)
-    assert f"Of {count} sentences no candidate finished more than {count - cut}" in verdict.reason
+    assert f"No candidate finished more than {count - cut} of {count} sentences" in verdict.reason
     assert "train evaluate" in verdict.advice
     # So few sentences count neither for nor against it.
     assert told["epoch 1"].remarks[:1] == [told["epoch 1"].ruled_out]
