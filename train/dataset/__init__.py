@@ -1,1 +1,1 @@
-"""Reads transcripts and recordings, and makes batches of them."""
+"""Reads transcripts and recordings, and makes batches."""

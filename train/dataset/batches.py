@@ -1,19 +1,18 @@
-"""Makes batches: each clip once an epoch, shuffled by seed and epoch, with conditioning clips.
+"""Makes batches: each clip once per epoch, shuffled by seed and epoch, with conditioning clips.
 
 An epoch is planned in five steps: shuffle the clips, sort them by length inside windows, cut them
-at the budget (BATCH_SECONDS: longest clip times clips), shuffle the batches, deal them to the ranks
-of the run. The conditioning of each clip is drawn from (seed, epoch, clip) and never from a global
-random state, so prefetching, resuming and sampling change no batch.
+at the budget (BATCH_SECONDS: longest clip times number of clips), shuffle the batches, and deal
+them to the ranks. The conditioning of each clip is drawn from (seed, epoch, clip), never from a
+global random state, so prefetching, resuming and sampling change no batch.
 
-A batch is packed (`xtts.model.varlen`), so it has no padding whatever the lengths of its clips. The
-sorting serves the attention on a GPU, which works in a padded grid, and makes steps equally long.
-The next batch is copied to the GPU during the step, from pinned memory and on a stream of its own.
-The step's stream waits for it on the device; the host never waits.
+A batch is packed (`xtts.model.varlen`), without padding. Sorting helps the attention on a GPU,
+which works in a padded grid, and makes steps equally long. The next batch is copied to the GPU
+during the step, from pinned memory and on a separate stream. The step's stream waits for it on the
+device; the host never waits.
 
 Out-of-memory halves the budget. A halving is identified by its position: (epoch, finished batches).
-From there on the rest of that epoch's plan is cut again, and later epochs are planned with the
-smaller budget. The same halvings therefore always give the same batches, and a resumed run
-continues bit for bit.
+The rest of that epoch's plan is cut again, and later epochs are planned with the smaller budget.
+The same halvings therefore always give the same batches, and a resumed run continues bit for bit.
 """
 
 import itertools
@@ -55,7 +54,7 @@ Group = tuple[int, ...]
 
 
 class OomBackoff(NamedTuple):
-    """From epoch `epoch` (from 1), after `batch` of its batches, the budget is `seconds`."""
+    """After `batch` batches of epoch `epoch` (from 1), the budget is `seconds`."""
 
     epoch: int
     batch: int
@@ -89,10 +88,10 @@ class Batches:
         seed: determines the order, together with the epoch.
         batch_seconds: the maximum of longest clip times number of clips.
         conditioning: other_clip or, as in Coqui's recipe, same_clip; from the clips `sources`.
-        drawn, share: clips of which each epoch draws as many as make this share of its audio, or
-            all of them once.
+        drawn, share: each epoch also draws clips of `drawn`, each at most once, until they make
+            this share of its audio.
         fixed: the same order and conditioning in every epoch (validation).
-        rank, world_size: which share of each step this process takes.
+        rank, world_size: the share of each step that this process takes.
         pinned: batches are in pinned memory, for asynchronous copies to a GPU.
     """
 
@@ -138,7 +137,7 @@ class Batches:
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """This rank's batches of `epoch`, after the first `first` of `plan(epoch)`.
 
-        The plan is the same for every world size, so a run can resume with another one. Each step
+        The plan does not depend on the world size, so a run can resume with another one. Each step
         takes `world_size` batches of the plan.
         """
         planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
@@ -148,7 +147,7 @@ class Batches:
             yield from (batch.result() for batch in lookahead(begun, 1))
 
     def _made(self, epoch: int, group: Sequence[int]) -> Batch:
-        """A batch; tried again if it fails, which does not change its content."""
+        """Makes a batch. Retries do not change its content."""
         for number in range(1, MOST_TRIES + 1):
             try:
                 return self.batch(epoch, group)
@@ -169,7 +168,7 @@ class Batches:
     def plan(
         self, epoch: int, halvings: Sequence[OomBackoff] | None = None
     ) -> list[tuple[int, ...]]:
-        """The clips of each batch in order, none twice. halvings: None takes the run's."""
+        """The clips of each batch in order, none twice. halvings: the run's if None."""
         halvings = self.halvings if halvings is None else halvings
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
@@ -179,7 +178,7 @@ class Batches:
         return recut(groups, seconds, halvings, epoch)
 
     def _drawn_in(self, epoch: int, seconds: Sequence[float]) -> list[int]:
-        """Those of `drawn` that an epoch has beside the others."""
+        """The clips that an epoch draws from `drawn`."""
         order = list(self.drawn)
         random.Random(f"drawn/{self.seed}/{epoch}").shuffle(order)
         room = self.share / (1 - self.share) * sum(seconds[clip] for clip in self.indices)
@@ -192,7 +191,7 @@ class Batches:
         return halve_budget(clips, seconds, at_epoch(self.batch_seconds, self.halvings, epoch + 1))
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
-        """A batch of these clips with their conditioning of `epoch`; empty without clips."""
+        """A batch of these clips with their conditioning in `epoch`; empty without clips."""
         if not group:
             idle = self.batch(epoch, self.indices[:1])
             return Batch(idle.rows.without_targets(), (), 0.0)
@@ -212,7 +211,7 @@ class Batches:
         return Batch(rows, tuple(group), sum(self.clips[clip].seconds for clip in group))
 
     def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
-        """(mel [80, frames], the codes of `clip` that it gives away)."""
+        """Returns (mel [80, frames], range of the codes of `clip` that the mel reveals)."""
         draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
         if self.conditioning == "other_clip" and (other := self._other(draw, clip)) is not None:
             return self._slice(draw, other, largest_share=1.0)[0], (0, 0)
@@ -222,9 +221,9 @@ class Batches:
         return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
 
     def _other(self, draw: random.Random, clip: int) -> int | None:
-        """Another clip of the same speaker, if there is one.
+        """Another clip of the same speaker, or None.
 
-        It equals `draw.choice` over the others, without a list of them for each clip.
+        The result equals `draw.choice` over the others, but needs no list of them for each clip.
         """
         known, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
         count = len(known) - (place is not None)
@@ -249,18 +248,18 @@ def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list
     return groups
 
 
-# On their way to a step
+# Transfer to the device
 
 
 class StreamCopier:
-    """Copies on its own CUDA stream: `started` returns a ticket, `arrived` the finished copy."""
+    """Copies on a separate CUDA stream: `started` returns a ticket, `arrived` the finished copy."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.stream = torch.cuda.Stream(device)
 
     def started(self, rows: PackedBatch) -> tuple[PackedBatch, PackedBatch, torch.cuda.Event]:
-        """(the source, which must stay until its copy is whole, the copy, and its end)."""
+        """Returns (source, copy, end event). The source must stay until the copy is complete."""
         pinned = rows if rows.text.is_pinned() else rows.pinned()
         with torch.cuda.stream(self.stream):
             copy = pinned.to(self.device)
@@ -277,12 +276,12 @@ class StreamCopier:
 
 
 def copier_for(device: torch.device) -> StreamCopier | None:
-    """The copier of a device; None on a CPU, where nothing is copied."""
+    """The copier of a device; None on a CPU, which needs no copies."""
     return StreamCopier(device) if device.type == "cuda" else None
 
 
 def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[Batch]:
-    """The same batches, each on the device when it is yielded, while the next one is copied."""
+    """Yields each batch on the device, while the next one is copied."""
     if copier is None:
         yield from batches
         return
@@ -292,7 +291,7 @@ def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[
 
 
 def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
-    """The same batches; with several ranks each has its `agreement`, computed during the last step.
+    """The same batches; with several ranks, each with an `agreement` computed one step ahead.
 
     stop: whether this rank received a stop signal.
     """
@@ -309,14 +308,14 @@ def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> 
         yield ahead
 
 
-# Which clips go together. Pure
+# Grouping clips: pure functions
 
 
 def grouped(
     clips: Sequence[int], seconds: Sequence[float], batch_seconds: float, draw: random.Random
 ) -> list[Group]:
-    """Every one of `clips` once: shuffled, sorted by length inside windows, cut at the budget, the
-    groups shuffled. seconds: how long each clip is, by its number."""
+    """Groups each of `clips` once: shuffles them, sorts them by length inside windows, cuts at the
+    budget and shuffles the groups. seconds: the length of each clip, by its index."""
     order = list(clips)
     draw.shuffle(order)
     mean = sum(seconds[clip] for clip in order) / max(1, len(order))
@@ -335,7 +334,7 @@ def grouped(
 def cut(order: Sequence[int], seconds: Sequence[float], batch_seconds: float) -> list[Group]:
     """Cuts clips into groups whose longest clip times their number stays within the budget.
 
-    A clip longer than the budget is a group of its own.
+    A clip longer than the budget is the only clip of its group.
     """
     groups: list[list[int]] = []
     longest = 0.0
@@ -353,8 +352,8 @@ def cut(order: Sequence[int], seconds: Sequence[float], batch_seconds: float) ->
 def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
     """The share of `rank`: one of each `world_size` consecutive groups.
 
-    Every rank takes part in every step. The groups that are left at the end are dealt clip by clip,
-    and a rank without a clip gets an empty group. Each clip is dealt once.
+    Every rank takes part in every step. The remaining groups at the end are dealt clip by clip, and
+    a rank without a clip gets an empty group. Each clip is dealt once.
     """
     whole = len(groups) - len(groups) % world_size
     own = list(groups[rank:whole:world_size])
@@ -364,14 +363,14 @@ def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
 
 
 def at_epoch(began_with: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
-    """The budget in seconds with which `epoch` is planned."""
+    """The budget in seconds for the plan of `epoch`."""
     return min([began_with, *(one.seconds for one in halvings if one.epoch < epoch)])
 
 
 def recut(
     groups: list[Group], seconds: Sequence[float], halvings: Iterable[OomBackoff], epoch: int
 ) -> list[Group]:
-    """The plan of `epoch` with the halvings inside it; seconds: of each clip."""
+    """The plan of `epoch`, cut again at each halving in it. seconds: the length of each clip."""
     for one in (one for one in halvings if one.epoch == epoch):
         done, left = groups[: one.batch], groups[one.batch :]
         groups = done + [

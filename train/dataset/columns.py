@@ -1,15 +1,15 @@
-"""Judges what each column of a transcript holds, over all rows, or by the names in its header.
+"""Judges what each column of a transcript holds, by its header or by all of its rows.
 
     recordings   names with the ending of a sound file, or of files in the dataset
     languages    every field names a language: `EN`, `pt-br`, `English`
-    speakers     a few short labels that repeat beside sentences, numbers included
+    speakers     a few short labels or numbers that repeat, in rows with sentences
     splits       train, validation, test
-    emotions     happy, sad, neutral: not used, and named
-    text         the sentences; of two columns that say the same, the later one is spoken
+    emotions     happy, sad, neutral: ignored, with a note
+    text         the sentences; if two columns hold the same ones, the second is spoken
 
 Tools write these in different orders: Coqui `path|text|speaker|language`, Piper and VITS
 `path|speaker|text`, MeloTTS and GPT-SoVITS `path|speaker|language|text`. Any other
-column is refused, with the way to name it.
+column is refused with advice to name it in a header.
 """
 
 import itertools
@@ -27,7 +27,7 @@ HEADER_ADVICE = (
     "Write a header line that names the columns, such as file_name|speaker|text; columns with "
     "other names are ignored."
 )
-# For each column of a table, the first name that its header has.
+# The header names of each role, in order of preference.
 NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
     "path": ("file_name", "filename", "file_path", "filepath", "audio_file", "audio_filepath",
              "audio_path", "audio", "wav_filename", "wav_file", "wav_path", "wav", "path", "file",
@@ -46,30 +46,31 @@ _SAME_WORDS = 0.5
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
 _MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
 _SENTENCE_ENDS = tuple(".!?…。！？")
-# A fault in single rows does not change what a column is.
+# Faults in a few rows do not change what a column holds.
 _ODD_SHARE, _FEWEST_FOR_AN_ODD_ONE = 0.1, 5
 _MOST_LOOKED_UP = 40
-# The most speakers for each row; numbers that repeat less often count something.
+# The most speakers per row. Numbers that repeat less often are counts.
 _MOST_NAMES, _MOST_NUMBERS = 0.75, 0.5
-# With fewer rows, each may be of another speaker.
+# With fewer rows, each may have a different speaker.
 _FEW_ROWS = 4
-# Numbers measure their texts from this correlation on, of so many rows and different numbers.
+# Numbers are durations if they correlate with the length of their texts above this value, over at
+# least this many rows and different numbers.
 _MEASURES, _FEWEST_TO_MEASURE, _FEWEST_MEASURES = 0.75, 10, 3
-# Two columns of short labels: the one with at most half as many different ones names speakers.
+# If two columns hold short labels, the one with at most half as many different ones names speakers.
 _CLEARLY_FEWER = 2
-# Texts of one to three words that repeat so often may be speakers.
+# Texts of one to three words may be speakers if each repeats this often.
 _CLIPS_FOR_A_NAME = 3
-# MeloTTS's names: KR is Korean here, and ISO 639-1's Kanuri elsewhere.
+# MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
-# Words for the part of a dataset that a row belongs to, and whether it is held out of training.
-# Test rows are neither trained on nor validated on, as a file of them is not.
+# Names of splits, and whether their rows are held out for validation. Test rows (None) are not
+# used, nor are files of them.
 SPLITS: Mapping[str, bool | None] = {
     "train": False, "training": False,
     **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), True),
     "test": None, "testing": None,
 }  # fmt: skip
-# What a column of labels says about how a clip is spoken, or by what kind of person, instead of by
-# whom: the labels of ESD, RAVDESS, EmoV-DB, CREMA-D, Expresso and Hume.
+# Labels that describe how a clip is spoken or the kind of person, not the speaker, as in ESD,
+# RAVDESS, EmoV-DB, CREMA-D, Expresso and Hume.
 _EMOTIONS = frozenset(
     "afraid amused amusement anger angry anxious bored boredom calm cheerful confused contempt "
     "disgust disgusted emotional enunciated essentials excited excitement fear fearful happiness "
@@ -85,11 +86,11 @@ _AGES = frozenset(
     "fifties sixties seventies eighties nineties".split()
 )
 _FLAGS = frozenset("true false yes no y n ok good bad valid invalid clean noisy checked".split())
-# Kinds of labels, and how many other words may be among them.
+# Kinds of labels, and how many other words each allows.
 _KINDS: Sequence[tuple[str, Set[str], int]] = (
     ("emotions", _EMOTIONS, 1), ("ages", _AGES, 0), ("marks", _FLAGS, 0),
 )  # fmt: skip
-# What programs write for a name that is missing.
+# Placeholders that programs write for a missing name.
 NO_NAMES = frozenset(("", "nan", "none", "null", "n/a", "na", "<na>", "unknown"))
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
 # ISO 639-2: undetermined, several languages, no words.
@@ -102,9 +103,12 @@ _NUMBERS = re.compile(r"\d+(\s+\d+)+")
 
 @dataclass(frozen=True)
 class Columns:
-    """places: the column of each role, "written" being the text of which "text" is the normalised
-    form; width: the number of columns; by_rows: whether they were judged, not named; ignored: what
-    the columns hold that were judged and are not used."""
+    """The columns of a transcript.
+
+    places: the column of each role; if "written" exists, "text" is its normalised form. width: the
+    number of columns. by_rows: whether they were judged by rows, without a header. ignored: the
+    kind of labels in each unused column that was judged.
+    """
 
     places: Mapping[str, int]
     width: int
@@ -140,14 +144,14 @@ def named(header: Sequence[str]) -> Columns | None:
 
 
 def language_of(cell: str) -> str:
-    """The ISO 639-1 code of the language that a field names: as a code, a locale, or in English;
+    """The ISO 639-1 code of the language that a field names by a code, a locale or in English;
     "" if it names none."""
     plain = cell.strip().lower()
     named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
     if named or not (locale := _LOCALE.fullmatch(plain)):
         return named or ""
     code = code_of(locale[1])
-    # Of three letters only for those of XTTS-v2: `ben` is Bengali, and a speaker.
+    # Three-letter codes count only for XTTS-v2's languages: `ben` is Bengali, but also a name.
     known = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
     return code if known else ""
 
@@ -166,7 +170,7 @@ def judged(
         language: LANGUAGE.
         source: The transcript's name, for messages.
 
-    Raises DatasetError with the readings that are possible.
+    Raises DatasetError with the possible readings.
     """
     columns = [[row[place] for row in rows] for place in range(len(rows[0]))]
     places = {"path": _recordings(columns, exists)}
@@ -175,7 +179,7 @@ def judged(
         if place != places["path"] and any(column)
     ]  # fmt: skip
     if len(rest) > 4 and all(map(_holds_numbers, (columns[rest[-1]], columns[rest[-2]]))):
-        rest = rest[:-3]  # phonemes, tones and phones per word, as MeloTTS's train.list has them
+        rest = rest[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
     if not rest:
         raise DatasetError(f"{source}: no row has a text. {HEADER_ADVICE}")
     if len(rest) > 1 and rest[0] == 0 and _counts_rows(columns[0]):
@@ -195,7 +199,7 @@ def judged(
         ignored |= dict.fromkeys(genders, "genders")
     others = [at for at in rest if at not in ignored]
     if all(_are_labels(columns[at]) for at in others):
-        ignored = {}  # without sentences beside them they may be the words that are spoken
+        ignored = {}  # without sentences in the rows, these labels may be the text
     else:
         rest = others
     spoken = _languages(columns, rest, language)
@@ -232,7 +236,7 @@ class _Judged:
         )
 
     def _refuse_names(self, column: Sequence[str]) -> None:
-        """Refuses a few names that repeat in the place of the text."""
+        """Refuses a text column that holds a few repeated names."""
         names = set(column)
         if _are_labels(column) and 1 < len(names) <= len(column) / _CLIPS_FOR_A_NAME:
             raise DatasetError(
@@ -261,7 +265,7 @@ class _Judged:
         return whole and _grow_with(labels, texts)
 
     def _fewer(self, first: int, second: int) -> dict[str, int]:
-        """Two columns of labels, as in a dataset of single words: the speakers are few."""
+        """Judges two columns of labels, as in a dataset of single words: speakers are fewer."""
         one, other = len(set(self.columns[first])), len(set(self.columns[second]))
         if one * _CLEARLY_FEWER <= other:
             return {"speaker": first, "text": second}
@@ -309,7 +313,7 @@ def _quoted(text: str) -> str:
 
 
 def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool]) -> int:
-    """The column of recordings: by their endings, else by the files that exist; else the first."""
+    """The column of recordings: by file endings, else by existing files, else the first."""
     for place, column in enumerate(columns):
         if _is_sound(column):
             return place
@@ -323,14 +327,14 @@ def _is_sound(column: Sequence[str]) -> bool:
 
 
 def _are_splits(column: Sequence[str]) -> bool:
-    """Whether a column says which part of the dataset each row belongs to."""
+    """Whether a column names the split of each row."""
     words = {cell.casefold() for cell in column}
     return words <= SPLITS.keys() and any(SPLITS[one] is False for one in words)
 
 
 def _are_words_of(column: Sequence[str], known: Set[str], odd: int) -> bool:
-    """Whether all labels of a column, but for an odd one, are among the known words; a single label
-    may be somebody's name, such as Joy."""
+    """Whether the labels of a column are known words, except for at most `odd`. A single label does
+    not count: it may be a name, such as Joy."""
     kinds = {cell.casefold().strip() for cell in column if cell}
     return len(kinds) > 1 and len(kinds - known) <= min(odd, (len(kinds) - 1) // 3)
 
@@ -344,7 +348,7 @@ def _counts_rows(column: Sequence[str]) -> bool:
 
 
 def _grow_with(numbers: Sequence[str], texts: Sequence[str]) -> bool:
-    """Whether numbers measure the texts, as whole seconds do: they are larger for longer texts."""
+    """Whether numbers correlate with the length of their texts, as durations do."""
     pairs = [(int(one), len(text)) for one, text in zip(numbers, texts, strict=True) if one]
     if len(pairs) < _FEWEST_TO_MEASURE or len({one for one, _ in pairs}) < _FEWEST_MEASURES:
         return False
@@ -357,14 +361,14 @@ def _holds_numbers(column: Sequence[str]) -> bool:
 
 
 def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
-    """The column of languages, the last one if several could be: speakers have names such as
-    EN-US, and come first in every known layout."""
+    """The column of languages, the last if several qualify: speakers may have names such as EN-US,
+    and come first in every known layout."""
     candidates = [place for place in rest if _nearly_all(columns[place], _is_language)]
     if not candidates or len(rest) < 2:
         return None
     last = candidates[-1]
     known = {*NAMES, short_code(language)}
-    # One of two columns is the text; codes such as `li` and `bo` are people's names, too.
+    # One of two columns is the text, and codes such as `li` and `bo` are also people's names.
     likely = any(language_of(cell) in known for cell in set(columns[last]))
     return last if likely or len(rest) > 2 else None
 
@@ -374,8 +378,8 @@ def _say_the_same(pairs: Sequence[tuple[str, str]]) -> bool:
 
 
 def _says_the_same(text: str, other: str) -> bool:
-    """Whether one field is the other in other words: a normalised text keeps most words, and writes
-    numbers out. A translation keeps few, and so do phonemes."""
+    """Whether a field is the normalised form of the other: it keeps most words and spells out
+    numbers. Translations and phonemes keep few words."""
     words, others = (_WORD.findall(part.casefold()) for part in (text, other))
     if not is_sentence(text) and not text.endswith(_SENTENCE_ENDS):
         return False
@@ -385,8 +389,8 @@ def _says_the_same(text: str, other: str) -> bool:
 
 
 def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
-    """Whether a column names speakers: short, and clearly fewer than rows. Everybody has a name
-    that occurs once only in tiny datasets. Numbers that seldom repeat count something."""
+    """Whether a column names speakers: short labels, clearly fewer than rows unless the dataset is
+    tiny. Numbers that seldom repeat are counts. repeated: whether a label must repeat."""
     filled = [cell for cell in column if cell]
     numbers = all(map(_NUMBER.fullmatch, filled))
     if not repeated:
@@ -394,7 +398,7 @@ def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
     kinds = len(set(filled))
     few = kinds <= (_MOST_NUMBERS if numbers else _MOST_NAMES) * len(filled)
     repeats = kinds < len(filled) or len(filled) == 1
-    # A name of many words is one if it repeats as sentences do not.
+    # A long label is a name if it repeats more often than sentences do.
     if 4 * kinds <= len(filled) and _nearly_all(filled, _is_long_name):
         return True
     return repeats and (few or len(filled) < _FEW_ROWS) and _nearly_all(filled, is_label)
@@ -417,8 +421,8 @@ def _are_sentences(column: Sequence[str]) -> bool:
 
 
 def is_sentence(cell: str) -> bool:
-    """Whether a field is a sentence and not a name: more words than a name has, or two with the
-    mark that ends a sentence."""
+    """Whether a field is a sentence: longer than a name, or at least two words with a full stop or
+    another mark at the end."""
     words = len(cell.split())
     return (
         words > 2 * _MOST_LABEL_WORDS
@@ -428,7 +432,7 @@ def is_sentence(cell: str) -> bool:
 
 
 def _nearly_all(column: Sequence[str], holds: Callable[[str], object]) -> bool:
-    """Whether it holds for all fields that are not empty, but for a few odd ones."""
+    """Whether `holds` is true for all but a few of the fields that are not empty."""
     filled = [cell for cell in column if cell]
     odd = sum(not holds(cell) for cell in filled)
     allowed = max(_ODD_SHARE * len(filled), len(filled) >= _FEWEST_FOR_AN_ODD_ONE)

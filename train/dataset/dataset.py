@@ -1,9 +1,8 @@
-"""Reads a dataset: checks every clip before step 1, and splits training from validation.
+"""Reads a dataset: checks every clip before the first step and splits training from validation.
 
-The trainer, `check` and `prepare` share `read`. What was found out about each recording and text is
-kept in one file, so a second start decodes nothing. A recording is decoded here, and once more for
-its features (`train.dataset.features`): these take by far the longest, and are computed only after
-everything that can refuse a run.
+The trainer, `check` and `prepare` share `read`. One file caches the results for each recording and
+text, so a second start decodes nothing. Features (`train.dataset.features`) need a second decoding
+and take by far the longest, so they are computed only after every check that can refuse a run.
 """
 
 import hashlib
@@ -42,30 +41,30 @@ from xtts.text.tokenizer import Tokenizer
 SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
 LOUDEST_PEAK = 8.0
-# A decoder may round the end of a file; what is further from its header was cut off.
+# Decoders may round the end of a file; with less than this share of its length, it was cut off.
 LEAST_PRESENT = 0.95
 # FAT stores times in steps of 2 s, ext4 in steps of 4 to 10 ms.
 RACY_SECONDS = 2.0
-# In the namespace of what is known: another number where clips are judged otherwise.
+# Part of the cache's namespace. Increase it when the checks of clips change.
 VERSION = 4
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
 FEWEST_CLIPS_TO_SPLIT = 8
-# The loss of fewer clips is chance.
+# The loss over fewer clips is mostly noise.
 FEWEST_VALIDATION_CLIPS = 5
 _MOST_REFUSALS_SHOWN = 20
-# XTTS-v2 speaks 17; a misread column has as many as there are clips.
+# XTTS-v2 speaks 17; a misread column may hold a different one for each clip.
 _MOST_LANGUAGES_NAMED = 17
-# Of clips that are refused for exactly the same reason, so many by name.
+# The number of clips listed by name for each identical reason.
 _MOST_ALIKE = 5
-# Clips for a thread at once: handing over one that is known costs more than checking it.
+# Clips per thread task: passing a cached clip to a thread costs more than checking it.
 _PORTION = 16
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One row of the dataset. seconds: its length; tokens: ids of its text without START, STOP."""
+    """One row of the dataset. seconds: its length; tokens: its text ids, without START and STOP."""
 
     name: str
     path: Path
@@ -85,7 +84,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class RejectedClip:
-    """A clip that is left out: the value seen, and what is allowed."""
+    """A clip that is left out: the value seen and the allowed one."""
 
     name: str
     seen: str
@@ -94,8 +93,10 @@ class RejectedClip:
 
 @dataclass(frozen=True)
 class Dataset:
-    """clips: the clips in use; train, validation: indices into them; refused: the others; notes:
-    how the transcript was read, where that is not obvious."""
+    """The usable clips and their split.
+
+    train, validation: indices into `clips`; notes: how the transcript was read, if not obvious.
+    """
 
     clips: tuple[Clip, ...]
     refused: tuple[RejectedClip, ...]
@@ -125,11 +126,11 @@ class Dataset:
         return hashlib.sha256("".join(contents).encode()).hexdigest()
 
     def minutes(self, indices: Iterable[int]) -> float:
-        """Length of these clips together."""
+        """The total length of these clips."""
         return sum(self.clips[index].seconds for index in indices) / 60
 
     def without(self, rejected: Sequence[RejectedClip]) -> "Dataset":
-        """The split with these clips refused. Raises DatasetError without any training clip."""
+        """The same split without these clips. Raises DatasetError if no training clip remains."""
         names = {one.name for one in rejected}
         train, validation = (
             [self.clips[index] for index in side if self.clips[index].name not in names]
@@ -143,7 +144,7 @@ class Dataset:
         return Dataset.of(train, validation, (*self.refused, *rejected), self.notes)
 
     def report(self) -> str:
-        """How the transcript was read, the table of refused clips and the totals, as printed."""
+        """The printed report: how the transcript was read, the refused clips and the totals."""
         lines = [*self.notes, *_table(self.refused)]
         lines += _language_doubts(self.clips)
         lines.append(
@@ -154,7 +155,7 @@ class Dataset:
         return "\n".join(lines)
 
     def _few_clips(self) -> str:
-        """What it means that there are few validation clips, and what to do; "" if enough."""
+        """A warning about too few validation clips, with advice; "" if there are enough."""
         count = len(self.validation)
         if count >= FEWEST_VALIDATION_CLIPS:
             return ""
@@ -165,29 +166,28 @@ class Dataset:
             means = f"{clips} too few for validation: the loss says little about an epoch"
         enough = round(FEWEST_VALIDATION_CLIPS / VALIDATION_SHARE)
         return (
-            f" {means}. Training works all the same. From {enough} clips on there are "
-            f"{FEWEST_VALIDATION_CLIPS} for validation; or name them in a metadata_val.csv "
+            f" {means}. Training still works. From {enough} clips on, {FEWEST_VALIDATION_CLIPS} or "
+            "more are used for validation; or list validation clips in a metadata_val.csv "
             "(docs/datasets.md)."
         )
 
 
 @without_collection()
 def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Dataset:
-    """Reads the transcript, judges every clip and splits.
+    """Reads the transcript, checks every clip and splits the dataset.
 
-    Raises DatasetError for a transcript of the wrong form, for a language that the base model does
-    not speak, and when no clip is left; TextError for a language whose extra package is not
-    installed.
+    Raises DatasetError for a malformed transcript, for a language that the base model does not
+    speak, and if no clip is usable; TextError for a language whose extra package is not installed.
     """
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     entries = transcript.entries
     _refuse_language(entries, tokenizer.languages, settings)
     longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
-    # coqui-tts writes numbers and abbreviations out, each version in its own way.
+    # Versions of coqui-tts differ in how they spell out numbers and abbreviations.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     known = Facts(settings.cache_dir, f"clips {VERSION}")
-    try:  # it is written even if the run is stopped
-        # Decoding leaves the interpreter's lock.
+    try:  # the cache is saved even if the run is stopped
+        # Decoding releases the GIL.
         decoded = in_threads(lambda one: decode_clip(one, known, longest), entries, _PORTION)
         shown = with_progress(decoded, len(entries), "Checking clips", patience_seconds=2.0)
         sounds = list(shown)
@@ -197,10 +197,10 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         ]
     finally:
         known.save()
-    clips: dict[str, Clip] = {}  # by their recordings
+    clips: dict[str, Clip] = {}  # by the hash of their recording
     refused = [one for one in results if isinstance(one, RejectedClip)]
     for clip in (one for one in results if isinstance(one, Clip)):
-        # Copies would be trained twice, and could leak validation clips into training.
+        # Copies would count twice in training and could leak validation clips into it.
         if (first := clips.setdefault(clip.audio_sha256, clip)) is not clip:
             seen = f"the same recording as {first.name}"
             refused.append(RejectedClip(clip.name, seen, "each recording once"))
@@ -219,9 +219,9 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
 def _refuse_language(
     entries: Sequence[TranscriptEntry], spoken: Sequence[str], settings: TrainSettings
 ) -> None:
-    """Refuses a dataset if the base model speaks the language of no row, before any decoding.
+    """Refuses a dataset, before decoding, if the base model speaks none of its languages.
 
-    Single wrong rows are listed among the refused clips.
+    Single rows in other languages are rejected as clips instead.
     """
     known = set(map(short_code, spoken))
     short = [short_code(entry.language) for entry in entries]
@@ -236,7 +236,7 @@ def _refuse_language(
 
 
 def _what_to_set(languages: Sequence[str], settings: TrainSettings) -> str:
-    """What to do about clips in languages that the base does not speak."""
+    """Advice for clips in languages that the base does not speak."""
     correct = "If that is not the language of the clips, correct LANGUAGE or the transcript."
     if set(languages) <= NAMES.keys():
         if settings.base_model == "xtts_v2":
@@ -260,7 +260,7 @@ def extend_command(language: str, dataset: Path) -> str:
 
 
 def _in_words(languages: Iterable[str]) -> str:
-    """The names of languages, of many the first few."""
+    """The names of the languages; if there are many, only the first few."""
     codes = dict.fromkeys(languages)
     names = [NAMES.get(code, repr(code)) for code in codes]
     shown = names[:_MOST_LANGUAGES_NAMED]
@@ -290,8 +290,8 @@ def split(
 ) -> Dataset:
     """Chooses the validation clips: those that the dataset names (`named`), else 5 % by content.
 
-    The order of rows does not matter. A speaker keeps at least one training clip. Of the other
-    clips the first `max_train_samples` train, in the order of the transcript.
+    The choice does not depend on the order of rows. Each speaker keeps at least one training clip.
+    The first `max_train_samples` other clips, in the order of the transcript, are for training.
     """
     held_out = named or _by_content(clips)
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
@@ -338,8 +338,10 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
 def decode_clip(
     entry: TranscriptEntry, known: Facts, longest: float
 ) -> tuple[float, str] | RejectedClip:
-    """(seconds, SHA-256) of the recording of a row, or why it is rejected; decoded unless it is
-    known. longest: in seconds."""
+    """Returns (seconds, SHA-256) of a row's recording, or why it is rejected.
+
+    Cached recordings are not decoded. longest: in seconds.
+    """
     try:
         status = entry.path.stat()
     except OSError:
@@ -361,8 +363,8 @@ def decode_clip(
 
 
 def is_racy(status: os.stat_result) -> bool:
-    """Whether a file has changed so recently that it may change again within the same tick of its
-    file system's clock, and keep its times ("racy git", https://git-scm.com/docs/racy-git)."""
+    """Whether a file changed so recently that another change may leave its timestamps the same
+    ("racy git", https://git-scm.com/docs/racy-git)."""
     return status.st_ctime_ns > time.time_ns() - RACY_SECONDS * 1e9
 
 
@@ -379,9 +381,9 @@ def _missing(path: Path) -> str:
 
 
 def _decoded(path: Path) -> tuple[float, str, str, str]:
-    """Decodes one file: (seconds, SHA-256, what was seen, what is allowed). Raises AudioError."""
+    """Decodes a file. Returns (seconds, SHA-256, fault, allowed value). Raises AudioError."""
     header = facts(path)
-    # Only as much as could be allowed: a header may promise hours.
+    # A header may declare hours; decode no more than could be allowed.
     most = 2 * LONGEST_CLIP_SECONDS
     waveform = read_audio(path, header.rate, max_seconds=most)
     seconds = len(waveform) / header.rate
@@ -403,9 +405,10 @@ def check_clip(
     entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, known: Facts,
     tokenizer: Tokenizer, reader: str,
 ) -> Clip | RejectedClip:  # fmt: skip
-    """The clip of a row whose recording is `sound`, or why it has none. reader: what reads texts.
+    """Makes a clip of a row and its decoded recording `sound`, or rejects it.
 
-    Raises TextError for a language whose extra package is not installed: no row could be read.
+    reader: identifies the tokenizer in the cache. Raises TextError for a language whose extra
+    package is not installed, because no row of it could be read.
     """
     if isinstance(sound, RejectedClip):
         return sound
@@ -423,9 +426,9 @@ def check_clip(
 
 
 def _tokenised(entry: TranscriptEntry, tokenizer: Tokenizer) -> tuple[list[int], str, str]:
-    """(ids, what was seen, what is allowed)."""
+    """Returns (ids, fault, allowed value)."""
     if not entry.text.strip():
-        return [], "an empty text", "what is spoken in the clip"
+        return [], "an empty text", "the words spoken in the clip"
     try:
         unknown = tokenizer.unknown(entry.text, entry.language)
         tokens = [] if unknown else tokenizer.encode(entry.text, entry.language)

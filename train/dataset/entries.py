@@ -1,8 +1,7 @@
-"""One row of a transcript file: its line, its fields, and where its recording lies.
+"""One row of a transcript: its fields and its recording.
 
-Text files are read as people save them: UTF-8 and UTF-16 by their byte-order mark, UTF-8 without
-one. A field may stand in quotation marks, within which the delimiter means nothing and `""` is one
-mark.
+Text files are UTF-8, or UTF-16 with a byte-order mark. Within a quoted field, the delimiter is part
+of the text and `""` is one quotation mark.
 """
 
 import codecs
@@ -31,14 +30,14 @@ _TEXT_ENDINGS = frozenset(
 
 
 class DatasetError(SotaqueError):
-    """A dataset that cannot be used; the sentence names file, line and what is allowed."""
+    """A dataset that cannot be used; the message names the file, the line and the allowed form."""
 
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One row of a transcript. path: where its recording is expected; name: how reports call it.
+    """One row of a transcript. path: the expected recording; name: its name in reports.
 
-    validation: True or False where the dataset itself says so, else None.
+    validation: True or False if the dataset specifies the split, else None.
     """
 
     name: str
@@ -53,11 +52,11 @@ class TranscriptEntry:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises DatasetError when it is in another encoding, and OSError."""
+    """The text of a file. Raises DatasetError for another encoding, and OSError."""
     content = path.read_bytes()
     encoding = "utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig"
     try:
-        # Files that were joined have the mark in the middle, too; it is invisible, and no text.
+        # Concatenated files also have invisible byte-order marks in the middle.
         return content.decode(encoding).replace("\ufeff", "")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -70,8 +69,8 @@ def read_text(path: Path) -> str:
 def fields(line: str, delimiter: str) -> list[str]:
     """The fields of a line, stripped, without the quotation marks around a whole field.
 
-    `"Stop," he said.` keeps its marks: they do not stand around the field. So does a field whose
-    mark does not close in its line.
+    `"Stop," he said.` keeps its marks because they do not enclose the field. So does a field whose
+    mark does not close on the same line.
     """
     end = re.escape(delimiter)
     field = re.compile(rf'[^\S\t]*"((?:[^"]|"")*)"\s*(?={end}|$)|([^{end}]*)')
@@ -89,7 +88,7 @@ def fields(line: str, delimiter: str) -> list[str]:
 
 
 def unsafe(name: str) -> str | None:
-    """Why a name may not be opened, if so: it must stay inside the dataset."""
+    """Why a name must not be opened, or None. Paths must stay inside the dataset."""
     parts = name.replace("\\", "/").split("/")
     if not name:
         return "the name of the clip is empty"
@@ -103,8 +102,8 @@ def unsafe(name: str) -> str | None:
 
 
 def relative_name(name: str, folder: Path) -> str:
-    """An absolute path inside the dataset as a path relative to it; any other name as it is."""
-    if not Path(name).is_absolute():  # nearly every row, and resolving takes longer than the rest
+    """Makes an absolute path inside the dataset relative to it. Other names stay unchanged."""
+    if not Path(name).is_absolute():  # nearly every row, and resolving is slow
         return name
     for root in (folder.absolute(), folder.resolve()):
         if Path(name).is_relative_to(root):
@@ -113,11 +112,10 @@ def relative_name(name: str, folder: Path) -> str:
 
 
 def find_recording(folders: Sequence[Path], name: str) -> Path:
-    """The recording called `name`: as it stands, or with the first extension that is there.
+    """The file of the recording `name`; the expected path if there is none.
 
-    Also as Windows writes paths, with its accents composed or not (an archive made on a Mac has
-    them apart), in another case (`A.WAV` of a recorder), and converted: `a.wav` for a row that says
-    `a.m4a`.
+    Also tries sound extensions, Windows separators, accents composed or decomposed (as in archives
+    from a Mac), another case (a recorder's `A.WAV`), and converted files: `a.wav` for `a.m4a`.
     """
     suffix = PurePosixPath(name).suffix.lower()
     endings = ("",) if suffix in DECODED else (*SOUND_ENDINGS, "")
@@ -137,21 +135,21 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
 
 
 def beside(path: Path) -> list[Path]:
-    """The files that have the name of a missing recording in any case, with whatever ending, in its
-    folder in any case; texts are left out. Those with its own ending come first."""
+    """Files with the name of a missing recording, except texts. The case of the name and of its
+    folder and the ending may differ. Files with the same ending come first."""
     known = path.suffix.lower() in SOUND_ENDINGS
     stem = _folded(path.stem if known else path.name)
     try:
         folder = _folder_without_case(path.parent)
         found = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
-    except OSError:  # a folder that may not be listed
+    except OSError:  # no permission to list the folder
         return []
     order = (path.suffix.lower(), *SOUND_ENDINGS)
     return sorted(found, key=lambda one: [one.suffix.lower() != ending for ending in order])
 
 
 def _without_case(path: Path) -> Path | None:
-    """The recording that a path without a file must mean, if only one fits."""
+    """The recording that a missing path must mean, or None if that is ambiguous."""
     found = [one for one in beside(path) if one.suffix.lower() in SOUND_ENDINGS]
     if not found or (len(found) > 1 and found[0].suffix.lower() == found[1].suffix.lower()):
         return None
@@ -171,7 +169,7 @@ def _folder_without_case(path: Path) -> Path | None:
 
 @lru_cache(maxsize=16)
 def _names_of(folder: Path, _changed_ns: int) -> dict[str, tuple[Path, ...]]:
-    """The files of a folder by their names without an ending, in lower case."""
+    """A folder's files by their names without endings, in lower case."""
     found: dict[str, tuple[Path, ...]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _TEXT_ENDINGS and not path.name.startswith("."):

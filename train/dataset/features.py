@@ -1,21 +1,20 @@
 """The feature cache: DVAE codes and conditioning mels, computed once and memory-mapped.
 
-DVAE and mels are frozen, so a recording's features are constant. A recipe that computes them again
-at every step decodes each clip twice, and runs two mel front-ends and a DVAE, for nothing.
+DVAE and mels are frozen, so a recording's features are constant. Computing them at every step would
+decode each clip twice and run two mel front-ends and a DVAE for nothing.
 
     CACHE_DIR/features-<key>/<shard>.bin    records end to end: codes int16, mel float16
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
-Offsets are in bytes. The key hashes the DVAE, the mel statistics and the version of this code; new
-clips add shards, and of two records the newer one counts. The device is not part of the key: a GPU
-rounds differently from a CPU, as two CPUs do, and one that failed its check computes no features
-(`machine.devices.selection`). A shard's JSON is written after its data, so a
-build may be killed at any time. Two trainers may build at once: what both computed is then stored
-twice, and equal.
+Offsets are in bytes. The key hashes the DVAE, the mel statistics and the version of this code. New
+clips add shards; a newer record replaces an older one. The device is not part of the key: a GPU
+rounds differently from a CPU, as do two CPUs, and a GPU that failed its check computes no features
+(`machine.devices.selection`). A shard's JSON is written after its data, so a build may be killed at
+any time. Two trainers may build at once; records that both compute are stored twice and are equal.
 
-Every record is compared with its hash before a run learns from it: when it is used for the first
-time, so that a start does not read what may be gigabytes. If one is damaged, all are compared, and
-the damaged ones are computed again on the CPU, which is slow and happens to damaged disks.
+A run checks the hash of each record at its first use, so that a start does not read gigabytes. If
+one is damaged, all are checked, and the damaged ones are computed again on the CPU. That is slow,
+but only needed after disk faults.
 """
 
 import contextlib
@@ -66,7 +65,7 @@ LARGEST_LOST_SHARE = 0.01
 T = TypeVar("T")
 ON_CPU = Choice("cpu", "no GPU was requested")
 _MOST_READERS = 8
-# Records per task of a thread: passing one to a thread costs as much as hashing it.
+# Records per thread task: passing one to a thread takes about as long as hashing it.
 _PORTION = 64
 
 
@@ -106,7 +105,7 @@ class FeatureCache:
         self._read()
 
     def compute(self, clips: Sequence[Clip], place: Choice = ON_CPU) -> None:
-        """Computes the features of clips; a newer record takes the place of an older one."""
+        """Computes the features of clips; new records replace older ones."""
         self._write(clips, place)
         self._read()
 
@@ -127,7 +126,7 @@ class FeatureCache:
         return self._bytes(record)[2 * record.codes :].view(np.float16).reshape(MEL_BANDS, -1)
 
     def _intact(self, clip: int) -> Record:
-        """The record of a clip, compared with its hash."""
+        """The record of a clip, after its hash was checked."""
         sha256 = self._clips[clip].audio_sha256
         if sha256 not in self._compared:
             if not self._whole(self.records[sha256]):
@@ -144,7 +143,7 @@ class FeatureCache:
         return self.records[sha256]
 
     def repair(self) -> list[str]:
-        """Computes all damaged records again, logged. Returns the names of their clips."""
+        """Computes all damaged records again and logs that. Returns the names of their clips."""
         damaged = self.damaged()
         names = sorted(clip.name for clip in damaged)
         if damaged:
@@ -153,21 +152,21 @@ class FeatureCache:
                 "computed again. Clips: %s.", len(damaged), self.folder, ", ".join(names[:20]),
             )  # fmt: skip
             self.compute(damaged)
-            if missing := self.missing():  # of a shard whose index is damaged, too
+            if missing := self.missing():  # the index of their shard is damaged, too
                 self.compute(missing)
         return names
 
     def missing(self) -> list[Clip]:
-        """The clips that have no record yet; `build` computes them."""
+        """The clips without a record; `build` computes them."""
         return [clip for clip in self._clips if clip.audio_sha256 not in self.records]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """Those of the clips that have a record; `build` leaves out clips that cannot be
+        """The clips among `indices` that have a record; `build` leaves out clips that cannot be
         decoded."""
         return tuple(i for i in indices if self._clips[i].audio_sha256 in self.records)
 
     def damaged(self) -> list[Clip]:
-        """The clips whose record differs from its hash; `repair` computes them again."""
+        """The clips whose record does not match its hash; `repair` computes them again."""
         there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
         records = [self.records[clip.audio_sha256] for clip in there]
         whole = in_threads(self._whole, records, _PORTION)  # hashing releases the GIL
@@ -192,7 +191,7 @@ class FeatureCache:
 
 
 def _read_records(folder: Path) -> dict[str, Record]:
-    """Every record of a cache folder, without the shards whose index cannot be read."""
+    """All records of a cache folder, except in shards whose index cannot be read."""
     records: dict[str, Record] = {}
     for index in sorted(folder.glob("*.json")):
         shard = index.with_suffix(".bin")
@@ -204,7 +203,7 @@ def _read_records(folder: Path) -> dict[str, Record]:
             records |= own
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged. Its clips are computed again (%s).", index, error)
-            with contextlib.suppress(OSError):  # else it would be told at every start
+            with contextlib.suppress(OSError):  # else the warning would repeat at every start
                 os.replace(index, index.with_suffix(".corrupt"))
     return records
 
@@ -219,12 +218,12 @@ def _read_index(path: Path) -> dict[str, list[Any]]:
 def build(
     dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
 ) -> FeatureCache:
-    """The features of every clip; computes those that are missing now, and damaged ones when the
-    first of them is used.
+    """The features of every clip. Computes missing ones now, and damaged ones when the first of
+    them is used.
 
-    place: the device, as `machine.devices.selection.Place.features` says. A clip that
-    can no longer be decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError
-    if these are more than one in a hundred.
+    place: the device, from `machine.devices.selection.Place.features`. A clip that can no longer be
+    decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError if more than one
+    clip in a hundred is left out.
     """
     cache = opened(dataset, base, config, cache_dir)
     remove_stale(cache.folder, older_than_seconds=STALE_SECONDS)
@@ -234,7 +233,7 @@ def build(
 
 
 def opened(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> FeatureCache:
-    """The features of every clip that are there."""
+    """The cache of a dataset with its existing features; computes none."""
     folder = folder_of(base, cache_dir)
     most_lost = int(LARGEST_LOST_SHARE * len({clip.audio_sha256 for clip in dataset.clips}))
 
@@ -255,8 +254,7 @@ def _compute(
     clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, place: Choice,
     most_lost: int,
 ) -> None:  # fmt: skip
-    """Writes shards of the clips that can be decoded; each was readable when the dataset was
-    read."""
+    """Writes shards of the clips that can still be decoded."""
     folder.mkdir(parents=True, exist_ok=True)
     log.info(
         "Computing features of %d clips, once, on %s (%s).", len(clips), place.value,
@@ -275,7 +273,7 @@ def _compute(
                 lost += 1
                 if lost > most_lost:
                     raise FeaturesError(
-                        f"{error} Of all clips, {lost} can no longer be decoded; at most "
+                        f"{error} In total, {lost} clips can no longer be decoded; at most "
                         f"{most_lost} (one in a hundred) may be left out. Repair the files or "
                         "remove their rows."
                     ) from error
@@ -306,7 +304,7 @@ def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]
 
 
 class _Extractor:
-    """Computes features on a GPU; if it fails, that clip and all that follow on the CPU."""
+    """Computes features on a GPU; if it fails, continues with that clip on the CPU."""
 
     def __init__(self, base: Path, config: ModelConfig, place: Choice) -> None:
         self._device = place.value
@@ -319,7 +317,7 @@ class _Extractor:
 
     @property
     def readers(self) -> int:
-        """How many recordings are read ahead while one is computed, so that a GPU does not wait."""
+        """The number of recordings to read ahead, so that a GPU does not wait."""
         return min(_MOST_READERS, os.cpu_count() or 1) if self._on_gpu else 1
 
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -335,7 +333,7 @@ class _Extractor:
         return features
 
     def _tried(self, work: Callable[..., T], *given: Any) -> T | None:
-        """The result of `work`; None if the GPU failed, which is then not used again."""
+        """The result of `work`. Returns None if the GPU failed, and does not use it again."""
         try:
             return work(*given)
         except Exception as error:
@@ -348,7 +346,7 @@ class _Extractor:
         return None
 
     def close(self) -> None:
-        """Gives the GPU's memory back."""
+        """Releases the GPU's memory."""
         if self._on_gpu:
             self._on_gpu = None
             cuda_errors.free_after_fault(self._device)
@@ -365,9 +363,8 @@ class DeviceFeatures:
     def of(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """As `features_of`. cuDNN is off on a GPU: it would plan about ten convolutions again for
         every clip length, and compute in TF32."""
-        if (
-            self._device.type == "cpu"
-        ):  # may run during a training step, whose cuDNN must not change
+        # On the CPU, this may run during a training step, whose cuDNN flags must not change.
+        if self._device.type == "cpu":
             return features_of(waveform, self._dvae, self._stats)
         with torch.backends.cudnn.flags(enabled=False):
             return features_of(waveform.to(self._device), self._dvae, self._stats)

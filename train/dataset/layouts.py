@@ -1,13 +1,12 @@
-"""Reads datasets of other layouts: texts beside recordings, and Coqui's formatters by name.
+"""Reads datasets with a text file for each recording, and those of Coqui's formatters.
 
     a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
-    a.normalized.txt, a.lab                 the same as LibriTTS and Fish Speech write it
-    txt/anna/a.txt, wavs/anna/a.wav         texts in a folder of their own, as in VCTK
+    a.normalized.txt, a.lab                 the same, as LibriTTS and Fish Speech name them
+    txt/anna/a.txt, wavs/anna/a.wav         texts in a separate folder, as in VCTK
 
-Recordings without any text, and recordings that are longer than a clip, are answered with the line
-that cuts them. The readers of `TTS.tts.datasets.formatters` say nothing of what they skip, join
-paths without looking at them, and write `.wav` where a corpus is published as FLAC or MP3: what
-they give is checked here as our own rows are.
+For recordings without text or longer than a clip, the error names the command that cuts them. The
+formatters in `TTS.tts.datasets.formatters` skip rows silently, do not check paths, and write `.wav`
+even if a corpus is published as FLAC or MP3. Their rows are therefore checked like ours.
 """
 
 import inspect
@@ -32,22 +31,22 @@ from train.dataset.entries import (
 )
 from xtts.text.language_names import tag_of
 
-# Of recordings whose headers are read before a folder counts as one of long recordings.
+# The number of headers to read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16
 _MOST_NAMED = 3
 _TEXTS_IN_OTHER_FORMS = frozenset(
     ".txt .json .srt .vtt .textgrid .cleaned .xlsx .ods .parquet .arrow .xml .eaf .md .docx "
     ".yaml .yml".split()
 )
-# Kaldi's, without an ending.
+# Kaldi's files, without an ending.
 _KALDI = frozenset(("text", "wav.scp", "utt2spk"))
 # LibriTTS writes both forms of each text; Fish Speech and Montreal's aligner write .lab.
 _TEXT_ENDINGS = (".normalized.txt", ".txt", ".lab", ".original.txt")
-# A label of HTK: its begin and end in units of 100 ns, then the phoneme.
+# An HTK label: start and end in units of 100 ns, then the phoneme.
 _TIMED = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
 # A folder that holds the folders of all speakers, such as wav48 of VCTK.
 _HOLDS_ALL = re.compile(r"(wav|audio|clip|recording|sound|data)", re.I)
-# Where a formatter that asks for a transcript by name may find it.
+# File names to try for a formatter that requires the name of its transcript.
 _TRANSCRIPTS = (
     "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
     "validated.tsv",
@@ -55,13 +54,13 @@ _TRANSCRIPTS = (
 
 
 def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list[TranscriptEntry]:
-    """An entry for each recording in `folder` and below, in the order of their names; one without
-    a text file has an empty text, for which it will be refused by name. Hidden files are left
-    alone.
+    """An entry for each recording in `folder` and below, sorted by name. Hidden files are ignored.
+
+    A recording without a text file gets an empty text and is rejected by name later.
 
     tables: files that name no recording, for the message.
 
-    Raises DatasetError, with the line that cuts, when there is no text or no clip among them.
+    Raises DatasetError, with the command that cuts, if no recording has text or all are too long.
     """
     recordings = sorted(
         path
@@ -83,7 +82,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
         others = _other_tables(tables) or _other_texts(folder)
         raise DatasetError(
             f"{folder} holds {_counted(recordings)} and no transcript: neither metadata.csv nor "
-            "metadata_train.csv nor a .txt file beside a recording. "
+            "metadata_train.csv, nor a .txt file named like a recording. "
             f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
             "metadata.csv too: "
             f"{cut_line(recordings, folder, language)}{_folders_note(recordings)}"
@@ -118,7 +117,7 @@ def _other_tables(tables: Sequence[Path]) -> str:
 
 
 def _other_texts(folder: Path) -> str:
-    """Names the files that may hold the texts in a form that is not read."""
+    """A sentence about files that may hold the texts in an unsupported format."""
     found = [
         path for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.startswith(".")
@@ -135,20 +134,20 @@ def _other_texts(folder: Path) -> str:
 
 
 def _words(text: Path) -> str:
-    """The text of a recording, in one line. Raises DatasetError for labels with times."""
+    """The text of a recording, on one line. Raises DatasetError for labels with times."""
     written = read_text(text)
     if all(_TIMED.match(line) for line in written.splitlines() if line.strip()) and written.strip():
         raise DatasetError(
-            f"{text} holds labels with times, not the text of a clip. Write what is spoken, or cut "
-            f"the recording by them: {commands.program('train cut')} RECORDING --text "
+            f"{text} holds labels with times, not the text of a clip. Write the spoken words, or "
+            f"cut the recording by the labels: {commands.program('train cut')} RECORDING --text "
             f"{shlex.quote(str(text))} --to DIR"
         )
     return " ".join(written.split())
 
 
 def corpus_speakers(entries: Sequence[TranscriptEntry], folder: Path) -> list[TranscriptEntry]:
-    """Rows with the speakers of LibriSpeech and LibriTTS, whose recordings repeat their folders:
-    84/121123/84_121123_000007_000001.wav is of speaker 84."""
+    """Adds the speakers of LibriSpeech and LibriTTS, whose file names repeat their folders:
+    84/121123/84_121123_000007_000001.wav is by speaker 84. Other rows stay unchanged."""
     if not entries or any(one.speaker != DEFAULT_SPEAKER for one in entries):
         return list(entries)
     named = []
@@ -161,8 +160,8 @@ def corpus_speakers(entries: Sequence[TranscriptEntry], folder: Path) -> list[Tr
 
 
 def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], list[str]]:
-    """Pairs with the name of their first folder as the speaker, and the styles: the second folders'
-    names, "" where there is none."""
+    """Returns the pairs with their first folder as the speaker, and their styles: the second
+    folder, or ""."""
     folders = [Path(one.name).parts[:-1] for one in pairs]
     firsts = {parts[0] if parts else "" for parts in folders}
     if len(firsts) == 1 and _HOLDS_ALL.match(firsts.pop()):
@@ -177,8 +176,8 @@ def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], 
 def cut_line(
     recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None
 ) -> str:
-    """The command that makes a dataset of these recordings: at most a few are named; of more, the
-    shell's patterns for all of their folders."""
+    """The `train cut` command for these recordings: by name if they are few, else by shell patterns
+    for their folders."""
     names = [shlex.quote(str(path)) for path in recordings]
     if len(names) > _MOST_NAMED:
         names = sorted({
@@ -210,8 +209,8 @@ def _text_file(recording: Path) -> Path | None:
 
 
 def _texts_elsewhere(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
-    """The texts that lie in a folder of their own, as those of VCTK: txt/p225/a.txt for
-    wav48/p225/a.wav. Only where one text and one recording have the name."""
+    """The texts in a separate folder, as in VCTK: txt/p225/a.txt for wav48/p225/a.wav. Each name
+    must belong to exactly one text and one recording."""
     found: dict[str, list[Path]] = {}
     for path in folder.rglob("*"):
         if path.suffix.lower() in (".txt", ".lab") and not path.name.startswith("."):
@@ -225,7 +224,7 @@ def _texts_elsewhere(folder: Path, recordings: Sequence[Path]) -> dict[Path, Pat
 
 
 def _is_long(path: Path) -> bool:
-    from xtts.audio import AudioError, facts  # imports torch, which a table does without
+    from xtts.audio import AudioError, facts  # imports torch, which tables do not need
 
     try:
         return facts(path).seconds > LONGEST_CLIP_SECONDS
@@ -238,9 +237,9 @@ def _counted(recordings: Sequence[Path]) -> str:
 
 
 def read_by_formatter(folder: Path, name: str, language: str) -> list[TranscriptEntry]:
-    """The rows that TTS's reader `name` finds in `folder`.
+    """The rows that Coqui's formatter `name` finds in `folder`.
 
-    Raises DatasetError for an unknown name, a missing transcript, a reader that fails, and a
+    Raises DatasetError for an unknown name, a missing transcript, a failing formatter, and a
     recording outside the folder.
     """
     from TTS.tts.datasets import formatters
@@ -269,17 +268,17 @@ def read_by_formatter(folder: Path, name: str, language: str) -> list[Transcript
             f"DATASET_FORMAT={name} cannot read {folder} ({type(error).__name__}: {error}). "
             "Check that the folder has the layout of that format."
         ) from error
-    # Without a transcript the rows come as the file system lists them: not the same everywhere.
+    # Without a transcript, rows come in the order of the file system, which differs by machine.
     return entries if transcript else sorted(entries, key=lambda entry: entry.name)
 
 
 def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> TranscriptEntry:
     path = Path(row["audio_file"])
-    # Readers join with the folder; an absolute name in the transcript throws the folder away.
+    # Formatters join names with the folder; an absolute name in the transcript replaces it.
     name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
     if fault := unsafe(name):
         raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
-    # A corpus may be published with another extension than its reader writes.
+    # A corpus may be published with another extension than its formatter assumes.
     return TranscriptEntry(
         name, find_recording([folder], name), row["text"].strip(),
         row.get("speaker_name") or DEFAULT_SPEAKER,

@@ -1,15 +1,15 @@
-"""Reads the transcripts of a dataset: files of rows, texts beside recordings, Coqui's formatters.
+"""Reads the transcript of a dataset: a table, a text for each recording, or a Coqui formatter.
 
-    rows         metadata.csv and many other names and forms: `train.dataset.transcripts` finds the
-                 files and their rows, `train.dataset.columns` what each column holds. A `style`
-                 beside the speaker makes `anna:whisper`
-    pairs        a.wav and a.txt         no transcript file              `train.dataset.layouts`
-    folders      anna/a.wav and a.txt    as pairs; a folder for each speaker, and in it one for each
-                                         style: anna/whisper/b.wav
-    NAME         any formatter of `TTS.tts.datasets.formatters`          `train.dataset.layouts`
+    rows         metadata.csv and many other names and forms: `train.dataset.transcripts` reads the
+                 files, `train.dataset.columns` judges their columns. A `style` column makes the
+                 speaker `anna:whisper`
+    pairs        a.wav and a.txt, without a transcript file: `train.dataset.layouts`
+    folders      as pairs, with a folder for each speaker and, in it, one for each style:
+                 anna/whisper/b.wav
+    NAME         a formatter of `TTS.tts.datasets.formatters`: `train.dataset.layouts`
 
-A fault of form refuses the whole file, with the line and what was seen: a row that is misread would
-teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset.dataset`.
+A malformed row refuses the whole file, with its line and content: a misread row would silently
+teach wrong words. `train.dataset.dataset` checks single clips later.
 """
 
 import unicodedata
@@ -59,7 +59,7 @@ from train.dataset.transcripts import (
 from xtts.text.language_names import tag_of
 from xtts.text.markup import STYLE_MARK
 
-# The files that a format by name reads.
+# The files that each named format reads.
 _FILES = {
     "ljspeech": ("metadata.csv",),
     "coqui": ("metadata_train.csv", "metadata.csv"),
@@ -74,9 +74,9 @@ _CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 @dataclass(frozen=True)
 class Transcript:
-    """The rows of a dataset, in the order of its files, and what to say about how they were read.
+    """The rows of a dataset, in the order of its files.
 
-    source: the files, and the order of their columns, for the table of rows.
+    notes: how they were read; source: the files and their columns, for the table of rows.
     """
 
     entries: Sequence[TranscriptEntry]
@@ -84,7 +84,7 @@ class Transcript:
     source: str = ""
 
     def shown(self, folder: Path) -> str:
-        """A few rows as they were understood, of different speakers if there are several."""
+        """A table of a few rows as understood, from different speakers if possible."""
         rows = [("file", "text", "speaker", "language")]
         for entry in _some(self.entries):
             name = entry.path.relative_to(folder).as_posix() if _is_in(entry.path, folder) else ""
@@ -110,8 +110,8 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
 def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     """Every row of the dataset in `folder`, in the order of its files.
 
-    Raises DatasetError for a missing folder or file, rows of the wrong form, columns whose meaning
-    is not clear, names that leave the folder, and names that occur twice.
+    Raises DatasetError for a missing folder or file, malformed rows, ambiguous columns, names that
+    leave the folder, and duplicate names.
     """
     if not folder.is_dir():
         raise DatasetError(_no_folder(folder, language))
@@ -149,12 +149,12 @@ def _of_pairs(folder: Path, language: str, transcripts: Transcripts) -> Transcri
     pairs = read_pairs(folder, language, transcripts.unread)
     notes = [unread_note(folder, transcripts)] if transcripts.unread else []
     notes += _folders_note(pairs, "set DATASET_FORMAT=folders")
-    return Transcript(pairs, notes, f"{folder}, a text beside each recording")
+    return Transcript(pairs, notes, f"{folder}, a text for each recording")
 
 
 def _one_spelling(found: Transcript) -> Transcript:
-    """Rows whose speakers and styles have one spelling each, the first: names that differ in case,
-    in spaces or in how their accents are composed are one name everywhere else, too."""
+    """Gives each speaker and style one spelling, the first: names that differ only in case, spaces
+    or the composition of accents are one name everywhere else, too."""
     spellings, other = dict[str, str](), dict[str, str]()
     entries = list[TranscriptEntry]()
     for entry in found.entries:
@@ -173,7 +173,7 @@ def _one_spelling(found: Transcript) -> Transcript:
 
 
 def _folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
-    """What it means that the recordings of one speaker lie in several folders."""
+    """A note if the recordings of a single speaker are in several folders."""
     if any(entry.speaker != DEFAULT_SPEAKER for entry in entries):
         return []
     folders = {entry.path.parent for entry in entries}
@@ -194,13 +194,13 @@ def _refuse_repeated(entries: Sequence[TranscriptEntry], folder: Path) -> None:
 
 
 def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
-    """Refuses rows whose columns were taken for others: a sentence in the place of a speaker, and
-    one text for all clips."""
+    """Refuses rows whose columns seem to be confused: a sentence as the speaker, or one text for
+    all clips."""
     spoken_to = Counter(entry.speaker for entry in entries)
     if sentence := next((one for one in spoken_to if is_sentence(one)), None):
         text = next(entry.text for entry in entries if entry.speaker == sentence)
         raise DatasetError(
-            f"The speakers in {folder} are sentences, such as {_short(sentence)!r} beside the "
+            f"The speakers in {folder} are sentences, such as {_short(sentence)!r} with the "
             f"text {_short(text)!r}. If the columns are file|speaker|text, write that as a "
             "header line; if they are file|text|speaker, correct the speakers."
         )
@@ -246,8 +246,8 @@ def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcrip
 
 
 def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Columns]:
-    """The columns of each file: by its header or, without one, by the rows of all files of that
-    width, as a few validation clips show too little."""
+    """The columns of each file, from its header or, without one, from the rows of all files of that
+    width, because a few validation clips show too little."""
     widths = [most_common_width(table.rows) for table in tables]
     found = [named(table.rows[0].cells) for table in tables]
     for width in {width for width, columns in zip(widths, found, strict=True) if not columns}:
@@ -271,8 +271,8 @@ def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Colum
 def _once(
     entries: Sequence[TranscriptEntry], transcripts: Transcripts
 ) -> tuple[list[TranscriptEntry], list[str]]:
-    """Rows without those of validation clips among the training clips; with the same text in both
-    places. A validation file that has all training clips does not split them."""
+    """Removes training rows that repeat the recording and text of a validation row. A validation
+    file that holds all training clips is not used."""
     held_out = {(one.path, one.text) for one in entries if one.validation}
     train = [one for one in entries if not one.validation]
     kept = [one for one in train if (one.path, one.text) not in held_out]
@@ -293,7 +293,7 @@ def _once(
 
 
 def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Transcript:
-    """The rows of one file, whose columns are known."""
+    """The rows of one file with known columns."""
     path, rows = table.path, table.rows
     notes = list[str]()
     if not columns.by_rows:
@@ -327,7 +327,7 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
         entries = [replace(one, name=(below / one.name).as_posix()) for one in entries]
     unnamed = sum(1 for entry in entries if entry.speaker == DEFAULT_SPEAKER)
     if "speaker" in columns.places and 0 < unnamed < len(entries):
-        notes.append(f"{path.name}: {unnamed} rows name no speaker, and are of one person.")
+        notes.append(f"{path.name}: {unnamed} rows name no speaker and count as one person.")
     if moved := [one.moved for one in found if one.moved]:
         notes.append(
             f"{path.name} names {len(moved)} recordings in other folders, such as "
@@ -338,7 +338,7 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
 
 
 def _in_use(rows: Sequence[Row], place: int, path: Path) -> tuple[tuple[Row, ...], list[str]]:
-    """The rows of training and validation, by the column that says which they are of."""
+    """The training and validation rows, by the column of splits."""
     splits = [row.cells[place].casefold() if place < len(row.cells) else "" for row in rows]
     if False not in map(SPLITS.get, splits):
         return tuple(rows), []  # a column of other words, or a file of one split
@@ -346,10 +346,10 @@ def _in_use(rows: Sequence[Row], place: int, path: Path) -> tuple[tuple[Row, ...
         row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None
     )
     held_out = sum(1 for one in splits if SPLITS.get(one))
-    said = [f"{_clips(held_out)} of validation"] if held_out else []
+    said = [f"{_clips(held_out)} for validation"] if held_out else []
     if tests := len(rows) - len(kept):
-        said.append(f"{_clips(tests)} of tests, which {'is' if tests == 1 else 'are'} not read")
-    return kept, [f"{path.name}: its column of splits names {' and '.join(said)}."] if said else []
+        said.append(f"{_clips(tests)} for tests, which {'is' if tests == 1 else 'are'} not read")
+    return kept, [f"{path.name}: its split column marks {' and '.join(said)}."] if said else []
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ class _ReadRow:
 def _entry_of(
     row: Row, columns: Columns, table: Table, places: Sequence[Path], language: str
 ) -> _ReadRow | str:
-    """What a row says, or its fault."""
+    """The entry of a row, or its fault."""
     if fault := _odd(row, columns, table):
         return fault
     cells = {
@@ -390,8 +390,8 @@ def _entry_of(
 
 
 def _places(table: Table, folder: Path) -> tuple[Path, ...]:
-    """The folders that may hold the recordings; for names without an ending, as LJSpeech has them,
-    wavs/ first."""
+    """The folders that may hold the recordings; wavs/ is first for names without an ending, as in
+    LJSpeech."""
     last = table.rows[-1].cells[0].lower().endswith(SOUND_EXTENSIONS)
     names = RECORDING_FOLDERS if last else (*RECORDING_FOLDERS[1:], RECORDING_FOLDERS[0])
     found = [root / one for root in (table.path.parent, folder) for one in names]
@@ -399,8 +399,8 @@ def _places(table: Table, folder: Path) -> tuple[Path, ...]:
 
 
 def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]) -> None:
-    """Refuses a first line that names no recording, and has no sentence, where the next ones do: an
-    unknown header."""
+    """Refuses an unknown header: a first line of labels without a recording, if the next lines name
+    recordings."""
     place, text = columns.places["path"], columns.places["text"]
     first, *others = (row.cells for row in table.rows if len(row.cells) == columns.width)
     if (
@@ -421,8 +421,8 @@ def _is_sound(name: str, exists: Callable[[str], bool]) -> bool:
 
 
 def _odd(row: Row, columns: Columns, table: Table) -> str:
-    """What is wrong with the number of fields of a row; "" if nothing is. A row may leave out its
-    speaker, its language or its normalised text at the end, and may add its language."""
+    """The fault in a row's number of fields; "" if there is none. A row may omit the speaker, the
+    language or the normalised text at its end, and may add its language."""
     count, wanted = len(row.cells), columns.width
     if count == wanted:
         return ""
@@ -448,7 +448,7 @@ def _rule(table: Table, columns: Columns) -> str:
 
 
 def _language(cell: str, language: str) -> str:
-    """The language of a row: as it is written where that is a code, else by its name."""
+    """The language of a row: the field if it is a code, else the code of the language it names."""
     code = language_of(cell)
     if not cell or (cell == cell.lower() and cell.partition("-")[0] == code):
         return cell or language
@@ -456,8 +456,8 @@ def _language(cell: str, language: str) -> str:
 
 
 def _located(name: str, places: Sequence[Path], folder: Path) -> tuple[str, Path]:
-    """The name of a recording and its file. Tools write paths as they were where the transcript was
-    made: without such a file, the last parts of the path are looked for in the dataset."""
+    """The name of a recording and its file. Tools write paths of the machine that made the
+    transcript: if there is no such file, the dataset is searched for the last parts of the path."""
     name = relative_name(name, folder)
     if unsafe(name) is None and (path := find_recording(places, name)).is_file():
         return name, path
@@ -469,7 +469,7 @@ def _located(name: str, places: Sequence[Path], folder: Path) -> tuple[str, Path
                 return shorter, path
     if unsafe(name):
         return name, folder
-    # Where it is expected: LJSpeech's names have no ending, and lie in wavs/.
+    # The expected path: LJSpeech's names lack an ending, and its recordings are in wavs/.
     plain = not name.lower().endswith(SOUND_EXTENSIONS) and (folder / "wavs").is_dir()
     return name, find_recording((folder / "wavs" if plain else folder,), name)
 
@@ -481,11 +481,10 @@ def _exists(places: Sequence[Path], name: str) -> bool:
 def with_styles(
     entries: Sequence[TranscriptEntry], styles: Sequence[str]
 ) -> tuple[list[TranscriptEntry], list[str]]:
-    """Rows with the style of each as a part of its speaker's name: `anna:whisper`. An empty style,
-    and `neutral`, is the speaker as usual; a column of descriptions is not one of styles, which the
-    second value says."""
+    """Appends the style of each row to its speaker: `anna:whisper`. An empty or `neutral` style
+    changes nothing. A column of descriptions is ignored, with a note."""
     if not all(is_label(style) for style in styles if style):
-        note = "The column of styles holds more than names of styles; it is ignored."
+        note = "The style column holds more than names of styles and is ignored."
         return list(entries), [note]
     return [
         replace(entry, speaker=f"{entry.speaker}{STYLE_MARK}{style.strip()}")
@@ -510,8 +509,8 @@ def _clips(count: int) -> str:
 
 
 def _some(entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
-    """The first row, and rows of other speakers and languages or, without them, from the middle and
-    the end."""
+    """The first row, then rows of other speakers and languages or, if there are none, rows from the
+    middle and the end."""
     first = dict[tuple[str, str], int]()
     for place, entry in enumerate(entries):
         first.setdefault((entry.speaker, entry.language), place)

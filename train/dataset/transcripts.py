@@ -1,14 +1,13 @@
-"""Finds the transcript files of a dataset's folder, and reads their rows of fields.
+"""Finds the transcript files of a dataset and reads their rows.
 
-`metadata_train.csv` is read before `metadata.csv`, and both before other names, such as the
-`train.list` of MeloTTS, the filelists of VITS and the manifests of NeMo. A file of the same name
-with `val`, `valid`, `validation`, `eval` or `dev` instead of `train` or `training` holds the
-validation clips; beside `metadata.csv` also `val.csv`. If several files with other names could be
-read, all are named and none is chosen.
+`metadata_train.csv` takes precedence over `metadata.csv`, and both over other names, such as
+MeloTTS's `train.list`, VITS's filelists and NeMo's manifests. Validation clips come from the file
+whose name has `val`, `valid`, `validation`, `eval` or `dev` instead of `train` or `training`; for
+`metadata.csv`, from `metadata_val.csv` or `val.csv`. If several files with other names could be
+transcripts, the error lists them all.
 
-A file is CSV with any delimiter, JSON lines, or Kaldi's text. It is judged as a whole: the
-delimiter is the one that most lines have, and a field in quotation marks may hold line breaks. One
-odd line is a fault of that line.
+A file is CSV with any delimiter, JSON, or Kaldi's text. The delimiter is the one that most lines
+have, so one odd line is reported as a fault of that line. A quoted field may contain line breaks.
 """
 
 import io
@@ -24,7 +23,7 @@ from train.dataset.columns import named
 from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, fields, read_text
 
 _DELIMITERS = "\t;,"
-# Spreadsheets write their delimiter into a first line.
+# Spreadsheets may write their delimiter into the first line.
 _DELIMITER_LINE = re.compile(r"sep=(.)", re.I)
 JSON_ENDINGS = (".jsonl", ".json")
 # LibriSpeech writes `84-121123-0000 GO ON`: a name, a space, the words.
@@ -32,10 +31,10 @@ NAME_AND_WORDS = " "
 # A quotation mark that is not closed within this number of lines is part of the text.
 _MOST_LINES_IN_FIELD = 50
 ENDINGS = (".csv", ".tsv", ".list", ".txt", *JSON_ENDINGS)
-# What `train cut`, `train check` and `train extend` keep in a folder of clips.
+# Files that `train cut`, `train check` and `train extend` write into a folder of clips.
 _OURS = frozenset({"account.csv", "clips.jsonl", "cut.json", "inspection.csv", "normalization.txt"})
 _LIBRISPEECH = ".trans.txt"
-# Where recordings are looked for, from the transcript's folder.
+# Folders to search for recordings, relative to the transcript's.
 RECORDING_FOLDERS = ("", "wavs", "wav", "clips", "audio")
 _VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
 _TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
@@ -47,7 +46,7 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class Row:
-    """number: the line on which it begins, from 1."""
+    """A row of fields. number: its first line, from 1."""
 
     number: int
     cells: tuple[str, ...]
@@ -55,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a transcript file. delimiter: "" for JSON; its first row has the keys."""
+    """The rows of a transcript file. delimiter: "" for JSON, whose first row holds the keys."""
 
     path: Path
     rows: tuple[Row, ...]
@@ -64,7 +63,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Transcripts:
-    """train: the files to read; validation: those whose clips are held out; unread: others."""
+    """The transcript files of a dataset.
+
+    train, validation: the files of training and of validation clips; unread: other candidates.
+    """
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...] = ()
@@ -74,9 +76,9 @@ class Transcripts:
 def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
     """The transcripts in a folder or, if it has none, below it. Without any, `train` is empty.
 
-    names: file names of which the first that exists is read, whatever else is there.
+    names: If given, the first of these files that exists is read, regardless of other files.
 
-    Raises DatasetError, with all their names, if several files could be the transcript.
+    Raises DatasetError, with all names, if several files could be the transcript.
     """
     here = _candidates(list(folder.iterdir()))
     if names:
@@ -102,7 +104,7 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
 
 
 def _chosen(folder: Path, found: Sequence[Path], among: Sequence[Path]) -> Transcripts:
-    """The one of several transcripts that holds the training clips, by its name."""
+    """Chooses the transcript with the training clips by its name."""
     if all(path.name.lower().endswith(_LIBRISPEECH) for path in found):
         return Transcripts(tuple(found), unread=_worth_naming(set(among) - set(found)))
     names = {path: path.relative_to(folder).as_posix() for path in found}
@@ -132,7 +134,7 @@ def _with_validation(folder: Path, train: Path, among: Sequence[Path]) -> Transc
 
 
 def _held_out(folder: Path, train: Path) -> Iterator[Path]:
-    """Where the validation clips may be, by the name of the file of training clips."""
+    """The possible validation files for a file of training clips."""
     name = train.relative_to(folder).as_posix()
     for word in _VALIDATION_WORDS:
         if _TRAIN_WORD.search(name):
@@ -143,7 +145,7 @@ def _held_out(folder: Path, train: Path) -> Iterator[Path]:
 
 
 def _worth_naming(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Files that could be taken for a transcript: tables, and texts that name recordings."""
+    """The files that look like transcripts: tables, and texts that name recordings."""
     return tuple(
         sorted(
             path for path in paths
@@ -153,8 +155,8 @@ def _worth_naming(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def is_transcript(path: Path) -> bool:
-    """Whether most rows of a file name a recording, by its ending or by a file that exists. A file
-    that cannot be read is one by its ending, so that its fault is not lost."""
+    """Whether most rows of a file name a recording, by its ending or by an existing file. An
+    unreadable file is judged by its own ending, so that its fault is reported."""
     try:
         table = table_of(path)
     except (DatasetError, OSError):
@@ -175,8 +177,8 @@ def is_transcript(path: Path) -> bool:
 
 
 def table_of(path: Path) -> Table:
-    """The rows of a transcript. A text without delimiters in most lines is read as LibriSpeech
-    writes it: a name, a space, the words. Raises DatasetError."""
+    """The rows of a transcript. A .txt file with few delimiters is read as in LibriSpeech: a name,
+    a space, the words. Raises DatasetError."""
     spaced = path.name.lower().endswith(_LIBRISPEECH)
     table = read_table(path, NAME_AND_WORDS if spaced else None)
     if table.rows and most_common_width(table.rows) == 1 and path.suffix.lower() == ".txt":
@@ -185,7 +187,7 @@ def table_of(path: Path) -> Table:
 
 
 def unread_note(folder: Path, transcripts: Transcripts) -> str:
-    """A line that names the files that look like transcripts and are not read; "" without one."""
+    """A line that lists the unread files that look like transcripts; "" if there are none."""
     if not transcripts.unread:
         return ""
     names, read = (
@@ -211,7 +213,7 @@ def _candidates(files: Sequence[Path]) -> list[Path]:
 
 
 def _recordings_texts(files: Sequence[Path]) -> Iterator[Path]:
-    """The files that belong to one recording each: a.txt beside a.wav."""
+    """The texts of single recordings: a.txt for a.wav."""
     sounds = {
         path.with_suffix("") for path in files if path.suffix.lower() in SOUND_EXTENSIONS
     }  # fmt: skip
@@ -223,7 +225,7 @@ def _recordings_texts(files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _names_beside(folder: Path) -> frozenset[str]:
-    """The names of the recordings beside a transcript, with and without their endings."""
+    """The names, with and without endings, in the recording folders of a transcript."""
     names = set[str]()
     for place in (folder / one for one in RECORDING_FOLDERS):
         if place.is_dir():
@@ -242,17 +244,17 @@ def _names_recording(cell: str, beside: frozenset[str]) -> bool:
 
 
 def read_table(path: Path, delimiter: str | None = None) -> Table:
-    """The rows of a file, the header included. Raises DatasetError for a missing file, another
-    encoding, and JSON that cannot be read."""
+    """The rows of a file, including its header. Raises DatasetError for a missing file, an
+    unsupported encoding and invalid JSON."""
     if not path.exists():
         raise DatasetError(f"{path} does not exist. Create it with a row for each clip.")
     text = read_text(path)
     if path.suffix.lower() in JSON_ENDINGS:
         return Table(path, tuple(_json_rows(path, text)), "")
-    # Not splitlines: it also breaks at characters that may be part of a text, such as U+2028.
+    # Not splitlines: it also splits at characters that a text may contain, such as U+2028.
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
     if lines and (said := _DELIMITER_LINE.fullmatch(lines[0].strip())):
-        delimiter, lines[0] = said[1], ""  # the line number of each row stays
+        delimiter, lines[0] = said[1], ""  # keeps the line numbers of the rows
     delimiter = delimiter or delimiter_of(lines)
     if delimiter == NAME_AND_WORDS:
         rows = [
@@ -266,8 +268,8 @@ def read_table(path: Path, delimiter: str | None = None) -> Table:
 
 
 def delimiter_of(lines: Sequence[str]) -> str:
-    """The delimiter that most lines with one have: `|` before others, as texts hold commas and
-    semicolons; else the one that comes first in most lines; `|` without any."""
+    """The delimiter of a table: `|` if at least half of the delimited lines have one, as texts
+    contain commas and semicolons; else the one that comes first in most lines; `|` by default."""
     firsts = ["|" if "|" in line else _first_delimiter(line) for line in lines]
     counts = Counter(filter(None, firsts))
     if 2 * counts["|"] < counts.total():
@@ -282,7 +284,7 @@ def _first_delimiter(line: str) -> str:
 
 
 def most_common_width(rows: Sequence[Row]) -> int:
-    """The number of fields that most rows have; of two numbers the one that comes first."""
+    """The most common number of fields; in a tie, the one that occurs first."""
     widths = Counter(len(row.cells) for row in rows)
     return max(widths, key=lambda width: widths[width])
 
@@ -295,7 +297,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
     ]
     if not any(_open_field(lines[row.number - 1], delimiter) is not None for row in alone):
         return alone
-    # Lines that end inside a field say nothing about the number of fields.
+    # Lines that end inside a quoted field do not show the number of fields.
     whole = [row for row in alone if lines[row.number - 1].count('"') % 2 == 0]
     width, rows, ended = most_common_width(whole or alone), list[Row](), 0
     for row in alone:
@@ -312,8 +314,8 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
 def _with_line_breaks(
     lines: Sequence[str], number: int, delimiter: str, width: int
 ) -> tuple[str, int]:
-    """The row that begins on line `number`, and the line on which it ends: further lines belong to
-    it while a field in quotation marks is open, unless they look like rows themselves."""
+    """The row that begins on line `number`, and its last line. While a quoted field is open, the
+    next lines belong to the row, unless they look like rows themselves."""
     row, end = lines[number - 1], number
     while (place := _open_field(row, delimiter)) is not None:
         longer, last = row, end
@@ -332,12 +334,12 @@ def _with_line_breaks(
 def _looks_like_row(line: str, delimiter: str, width: int) -> bool:
     cells = fields(line, delimiter)
     sound = len(cells) > 1 and cells[0].lower().endswith(SOUND_EXTENSIONS)
-    # Commas, semicolons and tabs are part of many texts; `|` is of none.
+    # Texts contain commas, semicolons and tabs, but not `|`.
     return sound or (delimiter == "|" and width > 1 and len(cells) >= width)
 
 
 def _open_field(line: str, delimiter: str) -> int | None:
-    """Where a field begins whose quotation mark does not close in this line, if one does."""
+    """The position of a quoted field that does not close in this line, or None."""
     if line.count('"') % 2 == 0:
         return None
     field, place = _quoted(delimiter), 0
@@ -362,7 +364,7 @@ def _quoted(delimiter: str) -> re.Pattern[str]:
 
 
 def _json_rows(path: Path, text: str) -> list[Row]:
-    """A row of keys, then a row for each object: one a line, or a list of them."""
+    """A row of keys, then a row for each object. Objects come one per line or in a list."""
     objects = dict[int, Mapping[str, Any]]()
     if text.lstrip().startswith("["):
         objects = dict(enumerate(_parsed(path, 1, text), start=1))
@@ -386,7 +388,7 @@ def _json_rows(path: Path, text: str) -> list[Row]:
 
 
 def _whole(text: str) -> list[Any]:
-    """The clips of one object that holds them all: {"data": [{…}, …]}, or by their names,
+    """The clips of a single object: {"data": [{…}, …]}, or by name,
     {"a.wav": "Hello.", "b.wav": {"text": …}}. Empty if it is neither."""
     try:
         everything = json.loads(text)

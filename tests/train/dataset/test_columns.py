@@ -159,7 +159,7 @@ def test_rows_without_a_speaker_are_counted(tmp_path):
     assert [row[2] for row in rows(written(tmp_path, "\n".join(text)))] == [
         *["ann"] * 4, "speaker", "speaker",
     ]  # fmt: skip
-    assert notes(tmp_path) == ["metadata.csv: 2 rows name no speaker, and are of one person."]
+    assert notes(tmp_path) == ["metadata.csv: 2 rows name no speaker and count as one person."]
 
 
 @pytest.mark.parametrize("name", ["{n}.wav", "{n}"])
@@ -217,7 +217,7 @@ def test_a_column_of_splits_is_honoured(tmp_path, head, form):
     names = [entry.name.removesuffix(".wav") for entry in entries]
     assert names == ["0", "1", "2", "4", "5", "6", "8", "9", "10"]
     assert [entry.validation for entry in entries] == [False, False, True] * 3
-    assert "3 clips of validation and 3 clips of tests, which are not read" in notes(tmp_path)[0]
+    assert "3 clips for validation and 3 clips for tests, which are not read" in notes(tmp_path)[0]
     # A file with one split, as `datasets` saves it, is read like any other.
     if head:
         written(tmp_path, head + table(form, ("validation",)))
@@ -254,4 +254,4 @@ def test_an_index_before_the_recordings_is_left_out(tmp_path):
 def test_what_programs_write_for_a_missing_name_is_no_speaker(tmp_path, head):
     written(tmp_path, head + table("{n}|{text}|{kind}", ("ann", "NaN", "ben", "None")))
     assert {row[2] for row in rows(tmp_path)} == {"ann", "ben", "speaker"}
-    assert notes(tmp_path) == ["metadata.csv: 6 rows name no speaker, and are of one person."]
+    assert notes(tmp_path) == ["metadata.csv: 6 rows name no speaker and count as one person."]

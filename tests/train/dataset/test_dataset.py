@@ -127,7 +127,7 @@ def test_few_validation_clips_are_told_with_the_dataset(read, tmp_path, held_out
     found = Dataset.of(clips[held_out:], clips[:held_out], ())
     line = found.report().splitlines()[-1]
     assert line.startswith("Dataset: ") and told in line
-    assert line.endswith("refused.") or "From 100 clips on there are 5" in line
+    assert line.endswith("refused.") or "From 100 clips on, 5 or more are used" in line
     assert line.endswith("refused.") is (not told)
 
 
