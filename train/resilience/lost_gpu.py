@@ -54,7 +54,7 @@ def out_of_memory(device: str, words: str) -> GpuLost:
     """The error for a device that is out of memory even after unused memory was freed."""
     return GpuLost(
         f"{device} does not have enough memory, even after unused memory was freed: "
-        f"{words.rstrip('.')}. Everything saved before is whole. Stop other programs on it and give "
-        "the same command again; or start over with smaller batches (RESUME=never and "
+        f"{words.rstrip('.')}. Everything saved before is whole. Stop other programs on it and "
+        "give the same command again; or start over with smaller batches (RESUME=never and "
         "BATCH_SECONDS at half of the value above), which make a new run. See docs/errors.md."
     )
