@@ -20,7 +20,7 @@ from machine.settings.types import (
     Folder,
     Means,
     Names,
-    Place,
+    PathOrWord,
     Port,
     Switch,
     Text,
@@ -76,7 +76,7 @@ class ApiSettings(SharedSettings):
     api_strict: Switch = False
     """Refuses unknown models, and fields of /v1/audio/speech that have no effect."""
     voice: Annotated[
-        Place | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
+        PathOrWord | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
     ] = None
     """The voice that speaks. Empty takes the best voice of OUTPUT_DIR according to its evaluation,
     which can be the base; without an evaluation the latest epoch; without a run the demo voice."""
@@ -85,7 +85,7 @@ class ApiSettings(SharedSettings):
     `train export --onnx`."""
     low_memory: Switch = False
     """Uses less memory and more time: one or two parallel requests, and 8-bit weights on a CPU."""
-    pronunciations: Annotated[Place | None, Means("a file; empty = none")] = None
+    pronunciations: Annotated[PathOrWord | None, Means("a file; empty = none")] = None
     """A file of pronunciations, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
     """The folder of uploaded voices, of adapters and of the promoted epoch. Replicas share it."""

@@ -107,9 +107,9 @@ class AppState:
             state=condition.state,
             ready=engine.ready,
             queue=Queue(
-                waiting=len(engine.waiting.queue),
-                slots=engine.waiting.slots,
-                speaking=len(engine.waiting.speaking),
+                waiting=len(engine.requests.queue),
+                slots=engine.requests.slots,
+                speaking=len(engine.requests.speaking),
             ),
             licence=self.licence,
             version=metadata.version("sotaque"),
@@ -166,7 +166,7 @@ class AppState:
     def measure(self) -> None:
         """Updates the gauges."""
         engine, metrics = self.engine, self.metrics
-        metrics.queue_depth.set(len(engine.waiting.queue))
+        metrics.queue_depth.set(len(engine.requests.queue))
         metrics.restarts.set(engine.happened.restarts)
         metrics.ready.set(engine.ready)
         metrics.device.clear()

@@ -164,7 +164,7 @@ class StaticRows:
         """The batch in the buffers. Its layouts are new, so they keep no mask of an earlier
         batch."""
         return PackedBatch(
-            rows=1, length=self.sizes.positions, conditioning=self._conditioning,
+            num_rows=1, length=self.sizes.positions, conditioning=self._conditioning,
             **{name: buffer for name, (buffer, _) in self._flat.items()},
             segments=self._segments.layout(), frames=self._frames.layout(),
         )  # fmt: skip

@@ -216,5 +216,5 @@ class _Forward(nn.Module):
         super().__init__()
         self.gpt = gpt
 
-    def forward(self, rows: PackedBatch) -> tuple[Tensor, Tensor, int, int]:
+    def forward(self, rows: PackedBatch) -> tuple[Tensor, Tensor]:
         return self.gpt.losses(rows)

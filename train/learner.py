@@ -95,7 +95,7 @@ class Learner:
         self.gpt = gpt.to(self.device)
         self.world = world
         self.weights = TrainableWeights(self.gpt, config.trainable, config.seed)
-        self.losses = world.forward(self.gpt)
+        self.forward_losses = world.forward(self.gpt)
         # The weight of this rank's loss terms in a step of all ranks.
         self.rank_weights = (1.0,) * len(LOSS_TERMS)
         self.config = config
@@ -143,7 +143,7 @@ class Learner:
     def losses_of(self, rows: PackedBatch) -> Losses:
         """The losses of rows on this device, with the dropout of torch's random state."""
         with self.autocast():
-            return Losses(*self.losses(rows))
+            return Losses(*self.forward_losses(rows))
 
     def weighted_loss(self, losses: Losses) -> Tensor:
         """The loss whose gradients, over all ranks, are those of the mean over all tokens."""

@@ -21,7 +21,7 @@ from machine.settings.types import (
     DatasetFolder,
     Folder,
     Means,
-    Place,
+    PathOrWord,
     Port,
     Positive,
     SampleDevice,
@@ -108,13 +108,13 @@ class TrainSettings(SharedSettings):
     sample_every: Count = 1
     """Speaks a sample every N epochs and after the last one. Only a saved epoch can speak."""
     evaluate_texts: Annotated[
-        Place | None, Means("a text file, a sentence a line; empty = built-in ones")
+        PathOrWord | None, Means("a text file, a sentence a line; empty = built-in ones")
     ] = None
     """The sentences that the base and every epoch speak for the evaluation (docs/evaluation.md).
     Empty takes the built-in sentences of the language. With SAMPLE_DEVICE=off there is no
     evaluation."""
     evaluate_recogniser: Annotated[
-        Place, Means("auto, off, or a folder with a Whisper model of transformers")
+        PathOrWord, Means("auto, off, or a folder with a Whisper model of transformers")
     ] = "auto"
     """The speech recogniser that measures the word error rate in the evaluation. auto is
     pocketsphinx for English if it is installed, and no recogniser for other languages."""
@@ -142,7 +142,7 @@ class TrainSettings(SharedSettings):
     ] = 3
     """How many epochs' checkpoints to keep. The best one and the newest verified one always stay.
     """
-    resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
+    resume: Annotated[PathOrWord, Means("auto, never, or the path of a checkpoint")] = "auto"
     """auto resumes the run in OUTPUT_DIR. never moves that run to OUTPUT_DIR/archive and starts a
     new one. A path starts from that checkpoint."""
     seed: Whole = 0

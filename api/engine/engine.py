@@ -61,7 +61,7 @@ class Engine:
         self.limits = limits
         self.metrics = metrics
         self.changed = changed
-        self.waiting = RequestQueue(limits.slots or 4, limits.queue)
+        self.requests = RequestQueue(limits.slots or 4, limits.queue)
         self.wanted: VoiceTarget = DEMO
         self.standing: OpenedVoiceState | None = None
         self.place: Place | None = None
@@ -124,7 +124,7 @@ class Engine:
         if self.closing:
             raise closing()
         digest = digest_of(ask, source)
-        if refusal := self.waiting.refusal(digest, caller):
+        if refusal := self.requests.refusal(digest, caller):
             raise refusal
         return digest
 
@@ -133,12 +133,12 @@ class Engine:
         if spoken.over:
             return
         spoken.end(APIError(503, "cancelled", "The caller has disconnected."))
-        speaks = spoken.name in self.waiting.speaking
+        speaks = spoken.name in self.requests.speaking
         if self.child and (speaks or spoken.paused):
             self.child.send({"do": "cancel", "id": spoken.name})
         if not speaks:
             self.spoken.pop(spoken.name, None)
-            self.waiting.leave(spoken.name)
+            self.requests.leave(spoken.name)
         self.changed()
 
     async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
@@ -238,7 +238,7 @@ class Engine:
 
     def _stand(self, opened: OpenedVoiceState) -> None:
         """Serves an open voice."""
-        self.waiting.slots = opened.slots or self.waiting.slots
+        self.requests.slots = opened.slots or self.requests.slots
         self.standing = opened
         self.started_once = True
         self.changed()
@@ -248,7 +248,7 @@ class Engine:
 
     def _dispatch(self) -> None:
         """Sends to the child every request that has its turn."""
-        while self.child and self.standing and (job := self.waiting.next()):
+        while self.child and self.standing and (job := self.requests.next()):
             if job.paused:
                 job.paused = False
                 self.child.send({"do": "go_on", "id": job.name})
@@ -279,7 +279,7 @@ class Engine:
             spoken.words += header["words"]
         elif say == "paused":
             held = spoken is not None and spoken.is_behind
-            self.waiting.pause(name, held=held)
+            self.requests.pause(name, held=held)
             self._dispatch()
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
@@ -290,7 +290,7 @@ class Engine:
         Requests that have begun continue until `cut_off`.
         """
         self.closing = True
-        for job in [job for job in self.waiting.queue if not job.paused]:
+        for job in [job for job in self.requests.queue if not job.paused]:
             self._refuse(job.name, closing())
 
     def cut_off(self) -> None:
@@ -301,7 +301,7 @@ class Engine:
             self.child.refuse_asked(closing())
 
     def _refuse(self, name: str, refusal: APIError) -> None:
-        self.waiting.leave(name)
+        self.requests.leave(name)
         if (spoken := self.spoken.pop(name, None)) is not None:
             spoken.end(refusal)
 
@@ -309,7 +309,7 @@ class Engine:
         """Refuses requests whose deadline passed before their turn; closes an unused preview."""
         now = time.monotonic()
         self.previews.expire(now)
-        for job in self.waiting.expired(now):
+        for job in self.requests.expired(now):
             text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
             self._refuse(job.name, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
 
@@ -318,7 +318,7 @@ class Engine:
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
         trying = any(one.micro for one in self.spoken.values())
-        idle = not trying and not self.waiting.speaking and not self.closing
+        idle = not trying and not self.requests.speaking and not self.closing
         if self.standing and silent and idle:
             self._take_in(MICRO, None, "")
 
@@ -338,7 +338,7 @@ class Engine:
             ask=ask, recording=recording, cast=cast, voice=voice, on_read=self._read,
         )  # fmt: skip
         self.spoken[spoken.name] = spoken
-        self.waiting.enter(spoken)
+        self.requests.enter(spoken)
         self._dispatch()
         return spoken
 
@@ -354,7 +354,7 @@ class Engine:
             now = time.monotonic()
             if spoken is None or spoken.voice is None:
                 self.last_spoken = now
-            self.waiting.said(name)
+            self.requests.said(name)
             self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
@@ -364,7 +364,7 @@ class Engine:
                 self._measure(spoken)
                 self.changed()
         else:
-            self.waiting.leave(name)
+            self.requests.leave(name)
             if spoken is not None and header["say"] == "failed":
                 spoken.end(_no_voice(spoken) or refusal_of(header))
                 self._doubt(header, spoken)
@@ -424,7 +424,7 @@ class Engine:
         if before is not None and before.value != place.value:
             self.metrics.fallbacks.labels(before.value, place.value, place.code).inc()
         slots = self.limits.slots or (4 if place.value == "cpu" else 16)
-        self.waiting.slots = slots
+        self.requests.slots = slots
         log.info("Speaking process: %s", self.condition.message)
         return await SpeakingProcess.start(how.module, slots, how.compute.at(place))
 
@@ -475,7 +475,7 @@ class Engine:
         self.happened = self.happened.died(device, why, time.monotonic())
         # An active request may have been the cause as well as the opening voice. A GPU fault is not
         # blamed on a voice: the next child uses another device.
-        if not self.waiting.speaking and (device == "cpu" or why.reason_code == "crashed"):
+        if not self.requests.speaking and (device == "cpu" or why.reason_code == "crashed"):
             for name in self._opening:
                 self._opening_deaths[name] = self._opening_deaths.get(name, 0) + 1
         self._opening.clear()
@@ -483,7 +483,7 @@ class Engine:
         refusal = APIError(
             503, why.reason_code, f"The speaking process ended: {why}", retry_after=5
         )
-        for job in self.waiting.died():
+        for job in self.requests.died():
             self._refuse(job.name, refusal)
         self.previews.lost()
         for name in [name for name, one in self.spoken.items() if one.voice is not None]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic.dataclasses import dataclass as settings_class
 
-from machine.settings.types import CONFIG, Means, Place
+from machine.settings.types import CONFIG, Means, PathOrWord
 from train.settings import TrainSettings
 
 
@@ -12,10 +12,10 @@ from train.settings import TrainSettings
 class InspectSettings(TrainSettings):
     """Models from outside that judge clips."""
 
-    speaker_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
+    speaker_model: Annotated[PathOrWord | None, Means("an ONNX file; empty = none")] = None
     """A speaker model such as ECAPA-TDNN, to find clips of other people. Its input is 16 kHz
     samples or 80 log-mel bands, its output an embedding."""
-    spoof_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
+    spoof_model: Annotated[PathOrWord | None, Means("an ONNX file; empty = none")] = None
     """A spoof model such as AASIST, which scores whether a clip is a recording or synthetic. Its
     input is 16 kHz samples or 80 log-mel bands."""
 

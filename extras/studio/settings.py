@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass as settings_class
 
 from api.settings import ApiSettings
 from machine.settings.loading import SharedSettings
-from machine.settings.types import CONFIG, Count, Folder, Means, Names, Place
+from machine.settings.types import CONFIG, Count, Folder, Means, Names, PathOrWord
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
@@ -34,10 +34,10 @@ class StudioServiceSettings(StudioSettings, ApiSettings):
     datasets_max_gb: Count = 20
     """The maximum size of all datasets together in GB, including recordings. The service also
     leaves 1 GB of the disk free."""
-    datasets_host_path: Annotated[Place | None, Means("a path; empty = DATASETS_DIR")] = None
+    datasets_host_path: Annotated[PathOrWord | None, Means("a path; empty = DATASETS_DIR")] = None
     """The path of DATASETS_DIR outside the container, for the training command that the page
     shows."""
-    cut_recogniser: Annotated[Place | None, Means("a folder; empty = none")] = None
+    cut_recogniser: Annotated[PathOrWord | None, Means("a folder; empty = none")] = None
     """A Whisper model that transcribes uploaded recordings without a text, as in
     `train cut --recogniser` (docs/cutting.md). It runs on this machine."""
 

@@ -30,7 +30,7 @@ from machine.settings.types import (
     Device,
     Folder,
     Means,
-    Place,
+    PathOrWord,
     SpeakPrecision,
     Switch,
     fields,
@@ -61,7 +61,9 @@ class SettingsError(SotaqueError):
 class SharedSettings:
     """The settings that both programs read."""
 
-    base_model: Annotated[Place, Means("demo, xtts_v2, or a folder in Coqui's layout")] = "demo"
+    base_model: Annotated[PathOrWord, Means("demo, xtts_v2, or a folder in Coqui's layout")] = (
+        "demo"
+    )
     """The model to start from. demo is included. xtts_v2 is downloaded once (2.1 GB) and needs
     COQUI_TOS_AGREED."""
     device: Device = "auto"

@@ -85,7 +85,7 @@ SampleDevice = Annotated[
     Means("auto, cpu, gpu or cuda, gpu:N or cuda:N, or off", words=True),
 ]
 Text = Annotated[str, StringConstraints(min_length=1)]
-Place = Annotated[
+PathOrWord = Annotated[
     Text,
     AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text),
 ]

@@ -141,7 +141,7 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
     wanted = service.say(TEXTS[1]).content
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(service.say, TEXTS[2] * 5)
-        service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
+        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
         started = time.monotonic()
         os.kill(service.parts.engine.child.pid, signal.Signals[name])
         assert asked.result().status_code == 503

@@ -224,7 +224,7 @@ def test_short_memory_releases_the_graphs(monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
         return learner.gpt.losses(rows)
 
-    monkeypatch.setattr(learner, "losses", losses)
+    monkeypatch.setattr(learner, "forward_losses", losses)
     result = train_step(learner, packed(0, clips=9), deferred=True, graphs=steps)
     assert learner.read_deferred([result])[0].finite
     assert len(steps) == 0 and "memory" in steps.reason

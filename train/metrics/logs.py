@@ -117,7 +117,7 @@ class Logs:
             "clips_per_second": len(batch.clips) / step_seconds,
             "audio_seconds_per_second": batch.audio_seconds / step_seconds,
             "data_wait_share": one.waited_seconds / step_seconds,
-            "padding_share": 1 - batch.rows.used / (batch.rows.rows * batch.rows.length),
+            "padding_share": 1 - batch.rows.used / (batch.rows.num_rows * batch.rows.length),
             "tflops": one.flops / step_seconds / 1e12,
             "memory_bytes": memory_bytes(),
             "progress": {

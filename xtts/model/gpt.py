@@ -83,11 +83,11 @@ class GPT(nn.Module):
         text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
         audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
         # Filled slot by slot, so that padding is neither embedded nor part of the gradient.
-        grid = text.new_zeros(rows.rows * rows.length, self.shape.width)
+        grid = text.new_zeros(rows.num_rows * rows.length, self.shape.width)
         grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
         grid = grid.index_copy(0, rows.text_slots, text)
         grid = grid.index_copy(0, rows.audio_slots, audio)
-        seen = self.gpt(grid.view(rows.rows, rows.length, -1), rows.segments)
+        seen = self.gpt(grid.view(rows.num_rows, rows.length, -1), rows.segments)
         return self.final_norm(seen).flatten(0, 1)
 
     def losses(self, rows: PackedBatch) -> Losses:

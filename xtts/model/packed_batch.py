@@ -9,7 +9,7 @@ speaking; `stop_input` is whether the model was trained with it.
 
 Clips are either right-padded, one per row, without a mask, because causal attention never sees
 later positions; or packed into one row without padding (`xtts.model.varlen`), with the same
-results. In both cases tokens are stored flat, and `*_slots` give their places in the `[rows *
+results. In both cases tokens are stored flat, and `*_slots` give their places in the `[num_rows *
 length]` grid. So embeddings and heads run on real tokens only, without a host-device
 synchronisation.
 """
@@ -34,14 +34,15 @@ STOP_TARGETS = 4
 class PackedBatch:
     """A batch for `GPT.losses`; all tensors may be moved with `to`.
 
-    rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their positions
-    within their part and their slots in the grid. *_targets and *_target_slots: the targets and
-    their slots. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in frames.
+    num_rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their
+    positions within their part and their slots in the grid. *_targets and *_target_slots: the
+    targets and their slots. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in
+    frames.
     segments: the layout of the clips in a packed row; frames: of their conditioning; None if
     padded.
     """
 
-    rows: int
+    num_rows: int
     length: int
     conditioning: Tensor
     conditioning_lengths: Tensor

@@ -63,7 +63,7 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
 
 @dataclass(frozen=True)
-class Utterance:
+class MarkedText:
     """Text between two pauses or changes of voice. before: seconds of silence before it; after:
     seconds of silence after the last one, else 0; voice: as `voice_after` returns it."""
 
@@ -130,14 +130,14 @@ def of_request(named: str, voice: str) -> str:
     return (voice.rpartition(STYLE_MARK)[0] or voice) + named
 
 
-def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
-    """Divides a text with markup into utterances with their pauses. language: reads `say-as`.
+def marked_texts(text: str, language: LanguageRules | None) -> list[MarkedText]:
+    """Divides a text with markup into marked texts with their pauses. language: reads `say-as`.
 
     Raises TextError for a tag that is unknown, not closed or malformed, and for pauses of more than
     a minute in total.
     """
     if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
-        return [Utterance(text)]
+        return [MarkedText(text)]
     reader = _Reader(language)
     reader.read(text)
     return reader.ended()
@@ -149,7 +149,7 @@ class _Reader:
     them."""
 
     language: LanguageRules | None
-    said: list[Utterance] = field(default_factory=list)
+    said: list[MarkedText] = field(default_factory=list)
     pause: float = 0.0
     total: float = 0.0
     # The part of `pause` that comes from paragraphs, which is dropped after the last word.
@@ -170,7 +170,7 @@ class _Reader:
             place = tag.end()
         self._plain(text[place:])
 
-    def ended(self) -> list[Utterance]:
+    def ended(self) -> list[MarkedText]:
         if self.open:
             raise TextError(
                 f"The tag <{self.open[-1][0]}> is not closed: write "
@@ -311,7 +311,7 @@ class _Reader:
 
     def _flush(self) -> None:
         if self.text.strip():
-            self.said.append(Utterance(self.text, self.pause, voice=self.voice))
+            self.said.append(MarkedText(self.text, self.pause, voice=self.voice))
             self.pause = self.between = 0.0
         self.text = ""
 

@@ -31,7 +31,7 @@ from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.languages import short_code
-from xtts.text.markup import Utterance, utterances
+from xtts.text.markup import MarkedText, marked_texts
 from xtts.text.normalization import numerals
 from xtts.text.normalization.registry import COQUI, LANGUAGES, rules_of
 from xtts.text.pronunciations import Pronunciations
@@ -71,7 +71,7 @@ class Piece:
         before, after: Seconds of silence around it.
         words: The written words. "" continues the previous word; a word with `last` < `first` is
             not spoken.
-        voice: As in `xtts.text.markup.Utterance`.
+        voice: As in `xtts.text.markup.MarkedText`.
     """
 
     text: str
@@ -223,17 +223,17 @@ class Tokenizer:
         romanisation), with pauses and changes of voice in brackets. `plain` and errors as in
         `split`."""
         lines, voice = list[str](), ""
-        for utterance, readings in self._readings(text, language, plain=plain):
-            if utterance.voice != voice:
-                voice = utterance.voice
+        for marked, readings in self._readings(text, language, plain=plain):
+            if marked.voice != voice:
+                voice = marked.voice
                 lines.append(f"[{voice or 'the voice of the request'}]")
-            if utterance.before:
-                lines.append(f"[{utterance.before:g} s]")
+            if marked.before:
+                lines.append(f"[{marked.before:g} s]")
             for part, reading in readings:
                 self._ids(reading, part, language)  # raises as speaking would
                 lines.append(reading.words)
-            if utterance.after:
-                lines.append(f"[{utterance.after:g} s]")
+            if marked.after:
+                lines.append(f"[{marked.after:g} s]")
         return lines
 
     def show_transcript(self, text: str, language: str) -> str:
@@ -303,25 +303,25 @@ class Tokenizer:
         unknown markup (`xtts.text.markup`), and for more than 90,000 characters.
         """
         result: list[Piece] = []
-        for utterance, readings in self._readings(text, language, plain=plain):
+        for marked, readings in self._readings(text, language, plain=plain):
             pieces = [piece for part, reading in readings
                       for piece in self._worded(part, reading, language)]  # fmt: skip
-            pieces[0] = replace(pieces[0], before=utterance.before)
-            pieces[-1] = replace(pieces[-1], after=utterance.after)
-            result += [replace(piece, voice=utterance.voice) for piece in pieces]
+            pieces[0] = replace(pieces[0], before=marked.before)
+            pieces[-1] = replace(pieces[-1], after=marked.after)
+            result += [replace(piece, voice=marked.voice) for piece in pieces]
         return result
 
     def _readings(
         self, text: str, language: str, *, plain: bool = False
-    ) -> Iterator[tuple[Utterance, Iterator[tuple[str, Reading]]]]:
-        """The utterances of a text. Each comes with its parts, which are within the language's
+    ) -> Iterator[tuple[MarkedText, Iterator[tuple[str, Reading]]]]:
+        """The marked texts of a text. Each comes with its parts, which are within the language's
         limit of characters, and their readings."""
-        for utterance in self._utterances(text, language, plain=plain):
-            parts = self._parts(utterance.text, language)
-            yield utterance, ((one, self._read(one, language, spoken=True)) for one in parts)
+        for marked in self._marked_texts(text, language, plain=plain):
+            parts = self._parts(marked.text, language)
+            yield marked, ((one, self._read(one, language, spoken=True)) for one in parts)
 
-    def _utterances(self, text: str, language: str, *, plain: bool) -> list[Utterance]:
-        """The utterances of a text; the pauses of one without words are added to the next."""
+    def _marked_texts(self, text: str, language: str, *, plain: bool) -> list[MarkedText]:
+        """The marked texts of a text; the pauses of one without words are added to the next."""
         if len(text) > MOST_CHARACTERS:
             raise TextError(
                 f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
@@ -330,8 +330,8 @@ class Tokenizer:
         short = self._checked(language)
         if not speakable(text):
             clean_text(text)  # raises TextError
-        result, pause = list[Utterance](), 0.0
-        for one in utterances(text if plain else markdown.spoken(text), rules_of(short)):
+        result, pause = list[MarkedText](), 0.0
+        for one in marked_texts(text if plain else markdown.spoken(text), rules_of(short)):
             pause += one.before
             if not speakable(one.text):
                 pause += one.after

@@ -35,6 +35,6 @@ class Library:
         return Reader(voice.wanted, engine.how.compute.at(place))
 
     def _somebody_speaks(self) -> bool:
-        waiting = self._engine.waiting
+        waiting = self._engine.requests
         # Requests whose client does not read do not count, because they may stay for long.
         return bool(waiting.speaking) or any(not job.held for job in waiting.queue)

@@ -169,12 +169,12 @@ def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
 def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(service.say, "x" * 400)
-        service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
+        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
         assert service.say("!cufft").status_code == 503
         assert refused(beside.result()) == (503, "gpu_fault")
     service.wait_ready()
     assert service.say("x" * 400).status_code == 200
-    assert len(service.parts.engine.waiting.deaths) == 1
+    assert len(service.parts.engine.requests.deaths) == 1
 
 
 def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):

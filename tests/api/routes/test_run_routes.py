@@ -185,7 +185,7 @@ def test_a_damaged_promotion_is_none(tmp_path, content):
 def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service):
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(service.say, "v" * 300, seed=seed) for seed in range(4)]
-        speaking = service.parts.engine.waiting.speaking
+        speaking = service.parts.engine.requests.speaking
         # On a very busy machine, the first may be answered before the last is sent.
         service.wait_until(lambda: len(speaking) + sum(one.done() for one in asked) == 4)
         for epoch in (1, 2, 1, 2, 1):

@@ -71,11 +71,11 @@ def test_a_client_that_goes_away_frees_its_slot(service, hears):
     engine = service.parts.engine
     asked = request("POST /v1/audio/speech", {"input": "z" * 4000, "response_format": "pcm"})
     with connected(service.port, asked) as client:
-        service.wait_until(lambda: bool(engine.waiting.speaking))
+        service.wait_until(lambda: bool(engine.requests.speaking))
         if hears:
             assert client.recv(100)
     started = time.monotonic()
-    service.wait_until(lambda: not engine.waiting.speaking and not engine.spoken, 5)
+    service.wait_until(lambda: not engine.requests.speaking and not engine.spoken, 5)
     assert time.monotonic() - started < 1.0
 
 
@@ -167,7 +167,7 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path):
     with running(settings_in(tmp_path)) as service:
         speaking = threading.Thread(target=speak, args=(service.address,))
         speaking.start()
-        service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
+        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
     speaking.join()
     assert answers == [said(text)]
 

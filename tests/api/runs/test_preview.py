@@ -74,7 +74,7 @@ def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
     service.wait_ready()
     assert served(service)["candidate"] == "epoch_1"
     # The same words are not suspect when another voice speaks them.
-    assert len(service.parts.engine.waiting.deaths) == 1
+    assert len(service.parts.engine.requests.deaths) == 1
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 

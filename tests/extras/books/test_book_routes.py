@@ -226,7 +226,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     one = Book(service)
     one.hanging()
     steps = one.folder / "spoken/steps"
-    waiting = service.parts.engine.waiting
+    waiting = service.parts.engine.requests
     speaking, unread = waiting.speaking, QueuedRequest("unread", "", 0.0, 1e9, held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not one.details()["reading"]["paused"], 30)
@@ -269,7 +269,7 @@ def test_a_book_that_another_replica_deletes_does_not_come_back(service):
 def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
     """It may hold locks that speech waits for."""
     monkeypatch.setenv("FAKE_READER", "load")
-    speaking = service.parts.engine.waiting.speaking
+    speaking = service.parts.engine.requests.speaking
     speaking["somebody"] = QueuedRequest("somebody", "", 0.0, 1e9)
     try:
         one = Book(service)  # starts the reader, for its plan

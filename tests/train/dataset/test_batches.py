@@ -294,7 +294,7 @@ def long_tailed(count: int) -> list[Clip]:
 def test_a_batch_has_no_padding_however_long_the_tail_is():
     batches = made(long_tailed(300), batch_seconds=40.0)
     for batch in itertools.islice(batches.epoch(1), 10):
-        assert batch.rows.used == batch.rows.rows * batch.rows.length
+        assert batch.rows.used == batch.rows.num_rows * batch.rows.length
 
 
 # How clips are grouped, which rank learns them, and the effect of a halved budget

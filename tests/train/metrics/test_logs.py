@@ -38,7 +38,7 @@ NUM_EPOCHS, STEPS_PER_EPOCH = 2, 4
 
 
 def batch() -> Batch:
-    rows: Any = SimpleNamespace(used=30, rows=4, length=10)
+    rows: Any = SimpleNamespace(used=30, num_rows=4, length=10)
     return Batch(rows, (0, 1, 2, 3), 8.0)
 
 

@@ -10,9 +10,9 @@ from xtts.text import markup
 from xtts.text.errors import TextError
 from xtts.text.markup import (
     PARAGRAPH_SECONDS,
-    Utterance,
+    MarkedText,
+    marked_texts,
     of_request,
-    utterances,
     voices_named,
 )
 from xtts.text.normalization.registry import rules_of
@@ -21,33 +21,33 @@ ENGLISH = rules_of("en")
 
 
 def said(text: str) -> str:
-    return " ".join(" ".join(one.text.split()) for one in utterances(text, ENGLISH))
+    return " ".join(" ".join(one.text.split()) for one in marked_texts(text, ENGLISH))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a[pause:500ms]b", [Utterance("a"), Utterance("b", 0.5)]),
-        ("a [ Pause : 1.5 s ] b", [Utterance("a "), Utterance(" b", 1.5)]),
-        ("a[PAUSE:250MS]b", [Utterance("a"), Utterance("b", 0.25)]),
-        ("[pause:1s]a", [Utterance("a", 1.0)]),
-        ("a[pause:1s]", [Utterance("a", 0.0, 1.0)]),
-        ("a[pause:1s][pause:250ms]b", [Utterance("a"), Utterance("b", 1.25)]),
-        ('a<break time="500ms"/>b', [Utterance("a"), Utterance("b", 0.5)]),
-        ('a<BREAK TIME="250MS"/>b', [Utterance("a"), Utterance("b", 0.25)]),
-        ("a<break time='1.5s'></break>b", [Utterance("a"), Utterance("b", 1.5)]),
-        ('a<break strength="x-strong"/>b', [Utterance("a"), Utterance("b", 1.0)]),
-        ("<break/>b", [Utterance("b", markup.STRENGTHS["medium"])]),
-        ("a\n\nb", [Utterance("a"), Utterance("b", PARAGRAPH_SECONDS)]),
-        ("a\r\n \t\r\n\nb", [Utterance("a\r"), Utterance("b", PARAGRAPH_SECONDS)]),
-        ("\n\na\nb\n\n", [Utterance("a\nb")]),
-        ("<p>a</p><p>b</p>", [Utterance("a"), Utterance("b", PARAGRAPH_SECONDS)]),
+        ("a[pause:500ms]b", [MarkedText("a"), MarkedText("b", 0.5)]),
+        ("a [ Pause : 1.5 s ] b", [MarkedText("a "), MarkedText(" b", 1.5)]),
+        ("a[PAUSE:250MS]b", [MarkedText("a"), MarkedText("b", 0.25)]),
+        ("[pause:1s]a", [MarkedText("a", 1.0)]),
+        ("a[pause:1s]", [MarkedText("a", 0.0, 1.0)]),
+        ("a[pause:1s][pause:250ms]b", [MarkedText("a"), MarkedText("b", 1.25)]),
+        ('a<break time="500ms"/>b', [MarkedText("a"), MarkedText("b", 0.5)]),
+        ('a<BREAK TIME="250MS"/>b', [MarkedText("a"), MarkedText("b", 0.25)]),
+        ("a<break time='1.5s'></break>b", [MarkedText("a"), MarkedText("b", 1.5)]),
+        ('a<break strength="x-strong"/>b', [MarkedText("a"), MarkedText("b", 1.0)]),
+        ("<break/>b", [MarkedText("b", markup.STRENGTHS["medium"])]),
+        ("a\n\nb", [MarkedText("a"), MarkedText("b", PARAGRAPH_SECONDS)]),
+        ("a\r\n \t\r\n\nb", [MarkedText("a\r"), MarkedText("b", PARAGRAPH_SECONDS)]),
+        ("\n\na\nb\n\n", [MarkedText("a\nb")]),
+        ("<p>a</p><p>b</p>", [MarkedText("a"), MarkedText("b", PARAGRAPH_SECONDS)]),
     ],
 )
 def test_pauses_stand_between_what_is_said(text, expected):
-    found = utterances(text, ENGLISH)
+    found = marked_texts(text, ENGLISH)
     if found and found[-1].after == PARAGRAPH_SECONDS:
-        found[-1] = Utterance(found[-1].text, found[-1].before)
+        found[-1] = MarkedText(found[-1].text, found[-1].before)
     assert found == expected
 
 
@@ -118,23 +118,23 @@ def test_a_sign_that_begins_no_tag_is_text(text):
 )
 def test_what_is_not_known_is_refused_by_name(text, told):
     with pytest.raises(TextError) as refused:
-        utterances(text, ENGLISH)
+        marked_texts(text, ENGLISH)
     assert told in str(refused.value)
 
 
 @pytest.mark.parametrize("language", ["ar", "ko"])
 def test_an_ordinal_is_refused_where_the_rules_have_none(language):
     with pytest.raises(TextError, match="'12' cannot be read as an ordinal"):
-        utterances('<say-as interpret-as="ordinal">12</say-as>', rules_of(language))
+        marked_texts('<say-as interpret-as="ordinal">12</say-as>', rules_of(language))
 
 
 def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told():
     tenths = "".join(f"{number}[pause:0.1s]" for number in range(600)) + "a"
-    assert sum(one.before for one in utterances(tenths, None)) == pytest.approx(60.0)
+    assert sum(one.before for one in marked_texts(tenths, None)) == pytest.approx(60.0)
     with pytest.raises(TextError, match=r"add up to 60\.001 s; at most 60 s"):
-        utterances(f"[pause:1ms]{tenths}", None)
+        marked_texts(f"[pause:1ms]{tenths}", None)
     with pytest.raises(TextError, match=r"add up to 60\.04 s; at most 60 s"):
-        utterances("[pause:10s]" * 6 + "[pause:40ms]a", None)
+        marked_texts("[pause:10s]" * 6 + "[pause:40ms]a", None)
 
 
 NAMES = st.sampled_from([*markup.TAGS, "prosody", "voice", "enter", "BREAK", "pause", "zq"])
@@ -161,7 +161,7 @@ PIECES = st.one_of(
 @given(st.lists(PIECES, max_size=8).map("".join))
 def test_fuzzed_markup_is_refused_or_gone(text):
     try:
-        found = utterances(text, ENGLISH)
+        found = marked_texts(text, ENGLISH)
     except TextError as error:
         assert str(error)
         return
@@ -188,14 +188,14 @@ def test_fuzzed_markup_is_refused_or_gone(text):
     ],
 )  # fmt: skip
 def test_a_text_changes_voice_and_style(text, expected):
-    assert [(one.text, one.voice) for one in utterances(text, ENGLISH)] == expected
+    assert [(one.text, one.voice) for one in marked_texts(text, ENGLISH)] == expected
     named = dict.fromkeys(voice for _, voice in expected if voice)
     assert set(named) <= set(voices_named(text))
 
 
 def test_a_pause_stands_between_two_voices():
-    assert utterances("a[pause:1s][voice:ben]b[pause:500ms]", ENGLISH) == [
-        Utterance("a"), Utterance("b", 1.0, 0.5, "ben"),
+    assert marked_texts("a[pause:1s][voice:ben]b[pause:500ms]", ENGLISH) == [
+        MarkedText("a"), MarkedText("b", 1.0, 0.5, "ben"),
     ]  # fmt: skip
 
 
