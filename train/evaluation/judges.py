@@ -133,14 +133,14 @@ def _median_evidence(facts: Sequence[SpokenFacts]) -> float:
 
 def candidate(
     kind: CandidateKind, epoch: int, share: float, sentences: Sequence[EvaluationSentence],
-    facts: Sequence[SpokenFacts], person: Person, usual: float, *,
+    facts: Sequence[SpokenFacts], person: Person, base_evidence: float, *,
     sha256: str = "", loss: float | None = None, seconds: float = 0.0, device: str = "cpu",
 ) -> Candidate:  # fmt: skip
     """The entry of one candidate, from the facts of its first `len(facts)` sentences.
 
-    usual: the base's evidence of a word, from `measures_of_base`.
+    base_evidence: the base's evidence of a word, from `measures_of_base`.
     """
-    spoken = sentences_of(sentences, facts, person, usual, folder_of(kind, epoch, share))
+    spoken = sentences_of(sentences, facts, person, base_evidence, folder_of(kind, epoch, share))
     outcomes = [one.outcome for one in spoken]
     return Candidate(
         kind=kind, epoch=epoch, share=share, checkpoint_sha256=sha256,
@@ -155,7 +155,7 @@ def candidate(
 
 def sentences_of(
     sentences: Sequence[EvaluationSentence], facts: Sequence[SpokenFacts], person: Person,
-    usual: float, folder: str | None = None,
+    base_evidence: float, folder: str | None = None,
 ) -> list[SpokenSentence]:  # fmt: skip
     """Judges the first `len(facts)` sentences as spoken. folder: the folder that keeps some of the
     audio, or None."""
@@ -166,7 +166,7 @@ def sentences_of(
         SpokenSentence(
             sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
             round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
-            _figures(one, ratio, person, usual) if outcome == "finished" else {},
+            _figures(one, ratio, person, base_evidence) if outcome == "finished" else {},
             wav_of(folder, number) if folder else None, one.heard,
         )
         for number, (sentence, one, ratio, outcome) in enumerate(
@@ -278,25 +278,25 @@ def means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:
     return {name: mean for name, mean in found.items() if mean is not None}
 
 
-def words_found(evidence: Sequence[float], usual: float) -> float | None:
+def words_found(evidence: Sequence[float], base_evidence: float) -> float | None:
     """The share of words that the sound contains; None without evidence on any word."""
     if not evidence:
         return None
-    measure = max(float(np.median(evidence)), BASE_SHARE * usual)
+    measure = max(float(np.median(evidence)), BASE_SHARE * base_evidence)
     if measure <= 0:
         return None
     return sum(nats >= WEAK_WORD * measure for nats in evidence) / len(evidence)
 
 
 def _figures(
-    facts: SpokenFacts, ratio: float, person: Person, usual: float
+    facts: SpokenFacts, ratio: float, person: Person, base_evidence: float
 ) -> dict[str, float | None]:
     pitch = None
     if facts.pitch_hz and person.pitch_hz:
         pitch = 100 * (facts.pitch_hz / person.pitch_hz - 1)
     figures = {
         WORD_ERRORS: facts.word_errors,
-        WORDS: words_found(facts.words, usual),
+        WORDS: words_found(facts.words, base_evidence),
         VOICE: person.voice.similarity(facts.embedding) if person.voice else None,
         NATURALNESS: facts.naturalness,
         RATE_DRIFT: 100 * (1 / ratio - 1) if ratio > 0 else None,
