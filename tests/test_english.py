@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 CHECKED = ("machine", "xtts", "train", "api", "extras", "docs", "README.md")
 # Remove a line when its prose was corrected.
 NOT_YET = (
-    "extras/studio",
     # A record: its sentences come from the results of benchmarks.
     "docs/benchmarks.md",
 )

@@ -1,7 +1,7 @@
-"""`make studio` = `python -m extras.studio`: the service, with a trainer of the queue beside it.
+"""`make studio` = `python -m extras.studio`: the service together with the trainer of its queue.
 
-The trainer is a child of its own, `python -m train queue`. It ends with the service, also when that
-is killed, and its training with it; the next start goes on.
+The trainer is a child process, `python -m train queue`. It and its training end with the service,
+even if the service is killed. The next start resumes the training.
 """
 
 import signal
@@ -15,22 +15,23 @@ from machine.process import end_group, module_command
 from machine.settings.loading import whole
 from machine.settings.types import flag_values
 
-SUMMARY = "the service, and a trainer for the trainings that its page asks for"
+SUMMARY = "the service, and a trainer for the trainings queued on its page"
 USAGE = "[settings]"
 
-# Room for a checkpoint of full size, as the trainer itself gives its training.
+# Enough to save a full-size checkpoint; the trainer gives its training as long.
 _STOP_SECONDS = 70.0
 _REAP_SECONDS = 5.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs both until the service ends; its exit code."""
+    """Runs both until the service ends. Returns the exit code of the service."""
     words = sys.argv[1:] if argv is None else argv
     if {"-h", "--help", "--version"} & set(words):
         return serve(words)
-    # Its own group: a Ctrl-C reaches the service alone, which then stops the trainer.
+    # A separate process group: Ctrl-C reaches only the service, which then stops the trainer.
     trainer = subprocess.Popen(module_command("train", "queue"), start_new_session=True)
-    # The server hands SIGTERM on when it has stopped; by default that would end this process here.
+    # The server raises SIGTERM again once it has stopped. By default that would end this process
+    # before it stops the trainer.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return serve(words)
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def choices() -> dict[str, tuple[str, ...]]:
-    """The flags of the service, each with its words."""
+    """The flags of the service with the words that each accepts."""
     return flag_values(whole(ApiSettings))
 
 

@@ -11,7 +11,7 @@ from api.uploads import DiskSpace
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120
 ClipOrder = Literal["worst", "time"]
-# A code, or a code with a region or script.
+# A language code, optionally with a region or script.
 LOCALE = r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -23,25 +23,25 @@ class DatasetRequest(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
     language: Annotated[
         str,
-        # The route says which there are, with those that the served voice has learned.
+        # The route checks the language: the served voice may have learned more of them.
         Field(json_schema_extra={"pattern": LOCALE}, max_length=12,
               description="The language of the recordings: a code such as `en` or `pt-br`."),
     ] = "en"  # fmt: skip
 
 
 class ClipRequest(BaseModel):
-    """What is changed of a clip; what is left out stays."""
+    """A change of a clip; omitted fields stay as they are."""
 
     model_config = _STRICT
     text: Annotated[
         str | None,
-        Field(max_length=MOST_TEXT, description="The transcript; null: as it was cut."),
+        Field(max_length=MOST_TEXT, description="The transcript; null: the text of the cut."),
     ] = None
     dropped: Annotated[bool, Field(description="Whether training leaves the clip out.")] = False
     sha256: Annotated[
         str | None,
-        Field(max_length=64, description="The SHA-256 of the clip that was played: 409 if it has "
-              "changed."),
+        Field(max_length=64, description="The SHA-256 of the clip that was played: 409 if the "
+              "clip has changed."),
     ] = None  # fmt: skip
 
     @model_validator(mode="after")
@@ -52,7 +52,7 @@ class ClipRequest(BaseModel):
 
 
 class RecordingRow(BaseModel, from_attributes=True):
-    """A recording. bytes: its size."""
+    """A recording."""
 
     id: str
     name: str
@@ -60,14 +60,14 @@ class RecordingRow(BaseModel, from_attributes=True):
 
 
 class DatasetText(BaseModel):
-    """What the recordings say."""
+    """The text of the recordings. kind: its file ending."""
 
     kind: str
     bytes: int
 
 
 class CutRow(BaseModel):
-    """The cut of a dataset. ahead: how many are cut before it; told: its progress; outdated:
+    """The cut of a dataset. ahead: the number of datasets before it; told: its progress; outdated:
     recordings, text or language have changed since."""
 
     state: JobState
@@ -81,7 +81,7 @@ class CutRow(BaseModel):
 
 
 class DatasetRow(BaseModel):
-    """A dataset in the list. read_aloud: its sentences are read aloud, and nothing is cut."""
+    """A dataset in the list. read_aloud: its clips are sentences read aloud, not cut recordings."""
 
     id: str
     name: str
@@ -93,14 +93,14 @@ class DatasetRow(BaseModel):
 
 
 class DatasetList(BaseModel):
-    """All datasets, the newest first."""
+    """All datasets, newest first."""
 
     datasets: list[DatasetRow]
     space: DiskSpace
 
 
 class ClipCounts(BaseModel):
-    """kept: what training learns from; without_text: left out until somebody writes one."""
+    """Numbers of clips. kept: used for training; without_text: left out until they have a text."""
 
     total: int
     kept: int
@@ -111,7 +111,7 @@ class ClipCounts(BaseModel):
 
 
 class AccountOfRecording(BaseModel):
-    """Every second of a recording by what became of it; they sum to its length."""
+    """The use of every second of a recording: seconds_by_reason sums to its length."""
 
     name: str
     seconds: float
@@ -120,7 +120,7 @@ class AccountOfRecording(BaseModel):
 
 
 class UnplacedCorrection(BaseModel, from_attributes=True):
-    """A correction that found no clip in the newest cut. It is kept."""
+    """A correction without a matching clip in the newest cut. It is kept."""
 
     name: str
     was: str
@@ -129,7 +129,7 @@ class UnplacedCorrection(BaseModel, from_attributes=True):
 
 
 class TrainingLine(BaseModel):
-    """How a training on it is started: the setting, and the lines to type."""
+    """How to train on the dataset: the setting, and the commands with and without a container."""
 
     dataset_dir: str
     command: str
@@ -137,8 +137,8 @@ class TrainingLine(BaseModel):
 
 
 class DatasetDetails(BaseModel):
-    """A dataset. read_aloud: as `DatasetRow`; unheard: sentences of the text that nobody says;
-    train: null without a clip."""
+    """A dataset. read_aloud: as in `DatasetRow`; unheard: sentences of the text that were not found
+    in the recordings; train: null without a clip to train on."""
 
     id: str
     name: str
@@ -158,8 +158,8 @@ class DatasetDetails(BaseModel):
 
 
 class ClipRow(BaseModel):
-    """A clip. levels: its waveform in dB, at most 120 of them; why: what is odd about it;
-    cut_text: what the cut says."""
+    """A clip. levels: its waveform in dB, at most 120 values; why: what is odd about it;
+    cut_text: its text according to the cut."""
 
     name: str
     recording: str
@@ -176,7 +176,7 @@ class ClipRow(BaseModel):
 
 
 class ClipPage(BaseModel):
-    """Some clips of a dataset, from `offset` on."""
+    """A page of a dataset's clips, starting at `offset`."""
 
     clips: list[ClipRow]
     total: int

@@ -12,7 +12,7 @@ from extras.studio.trainings import Trainings
 
 
 class Studio:
-    """What its routes share."""
+    """State that the routes share."""
 
     def __init__(self, state: AppState) -> None:
         settings = state.settings
@@ -26,11 +26,11 @@ class Studio:
         self.trainings = Trainings(settings, self.datasets)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        """Cutting, as long as the service runs."""
+        """The cut queue, which works as long as the service runs."""
         return [self.cuts.work()]
 
     def why_kept(self, run_id: str) -> str:
-        """Why a run cannot be deleted: somebody has asked for a training of it."""
+        """Why a run cannot be deleted: it has an open training; "" if it can."""
         if self.trainings.queue.open_job_of(run_id) is None:
             return ""
-        return "A training of it waits or runs. Cancel that first."
+        return "A training of this run is queued or running. Cancel it first."

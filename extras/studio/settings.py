@@ -1,4 +1,4 @@
-"""The settings of the studio, in both programs and in the service."""
+"""Settings of the studio: those that the service and the trainer share, and the service's."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from machine.settings.types import CONFIG, Count, Folder, Means, Names, PathOrWo
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
 class StudioSettings(SharedSettings):
-    """What the page and the trainer of the queue share."""
+    """Settings that the page and the trainer of the queue share."""
 
     datasets_dir: Folder = Path("datasets")
     """The folder of uploaded recordings and of the datasets cut from them. Replicas share it, and
@@ -29,7 +29,7 @@ class StudioSettings(SharedSettings):
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
 class StudioServiceSettings(StudioSettings, ApiSettings):
-    """What the service reads."""
+    """Settings of the service."""
 
     datasets_max_gb: Count = 20
     """The maximum size of all datasets together in GB, including recordings. The service also

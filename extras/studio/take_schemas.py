@@ -1,4 +1,4 @@
-"""Request and response bodies of sentences that are read aloud, as /openapi.json shows them."""
+"""Request and response bodies for sentences that are read aloud, as /openapi.json shows them."""
 
 from typing import Annotated, Literal
 
@@ -18,21 +18,21 @@ class PromptsRequest(BaseModel):
     text: Annotated[
         str | None,
         Field(min_length=1, max_length=MOST_PROMPT_TEXT,
-              description="A text of one's own, read in its order; null: the built-in sentences "
-              "of the dataset's language."),
+              description="Your text, read from the beginning; null: the built-in sentences of "
+              "the dataset's language."),
     ] = None  # fmt: skip
 
 
 class TakeFinding(BaseModel):
-    """One thing that is wrong with a take. sentence: what it is, and what to do."""
+    """A fault of a take. sentence: describes it and says what to do."""
 
     kind: FindingKind
     sentence: str
 
 
 class CheckedTake(BaseModel):
-    """A take without the silence around it. usable: whether it can be a clip; levels: its waveform
-    in dB, at most 120 of them; heard: by the recogniser, "" where there is none."""
+    """A take, trimmed of the silence around it. usable: whether it can be a clip; levels: its
+    waveform in dB, at most 120 values; heard: the recognised words, "" without a recogniser."""
 
     findings: list[TakeFinding]
     usable: bool
@@ -42,14 +42,14 @@ class CheckedTake(BaseModel):
 
 
 class TakeRow(CheckedTake):
-    """A take that was checked. kept: whether it is a clip of the dataset by now."""
+    """A checked take. kept: whether it is now a clip of the dataset."""
 
     number: int
     kept: bool
 
 
 class PromptRow(BaseModel):
-    """A sentence. findings: of the take that is kept; sound: where that is heard."""
+    """A sentence. findings: of the kept take; sound: the address of the kept take, or null."""
 
     number: int
     text: str
@@ -60,8 +60,8 @@ class PromptRow(BaseModel):
 
 
 class PromptSheet(BaseModel):
-    """The sentences of a dataset. next: the first that is open; recogniser: whether the words are
-    checked; more: what more minutes would bring, as a sentence."""
+    """The sentences of a dataset. next: the first open one; recogniser: whether the words are
+    checked; more: a sentence on how many more minutes would help."""
 
     source: Literal["built_in", "own"]
     language: str

@@ -1,14 +1,14 @@
-"""Jobs of the training queue: the files that ask for a training, written whole and read strictly.
+"""Jobs of the training queue: their files, written atomically and validated strictly when read.
 
-    QUEUE_DIR/<id>/job.json    what is asked for; written once, by who asks
-    QUEUE_DIR/<id>/state.json  how far it is; written by the trainer alone
-    QUEUE_DIR/<id>/cancel      empty; whoever wants the job to end writes it
-    QUEUE_DIR/<id>/log.txt     what the training says, the newest megabyte of it
+    QUEUE_DIR/<id>/job.json    the requested training; written once, by the requester
+    QUEUE_DIR/<id>/state.json  its state; only the trainer writes it
+    QUEUE_DIR/<id>/cancel      an empty file; its existence asks the trainer to end the job
+    QUEUE_DIR/<id>/log.txt     the output of the training, the newest megabyte of it
     QUEUE_DIR/.trainer.lock    held by the trainer (`extras.studio.jobs.command`)
 
-Both programs import this module. Whoever can write into QUEUE_DIR can ask for a training and no
-more: a job names a dataset by its id or below DATASET_ROOTS, and settings of a short list. It names
-no command, no device and no folder to write.
+The service and the trainer import this module. Write access to QUEUE_DIR allows a request for a
+training and nothing else: a job names a dataset, by its id or by a path below DATASET_ROOTS, and
+settings from a short list. It cannot name a command, a device or an output folder.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from machine.storage import locks
 from machine.storage.atomic import make_folder, refused, replace_file, write_json
 
 State = Literal["queued", "checking", "running", "done", "failed", "cancelled", "interrupted"]
-# What the trainer still has to do; the others have ended.
+# States of jobs that the trainer still has to work on; in the others the job has ended.
 OPEN_STATES = ("queued", "checking", "running", "interrupted")
 ALLOWED = frozenset(
     """
@@ -39,7 +39,7 @@ ALLOWED = frozenset(
     NUM_EPOCHS SAMPLE_TEXT SEED SUSPECT_CLIPS
     """.split()
 )
-# The name of a run is also that of its folder, OUTPUT_DIR/runs/<run>.
+# The name of a run is also the name of its folder, OUTPUT_DIR/runs/<run>.
 RUN_NAME = re.compile(r"[a-z0-9](-?[a-z0-9]){0,39}")
 _ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,79}")
 _DATASET_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
@@ -54,19 +54,19 @@ _STRICT = ConfigDict(extra="forbid")
 
 
 class JobRefused(SotaqueError):
-    """A job cannot be read or may not ask for what it asks; the message says why."""
+    """A job cannot be read, or it asks for something that is not allowed."""
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What is asked for.
+    """A requested training.
 
     Attributes:
         id: The name of its folder in QUEUE_DIR.
-        run: The name of its run. A job of an existing run goes on with it.
+        run: The name of its run. A job of an existing run resumes it.
         dataset: An id of DATASETS_DIR, or the path of a folder below one of DATASET_ROOTS.
-        settings: Values by their names in `.env`, as text; only those of `ALLOWED`.
-        asked: When, as ISO 8601.
+        settings: Values as text, by their names in `.env`; only names in `ALLOWED`.
+        asked: The time of the request, as ISO 8601.
     """
 
     id: str
@@ -79,15 +79,15 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How far a job is.
+    """The state of a job.
 
     Attributes:
-        state: As `State`.
-        started, ended: As ISO 8601.
-        code: The exit code of the training that ended last, negative for a signal.
-        message: Why it is so, as sentences for a person.
-        deaths: How often in a row the training was killed without a new epoch.
-        epoch: The newest epoch that was saved when it was killed last.
+        state: A `State`.
+        started, ended: Times as ISO 8601.
+        code: The exit code of the last training process, negative for a signal.
+        message: The reason for the state, as sentences for a person.
+        deaths: How often in a row the training was killed without saving a new epoch.
+        epoch: The newest saved epoch when the training was last killed.
     """
 
     state: State
@@ -101,7 +101,7 @@ class TrainingState:
 
     @property
     def is_open(self) -> bool:
-        """Whether the trainer still has something to do."""
+        """Whether the trainer still has to work on the job."""
         return self.state in OPEN_STATES
 
 
@@ -124,14 +124,14 @@ class JobFolder:
         return self.folder.name
 
     def read(self) -> TrainingJob:
-        """The job. Raises JobRefused for anything but what `ask` writes."""
+        """The job. Raises JobRefused for anything that `ask` would not write."""
         job = _read(self.job_file, TrainingJob)
         if job.id != self.id:
             raise JobRefused(f"Job {self.id} says that its id is {job.id[:80]!r}.")
         return _check(job)
 
     def state(self) -> TrainingState:
-        """How far it is. A file that the trainer did not write reads as failed."""
+        """The state of the job: "queued" without a state file, "failed" with an invalid one."""
         if not self.state_file.is_symlink() and not self.state_file.exists():
             return _UNBEGUN
         try:
@@ -140,30 +140,30 @@ class JobFolder:
             return replace(_UNBEGUN, state="failed", message=str(error))
 
     def write_state(self, **changed: Any) -> TrainingState:
-        """Changes fields of the state; only the trainer calls it. Raises WriteError."""
+        """Changes fields of the state. Only the trainer may call this. Raises WriteError."""
         state = replace(self.state(), **changed)
         write_json(self.state_file, asdict(state))
         return state
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody wants it to end."""
+        """Whether the trainer was asked to end the job."""
         return self.cancel_file.exists()
 
     def cancel(self) -> None:
-        """Asks the trainer to end it; its checkpoint stays. Raises WriteError."""
+        """Asks the trainer to end the job; its checkpoint stays. Raises WriteError."""
         replace_file(self.cancel_file, lambda _file: None)
 
 
 class TrainingQueue:
-    """QUEUE_DIR. Reading it creates nothing."""
+    """The jobs in QUEUE_DIR. Reading them creates no files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lock_file = folder / _LOCK
 
     def jobs(self) -> list[JobFolder]:
-        """Every job, the oldest first: ids begin with the time. A link is no job."""
+        """All jobs, oldest first: ids begin with the time. Links are ignored."""
         names: list[str] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             names = [
@@ -173,18 +173,18 @@ class TrainingQueue:
         return [JobFolder(self.folder / name) for name in sorted(names)]
 
     def get(self, identity: str) -> JobFolder | None:
-        """The job of an id; None where there is none, and for what cannot be an id."""
+        """The job with this id, or None."""
         return next((one for one in self.jobs() if one.id == identity), None)
 
     def ask(self, run: str, dataset: str, settings: Mapping[str, str]) -> TrainingJob:
-        """Adds a job. It appears whole, in one rename.
+        """Adds a job atomically, with one rename.
 
         Raises:
-            JobRefused: It asks for what no job may.
+            JobRefused: The job asks for something that is not allowed, or the queue is full.
             WriteError: QUEUE_DIR cannot be written.
         """
         now = datetime.now(UTC)
-        # Thousandths of seconds keep the order; the rest keeps two callers apart.
+        # Milliseconds keep the order; the random part keeps two callers apart.
         moment = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{secrets.token_hex(2)}"
         identity = f"{moment}-{run}"[:80].rstrip("-")
         job = TrainingJob(
@@ -195,7 +195,7 @@ class TrainingQueue:
             raise JobRefused(
                 f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones."
             )
-        # Its name is none of a job, so nobody reads it before it is whole.
+        # `jobs` ignores names that begin with a dot.
         made = self.folder / f".new-{identity}"
         make_folder(made)
         try:
@@ -208,11 +208,11 @@ class TrainingQueue:
         return job
 
     def has_trainer(self) -> bool | None:
-        """Whether a trainer works on it; None on a file system without locks."""
+        """Whether a trainer works on the queue; None on a file system without locks."""
         return locks.held(self.lock_file)
 
     def open_job_of(self, run: str) -> JobFolder | None:
-        """The job that trains a run now or is going to; None if there is none."""
+        """The open job of a run, or None."""
         for one in self.jobs():
             with contextlib.suppress(JobRefused):
                 if one.state().is_open and not one.is_cancelled and one.read().run == run:
@@ -226,8 +226,8 @@ def run_folder_of(output_dir: Path, run: str) -> Path:
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Raises JobRefused for a setting that no job may set, or a value that no setting has. What a
-    value means is judged by the trainer's own types."""
+    """Raises JobRefused for a setting that a job may not set, or a value that is too long or not
+    printable. The trainer validates the values themselves."""
     for name, value in settings.items():
         if name not in ALLOWED:
             raise JobRefused(
@@ -241,8 +241,8 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def check_base(settings: Mapping[str, str], own_base: str) -> None:
-    """Raises JobRefused for a base that is not offered: `demo`, `xtts_v2` and own_base, which is
-    BASE_MODEL of the program itself."""
+    """Raises JobRefused for a base other than `demo`, `xtts_v2` and own_base, the BASE_MODEL of
+    this program."""
     offered = tuple(dict.fromkeys(("demo", "xtts_v2", own_base)))
     base = settings.get("BASE_MODEL", "").strip()
     if base and base not in offered:
@@ -253,10 +253,9 @@ def check_base(settings: Mapping[str, str], own_base: str) -> None:
 
 
 def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Path:
-    """The folder that a job's dataset is: the clips of an uploaded one, or a folder below a root.
+    """The folder of a job's dataset: the clips of an uploaded one, or a folder below a root.
 
-    Links are followed before it is judged, so a link inside a root leads nowhere else. Raises
-    JobRefused.
+    Links are resolved first, so a link inside a root cannot lead outside it. Raises JobRefused.
     """
     if _DATASET_ID.fullmatch(dataset):
         folder = datasets_dir / dataset / "clips"
@@ -267,7 +266,7 @@ def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Pa
             "recordings and cut them first; a folder is named by its path."
         )
     path = Path(dataset)
-    with contextlib.suppress(RuntimeError):  # "~nobody" stays as it is, and is no folder
+    with contextlib.suppress(RuntimeError):  # an unknown "~user" stays as it is: not a folder
         path = package_data.located(path.expanduser())
     allowed = tuple(package_data.located(Path(root).expanduser()) for root in roots)
     if "\0" in dataset or not _is_within(path, allowed):
@@ -289,10 +288,10 @@ def _is_within(path: Path, roots: Sequence[Path]) -> bool:
 
 
 def _read(path: Path, kind: type[Kept]) -> Kept:
-    """What a small plain file of JSON holds, and no more. Raises JobRefused for everything else."""
+    """The content of a small, regular JSON file. Raises JobRefused for any other file."""
     name = f"{path.parent.name}/{path.name}"
     try:
-        # A link could lead to any file, and a pipe would never end.
+        # A link could lead to any file, and reading a pipe could block for ever.
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise JobRefused(f"{name} cannot be read: it is not a plain file.")
@@ -305,28 +304,31 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         raise JobRefused(f"{name} cannot be read: {error.strerror}.") from error
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        # A field that no job has says most.
+        # An unexpected field is the most informative fault.
         first = max(faults, key=lambda one: one["type"].startswith("unexpected"))
         where = "".join(f"{str(part)[:60]}: " for part in first["loc"])
-        raise JobRefused(f"{name} holds no job. {where}{first['msg']}.") from error
+        raise JobRefused(f"{name} is not a valid job. {where}{first['msg']}.") from error
 
 
 def _check(job: TrainingJob) -> TrainingJob:
-    """The job. Raises JobRefused for what none may ask."""
+    """The job. Raises JobRefused if it asks for something that is not allowed."""
     if not RUN_NAME.fullmatch(job.run) or job.run in _TAKEN_NAMES:
         raise JobRefused(
-            f"The name of the run is {job.run[:80]!r}. Use up to 40 small letters, digits and "
-            "single hyphens, such as ana-2; `current` is taken."
+            f"The name of the run is {job.run[:80]!r}. Use up to 40 lower-case letters, digits "
+            "and single hyphens, such as ana-2; `current` is taken."
         )
     if not 0 < len(job.dataset) <= MOST_DATASET or not job.dataset.isprintable():
-        raise JobRefused(f"The dataset of job {job.id} is {job.dataset[:80]!r}: no id and no path.")
+        raise JobRefused(
+            f"The dataset of job {job.id} is {job.dataset[:80]!r}, which is neither an id nor a "
+            "path."
+        )
     check_settings(job.settings)
     with contextlib.suppress(ValueError):
         datetime.fromisoformat(job.asked)
         return job
-    raise JobRefused(f"asked of job {job.id} is {job.asked[:60]!r}, which is no time.")
+    raise JobRefused(f"asked of job {job.id} is {job.asked[:60]!r}, which is not a time.")
 
 
 def now() -> str:
-    """This moment as ISO 8601, to the millisecond."""
+    """The current time in UTC as ISO 8601, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

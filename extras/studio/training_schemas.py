@@ -23,20 +23,20 @@ SettingTexts = Annotated[
 
 
 class TrainingRequest(BaseModel):
-    """A training that is asked for."""
+    """A training to add to the queue."""
 
     model_config = _STRICT
     run: Annotated[
         str,
         Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
-              description="The name of the run; a run that exists goes on."),
+              description="The name of the run; an existing run resumes."),
     ]  # fmt: skip
     dataset: DatasetText
     settings: SettingTexts = {}
 
 
 class CheckRequest(BaseModel):
-    """A dataset that is checked before a training."""
+    """A dataset to check before training."""
 
     model_config = _STRICT
     dataset: DatasetText
@@ -44,7 +44,7 @@ class CheckRequest(BaseModel):
 
 
 class RefusedClip(BaseModel):
-    """A clip that training leaves out: what was seen, and what is allowed."""
+    """A clip that training leaves out. seen, allowed: its value and the permitted values."""
 
     clip: str
     seen: str
@@ -52,7 +52,7 @@ class RefusedClip(BaseModel):
 
 
 class DoubtfulClip(BaseModel):
-    """A clip to listen to before training: why, as sentences. severity: the worst have most."""
+    """A clip to listen to before training. reasons: sentences; severity: higher is worse."""
 
     clip: str
     severity: float
@@ -60,7 +60,7 @@ class DoubtfulClip(BaseModel):
 
 
 class CheckResult(BaseModel):
-    """What `train check` found. clips, minutes: for training."""
+    """The result of `train check`. clips, minutes: for training."""
 
     clips: int
     minutes: float
@@ -70,9 +70,9 @@ class CheckResult(BaseModel):
 
 
 class TrainingProgress(BaseModel):
-    """How far a run is, from its newest step. step, steps: of the epoch; seconds_left: of the whole
-    run with its evaluation; phase: what it does since that step, such as `judging`, "" for the next
-    step."""
+    """The progress of a run at its newest step. step, steps: within the epoch; seconds_left: for
+    the whole run with its evaluation; phase: the work since that step, such as `judging`, or "" for
+    the next step."""
 
     epoch: int
     epochs: int
@@ -84,8 +84,8 @@ class TrainingProgress(BaseModel):
 
 
 class TrainingRow(BaseModel):
-    """A training. ahead: how many are trained before it; cancelling: whether it is asked to end;
-    progress: null before the first step."""
+    """A training. ahead: the number of trainings before it; cancelling: whether it is being
+    cancelled; progress: null before the first step."""
 
     id: str
     run: str
@@ -103,9 +103,9 @@ class TrainingRow(BaseModel):
 
 
 class TrainingList(BaseModel):
-    """The trainings, the newest first. allowed: whether this service takes trainings; trainer:
-    whether a trainer works on the queue, null if that is not known; message: what to do where one
-    of both is missing; command: starts the trainer."""
+    """The trainings, newest first. allowed: whether this service accepts trainings; trainer:
+    whether a trainer works on the queue, null if unknown; message: what to do if either is false;
+    command: starts the trainer."""
 
     trainings: list[TrainingRow]
     allowed: bool

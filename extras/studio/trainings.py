@@ -1,6 +1,6 @@
-"""Trainings as the service sees them: asks for them, cancels them, and tells how far they are.
+"""Trainings in the service: queues them, cancels them and reports their progress.
 
-The service trains nothing. It writes jobs into QUEUE_DIR, which `train queue` takes.
+The service does not train. It writes jobs into QUEUE_DIR, and `train queue` runs them.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from machine.process import ask_once, module_command
 from machine.settings.types import flag_of
 from xtts.voices.run_folder import RunFolder
 
-# Several steps of the newest rows of metrics.jsonl.
+# The end of metrics.jsonl, enough for several steps.
 _TAIL_BYTES = 64 << 10
 _JUDGE_SECONDS = 60.0
 _CHECK_SECONDS = 300.0
@@ -64,7 +64,8 @@ class Trainings:
     def ask(self, wanted: TrainingRequest) -> TrainingRow:
         """Adds a training to the queue. Blocks.
 
-        Raises APIError: 422 for what no job may ask for, 409 for a full queue, 507.
+        Raises APIError: 422 for a job that is not allowed, 409 for a full queue, 507 if the job
+        cannot be written.
         """
         settings = {**self._language(wanted.dataset), **wanted.settings}
         self.judge(wanted.dataset, settings)
@@ -79,14 +80,14 @@ class Trainings:
         return row if row.message else row.model_copy(update={"message": self._no_trainer()})
 
     def _no_trainer(self) -> str:
-        """How to start a trainer, if none works on the queue."""
+        """How to start a trainer; "" if one works on the queue."""
         if self.queue.has_trainer() is not False:
             return ""
         command = commands.program("train queue")
         return f"No trainer works on the queue. Start it with `{command}`."
 
     def judge(self, dataset: str, settings: dict[str, str]) -> Path:
-        """The folder of the dataset. Raises APIError (422) for what the trainer would refuse."""
+        """The folder of the dataset. Raises APIError (422) if the trainer would refuse the job."""
         own = self.settings
         try:
             check_settings(settings)
@@ -97,12 +98,12 @@ class Trainings:
         if settings:
             command = module_command("train.preflight", "--values")
             faults = ask_once(command, _JUDGE_SECONDS, request=settings).answer
-            if faults:  # without an answer the trainer itself judges them
+            if faults:  # without an answer, the trainer checks the settings later
                 raise APIError(422, "invalid_request", " ".join(faults), param="settings")
         return folder
 
     def check(self, wanted: CheckRequest) -> CheckResult:
-        """What `train check` finds, without the likelihood of each clip, which takes longest.
+        """The findings of `train check`, without the likelihood of each clip, which takes longest.
         Blocks.
 
         Raises APIError: 422 for a dataset that cannot be trained on, 503 if the check fails.
@@ -110,8 +111,8 @@ class Trainings:
         settings = {**self._language(wanted.dataset), **wanted.settings}
         folder = self.judge(wanted.dataset, settings)
         flags = [f"{flag_of(name)}={value}" for name, value in settings.items()]
-        # A person waits for it: it gives way to speech, and not to a training on the same machine.
-        # In a container, CACHE_DIR is the trainer's.
+        # A person waits for the check, so it yields to speech but not to a training on this
+        # machine. In a container, CACHE_DIR belongs to the trainer.
         with tempfile.TemporaryDirectory(prefix="check-") as cache:
             done = ask_once(
                 ("nice", "-n", "5", *module_command(
@@ -129,7 +130,7 @@ class Trainings:
             raise APIError(503, "not_checked", text, retry_after=30) from error
 
     def all(self) -> TrainingList:
-        """Every training, the newest first. Blocks."""
+        """All trainings, newest first. Blocks."""
         trainer, allowed = self.queue.has_trainer(), self.settings.training_allowed
         command, message = commands.program("train queue"), ""
         if not allowed:
@@ -149,7 +150,7 @@ class Trainings:
         raise no_training()
 
     def cancel(self, identity: str) -> TrainingRow:
-        """Asks for its end; one that has ended stays as it is. Blocks. Raises APIError."""
+        """Cancels a training, unless it has ended. Blocks. Raises APIError."""
         job = self.queue.get(identity)
         if job is None:
             raise no_training()
@@ -173,7 +174,7 @@ class Trainings:
         except JobRefused as error:
             job, refused = TrainingJob(folder.id, "", "", {}, ""), str(error)
         cancelled = state.is_open and folder.is_cancelled
-        # Nobody has begun it, and nobody will.
+        # No trainer has begun it, and none will.
         shown = "cancelled" if cancelled and state.state == "queued" else state.state
         message = without_paths(state.message or refused)
         begun = job.run and state.state not in ("queued", "checking")
@@ -193,13 +194,13 @@ class Trainings:
 
 
 def no_training() -> APIError:
-    """The error for an id that no training has."""
+    """The error for an unknown id."""
     text = "There is no training of that id. /v1/trainings lists them."
     return APIError(404, "no_training", text)
 
 
 def progress_of(metrics: Path) -> TrainingProgress | None:
-    """How far a run is, by the newest step in its metrics.jsonl; None before the first."""
+    """The progress of a run at the newest step in its metrics.jsonl; None before the first."""
     try:
         with metrics.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""`python -m train queue`: its options, and what they become."""
+"""`python -m train queue`: its options."""
 
 import argparse
 

@@ -1,1 +1,1 @@
-"""Datasets made of uploaded recordings: uploads, cuts, clips and their corrections."""
+"""Datasets made in the studio: uploaded recordings and their cuts, takes, clips, corrections."""

@@ -1,9 +1,10 @@
 """The clips of a cut dataset: lists, plays, corrects and drops them.
 
-`corrections.json` holds a person's corrections, separately from the cut: by recording, position and
-SHA-256 of the clip's sound. So they apply to a later cut wherever it cuts the same sound in the
-same way. Corrections without a clip stay in the file and are reported. `clips/metadata.csv`, which
-training reads, is written from both and can be made again at any time.
+`corrections.json` holds a person's corrections separately from the cut. Their keys are the
+recording, the position and the SHA-256 of the clip's audio, so a correction also applies to a later
+cut that contains the same clip. Corrections without a clip stay in the file and are reported.
+`clips/metadata.csv`, which training reads, is derived from both and can be written again at any
+time.
 """
 
 import contextlib
@@ -28,13 +29,13 @@ _MOST_UNPLACED = 200
 _MOST_INDICES = 4
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[\w-]{1,100}")
-# How many unspoken sentences are reported; of a wrong text, that could be a whole book.
+# The maximum of reported unspoken sentences; with a wrong text, these could be a whole book.
 _MOST_UNHEARD = 500
 
 
 @dataclass(frozen=True)
 class IndexedClip:
-    """A clip and where its line is in `clips.jsonl`. worst: how odd it is; text: by the cut."""
+    """A clip. worst: how odd it is; text: from the cut; offset: of its line in `clips.jsonl`."""
 
     name: str
     key: str
@@ -46,8 +47,8 @@ class IndexedClip:
 
 @dataclass(frozen=True)
 class Correction:
-    """A person's correction of a clip. text: None if it is as it was cut; name, was: the clip and
-    its text at the time, which are reported if no clip matches any more."""
+    """A person's correction of a clip. text: None keeps the text of the cut; name, was: the clip
+    and its text when it was corrected, reported if no clip matches any more."""
 
     text: str | None
     dropped: bool
@@ -57,7 +58,7 @@ class Correction:
 
 
 def index(dataset: UploadedDataset) -> Mapping[str, IndexedClip]:
-    """The clips of its cut by name, in the order of the recordings; none where it is not cut."""
+    """The clips of its cut by name, in the order of the recordings; empty before the first cut."""
     try:
         return _index(stamp_of(dataset.clips / "clips.jsonl"))
     except OSError:
@@ -84,10 +85,10 @@ def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
 def listing(
     dataset: UploadedDataset, order: schemas.ClipOrder, offset: int, limit: int
 ) -> schemas.ClipPage:
-    """A page of clips, as /v1/datasets tells it."""
+    """A page of clips, as /v1/datasets returns it."""
     clips = list(index(dataset).values())
     if order == "worst":
-        # The same in each page: ties are in the order of the recordings.
+        # A stable sort: ties keep the order of the recordings, so all pages agree.
         clips.sort(key=lambda clip: -clip.worst)
     corrections = read_corrections(dataset)
     page = clips[offset : offset + limit]
@@ -96,7 +97,7 @@ def listing(
 
 
 def find(dataset: UploadedDataset, name: str) -> IndexedClip:
-    """Raises APIError (404)."""
+    """The clip of this name. Raises APIError (404)."""
     clip = index(dataset).get(name)
     if clip is None:
         raise APIError(404, "no_clip", "The dataset has no clip of that name.", param="clip")
@@ -104,7 +105,7 @@ def find(dataset: UploadedDataset, name: str) -> IndexedClip:
 
 
 def sound(dataset: UploadedDataset, name: str) -> Path:
-    """The file of a clip. Raises APIError (404)."""
+    """The audio file of a clip. Raises APIError (404)."""
     path = dataset.clips / "wavs" / f"{find(dataset, name).name}.wav"
     if not path.is_file():
         raise APIError(404, "no_clip", "The audio of that clip is missing.", param="clip")
@@ -114,11 +115,11 @@ def sound(dataset: UploadedDataset, name: str) -> Path:
 def correct(
     dataset: UploadedDataset, name: str, changed: Mapping[str, Any], sha256: str | None
 ) -> schemas.ClipRow:
-    """Changes `text` or `dropped` of a clip, and what training reads; the clip as `listing` has it.
+    """Changes `text` or `dropped` of a clip and updates metadata.csv; the clip as in `listing`.
 
-    sha256: of the sound that was heard; another one, and the cut was made again.
+    sha256: of the audio that was played; it differs if the dataset was cut again.
 
-    Raises APIError: there is no such clip, it is another one by now, or nothing can be written.
+    Raises APIError: there is no such clip, it has changed, or the correction cannot be written.
     """
     with changing(dataset):
         clip = find(dataset, name)
@@ -143,7 +144,7 @@ def correct(
 
 
 def summary(dataset: UploadedDataset) -> dict[str, Any]:
-    """Counts, the account of every recording, and corrections that found no clip: fields of
+    """Counts, the account of every recording, and corrections without a clip: fields of
     `DatasetDetails`."""
     clips, corrections = index(dataset), read_corrections(dataset)
     counted = schemas.ClipCounts(
@@ -163,13 +164,13 @@ def summary(dataset: UploadedDataset) -> dict[str, Any]:
 
 
 def write_metadata(dataset: UploadedDataset) -> None:
-    """Brings what training reads up to the corrections, inside `changing`. Raises APIError,
+    """Applies the corrections to metadata.csv. Call it inside `changing`. Raises APIError,
     WriteError and OSError."""
     corrections, rows = read_corrections(dataset), []
     for clip in index(dataset).values():
         text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
         text = text if corrected else _field(text)
-        # Training refuses a transcript with an empty text whole.
+        # Training refuses a whole transcript if one text is empty.
         if text and not dropped:
             rows.append(f"{clip.name}|{text}\n")
     path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
@@ -195,7 +196,7 @@ def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -
 
 
 def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, bool]:
-    """What a clip says, whether that was corrected, and whether it is dropped."""
+    """The text of a clip, whether it was corrected, and whether the clip is dropped."""
     if made is None:
         return clip.text, False, False
     text = clip.text if made.text is None else made.text
@@ -203,7 +204,7 @@ def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, b
 
 
 def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
-    """By the clip's key; none where none were made."""
+    """The corrections by the clip's key. Raises APIError (507) if they cannot be read."""
     path = dataset.folder / "corrections.json"
     try:
         corrections = json.loads(path.read_text(encoding="utf-8"))["corrections"]
@@ -211,13 +212,13 @@ def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError) as error:
-        # Never taken for none: the next change would write over them.
+        # Not read as empty: the next change would overwrite them.
         text = "corrections.json of this dataset cannot be read. Repair or remove it."
         raise APIError(507, "not_kept", text) from error
 
 
 def _account(dataset: UploadedDataset) -> dict[str, Any]:
-    """What `train cut` says of every recording: every second is in a clip, or has a reason."""
+    """The report of `train cut`: each second of a recording is in a clip or has a reason."""
     account = read_json(dataset.clips / "cut.json")
     with contextlib.suppress(ValueError, TypeError, KeyError):
         unheard = account["unheard_sentences"]
@@ -233,5 +234,5 @@ def _account(dataset: UploadedDataset) -> dict[str, Any]:
 
 
 def _field(text: str) -> str:
-    """As it may stand between the bars of metadata.csv."""
+    """A text as a field of metadata.csv: in one line, and without the separator `|`."""
     return " ".join(_CONTROL.sub(" ", text.replace("|", ",")).split())

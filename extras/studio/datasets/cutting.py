@@ -1,7 +1,7 @@
 """Cuts datasets with `python -m train cut`, one at a time, at a lower priority than speech.
 
-The queue is on disk (`job.json`). The replica that holds the lock file of DATASETS_DIR works on it
-(`api.background.work_queue`).
+The queue is on disk (`job.json`). The replica that holds the lock file of DATASETS_DIR works on the
+queue (`api.background.work_queue`).
 """
 
 import contextlib
@@ -30,15 +30,15 @@ MODULE = "train"
 
 
 class CutQueue(WorkQueue[UploadedDataset]):
-    """Cuts what is queued.
+    """Cuts the queued datasets.
 
     Args:
         changed: Called with a dataset's id when the state of its cut has changed.
-        recogniser: A folder of what writes the transcripts of recordings without a text.
+        recogniser: The folder of a Whisper model that transcribes recordings without a text.
     """
 
     work_name, lock_name = "cut", ".cutting.lock"
-    # Ten hours of English take half an hour of one core. An endless file is stopped.
+    # Ten hours of English take half an hour on one core. The limit ends the cut of a broken file.
     most_seconds = 12 * 3600.0
 
     def __init__(
@@ -70,7 +70,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
     def _repair(self) -> None:
         self._datasets.remove_rest()
         for dataset in self._datasets.all():
-            # Between a correction and what training reads of it, a kill may have come.
+            # A kill may have left metadata.csv without the newest correction or take.
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)
                 uploads.remove_rest(dataset)
@@ -84,7 +84,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
         with changing(dataset):
             inputs = uploads.signature(dataset)
             if dataset.job.inputs != inputs:
-                # Of other recordings: nothing of it may get among the clips.
+                # The unfinished cut is of other recordings; none of it may become a clip.
                 shutil.rmtree(dataset.cutting, ignore_errors=True)
             write_job(dataset.folder, dataset.job, inputs=inputs)
         paths = [str(one.path.resolve()) for one in uploads.recordings(dataset)]
@@ -102,8 +102,10 @@ class CutQueue(WorkQueue[UploadedDataset]):
 
 
 def adopt(dataset: UploadedDataset) -> None:
-    """Puts a cut that is whole in the place of the one before, inside `changing`; again after a
-    kill. Blocks."""
+    """Replaces the previous cut with the finished one, if there is one. Blocks.
+
+    Call it inside `changing`, and again after a kill.
+    """
     if not (dataset.cutting / "cut.json").is_file():
         return
     before = dataset.folder / ".clips-before"

@@ -1,9 +1,9 @@
-"""Sentences of a dataset that is read aloud: built in for each language, or a text of one's own.
+"""Sentences of a dataset that is read aloud: built in for each language, or from the user's text.
 
-    DATASETS_DIR/<id>/prompts.json     the sentences; with it the dataset is read aloud
+    DATASETS_DIR/<id>/prompts.json     the sentences; it marks a dataset that is read aloud
 
-A built-in set is a file in `sentences/` beside this module, one sentence a line, in the order in
-which they are read: `extras.studio.datasets.sentence_order` has put many sounds early.
+A built-in set is a file in `extras/studio/datasets/sentences/`: one sentence a line, in the order
+of reading. `extras.studio.datasets.sentence_order` orders them so that many sounds come early.
 """
 
 import re
@@ -21,7 +21,8 @@ from xtts.text.splitting import Limits, cut
 
 SENTENCES = Path(__file__).parent / "sentences"
 MOST_PROMPTS = 1_000
-# Read slowly, some 9 s: a clip has at most 11.6. A Chinese or Japanese character is a syllable.
+# About 9 s of slow reading; a clip has at most 11.6 s. A Chinese or Japanese character is a
+# syllable.
 MOST_CHARACTERS, MOST_IDEOGRAPHS = 130, 45
 _DENSE = ("zh", "ja", "ko")
 _ENDS = re.compile(r"(?<=[.!?…।؟])\s+|(?<=[.!?…।؟][\"'”’»)])\s+|(?<=[。！？])")
@@ -30,13 +31,13 @@ Source = Literal["built_in", "own"]
 
 @dataclass(frozen=True)
 class Prompts:
-    """The sentences of a dataset; the first has the number 1."""
+    """The sentences of a dataset, numbered from 1."""
 
     source: Source
     texts: tuple[str, ...]
 
     def text(self, number: int) -> str:
-        """Raises APIError (404)."""
+        """The sentence of this number. Raises APIError (404)."""
         if not 1 <= number <= len(self.texts):
             text = f"There is no sentence {number}; this dataset has {len(self.texts)}."
             raise APIError(404, "no_prompt", text, param="number")
@@ -45,8 +46,7 @@ class Prompts:
 
 @lru_cache
 def built_in(language: str) -> tuple[str, ...]:
-    """The sentences of a language (`pt`, `pt-br`), in the order in which they are read; none for
-    one that has no set."""
+    """The sentences of a language (`pt`, `pt-br`) in the order of reading; empty without a set."""
     path = SENTENCES / f"{language.partition('-')[0]}.txt"
     if not path.is_file():
         return ()
@@ -54,9 +54,9 @@ def built_in(language: str) -> tuple[str, ...]:
 
 
 def of_text(text: str, language: str) -> tuple[str, ...]:
-    """The sentences of a text of one's own, in its order; a long one is cut at its marks.
+    """The sentences of a user's text, in its order. Long sentences are cut at punctuation marks.
 
-    Raises APIError (422) for a text without a word, or with too many sentences.
+    Raises APIError (422) for a text without words or with too many sentences.
     """
     most = MOST_IDEOGRAPHS if language.partition("-")[0] in _DENSE else MOST_CHARACTERS
     limits = Limits(characters=most, tokens=most)
@@ -66,26 +66,26 @@ def of_text(text: str, language: str) -> tuple[str, ...]:
         raise APIError(422, "not_a_text", str(error), param="text") from error
     sentences = [part for line in lines for part in _ENDS.split(" ".join(line.split())) if part]
     pieces = [piece.strip() for one in sentences for piece in cut(one, limits)]
-    # A bar divides the columns of the transcript that training reads.
+    # A bar separates the columns of metadata.csv, which training reads.
     found = tuple(piece.replace("|", ",") for piece in pieces if speakable(piece))
     if not found:
-        raise APIError(422, "no_text", "The text holds no word to read.", param="text")
+        raise APIError(422, "no_text", "The text has no words to read.", param="text")
     if len(found) > MOST_PROMPTS:
         refusal = (
             f"The text has {len(found):,} sentences; a dataset has at most {MOST_PROMPTS:,}. Send "
-            "a part of it, and the rest to another dataset."
+            "part of it here and the rest to another dataset."
         )
         raise APIError(422, "too_many_prompts", refusal, param="text")
     return found
 
 
 def is_read_aloud(dataset: UploadedDataset) -> bool:
-    """Whether it is a dataset of sentences that are read aloud."""
+    """Whether the dataset is read aloud."""
     return (dataset.folder / "prompts.json").is_file()
 
 
 def refuse_read_aloud(dataset: UploadedDataset) -> None:
-    """Raises APIError (409) for what only a dataset of recordings has."""
+    """Raises APIError (409) if the dataset is read aloud: it takes no recordings and no text."""
     if is_read_aloud(dataset):
         text = (
             "The sentences of this dataset are read aloud one at a time, so it takes no recordings "
@@ -95,7 +95,10 @@ def refuse_read_aloud(dataset: UploadedDataset) -> None:
 
 
 def read_prompts(dataset: UploadedDataset) -> Prompts:
-    """Raises APIError: 404 where nothing is read aloud, 507 where the sentences cannot be read."""
+    """The sentences of a dataset that is read aloud.
+
+    Raises APIError: 404 for another dataset, 507 if prompts.json cannot be read.
+    """
     if not is_read_aloud(dataset):
         text = (
             "This dataset has no sentences to read aloud. Send PUT /v1/datasets/{id}/prompts to an "

@@ -1,10 +1,10 @@
-"""Orders sentences so that many sounds and pairs of sounds are among the first.
+"""Orders sentences so that the first ones cover many sounds and pairs of sounds.
 
 `python -m extras.studio.datasets.sentence_order` orders the files of
-`extras/studio/datasets/sentences/`. English is compared by its phones (`xtts.text.phonemes`). No
-phonemizer of the other languages is in this package: they are compared by letters, which stand for
-sounds well in Spanish, and badly in French; for Chinese and Japanese a letter is a character. All
-functions are pure but for `main`.
+`extras/studio/datasets/sentences/`. The sounds of English are its phones (`xtts.text.phonemes`).
+This package has no phonemizer for the other languages, so their sounds are letters: a good
+approximation in Spanish, a poor one in French; in Chinese and Japanese, a letter is a character.
+All functions except `main` are pure.
 """
 
 import itertools
@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from extras.studio.datasets.prompts import SENTENCES
 
 Sounds = frozenset[str]
-# A sound that has not been read yet, against a pair: every sound early, and many pairs.
+# Weights of a new sound and a new pair: every sound comes early, and many pairs.
 _SOUND, _PAIR = 5.0, 1.0
 
 
 def sounds_of(text: str, language: str) -> list[str]:
-    """Phones in English, letters otherwise, in small letters; a space between words."""
+    """Phones in English, lower-case letters otherwise, with a space between words."""
     if language == "en":
         from xtts.text.phonemes import to_phones
 
@@ -29,21 +29,21 @@ def sounds_of(text: str, language: str) -> list[str]:
 
 
 def _letters(text: str) -> list[str]:
-    """Marks of vowels in Hindi and Arabic belong to letters: each is a sound by itself."""
+    """The letters of a text. Vowel marks, as in Hindi and Arabic, count as letters."""
     sounding = ("L", "M")
     kept = (one if unicodedata.category(one)[0] in sounding or one in "&@" else " " for one in text)
     return list(" ".join("".join(kept).split()))
 
 
 def units_of(sounds: Sequence[str]) -> Sounds:
-    """The sounds and the pairs of sounds inside words."""
+    """The sounds, and the pairs of sounds within words."""
     pairs = (one + other for one, other in itertools.pairwise(sounds))
     return frozenset(unit for unit in (*sounds, *pairs) if " " not in unit)
 
 
 def ordered(texts: Sequence[str], units: Callable[[str], Sounds]) -> list[str]:
-    """Greedy: next comes the sentence with the most that is new, for its length; of several, the
-    first."""
+    """Orders texts greedily: next is always the text with the most new units for its length; of
+    several, the first."""
     left = [(text, units(text)) for text in texts]
     order, heard = list[str](), set[str]()
     while left:
@@ -59,7 +59,7 @@ def _gain(new: Sounds | set[str]) -> float:
 
 
 def main() -> int:
-    """Writes every file again, in its order."""
+    """Rewrites every file in the new order."""
     for path in sorted(SENTENCES.glob("*.txt")):
         texts = path.read_text(encoding="utf-8").splitlines()
         order = ordered(texts, lambda text, of=path.stem: units_of(sounds_of(text, of)))  # type: ignore[misc]

@@ -1,17 +1,17 @@
 """Datasets on disk, shared by replicas: creates, finds and deletes them; keeps the state of a cut.
 
-    DATASETS_DIR/<id>/dataset.json     id, name, language, when; without it there is no dataset
-    DATASETS_DIR/<id>/recordings/…     as `extras.studio.datasets.uploads` says
-    DATASETS_DIR/<id>/text.<kind>      what the recordings say
-    DATASETS_DIR/<id>/job.json         the cut: asked for, being made, done, failed
-    DATASETS_DIR/<id>/cutting/         a cut that is being made
-    DATASETS_DIR/<id>/clips/           the newest whole cut: what training reads
-    DATASETS_DIR/<id>/corrections.json as `extras.studio.datasets.clips` says
-    DATASETS_DIR/<id>/prompts.json     as `prompts` and `takes` beside this module say, where
-                                       it is read aloud and nothing is cut
-    DATASETS_DIR/.lock                 as `api.shared_folder` says
+    DATASETS_DIR/<id>/dataset.json     id, name, language, time; a folder without it is ignored
+    DATASETS_DIR/<id>/recordings/…     see `extras.studio.datasets.uploads`
+    DATASETS_DIR/<id>/text.<kind>      the text of the recordings
+    DATASETS_DIR/<id>/job.json         the state of the cut: queued, running, done, failed
+    DATASETS_DIR/<id>/cutting/         the unfinished cut
+    DATASETS_DIR/<id>/clips/           the newest finished cut, which training reads
+    DATASETS_DIR/<id>/corrections.json see `extras.studio.datasets.clips`
+    DATASETS_DIR/<id>/prompts.json     only in a dataset that is read aloud, which is never cut:
+                                       see `prompts` and `takes` in this package
+    DATASETS_DIR/.lock                 see `api.shared_folder`
 
-Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
+Ids are generated here and looked up on disk, so a caller's text never becomes a path.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,8 @@ MOST_DATASETS = 200
 
 @dataclass(frozen=True)
 class CutJob(Job):
-    """The cut of a dataset. inputs: what it is of (`extras.studio.datasets.uploads.signature`)."""
+    """The cut of a dataset. inputs: a hash of its recordings, text and language
+    (`extras.studio.datasets.uploads.signature`)."""
 
     inputs: str = ""
 
@@ -45,12 +46,12 @@ class UploadedDataset(NamedFolder):
 
     @property
     def clips(self) -> Path:
-        """What training reads, once it is cut."""
+        """The folder of the finished cut, which training reads."""
         return self.folder / "clips"
 
     @property
     def cutting(self) -> Path:
-        """What is being cut."""
+        """The folder of the unfinished cut."""
         return self.folder / "cutting"
 
     @property
@@ -60,13 +61,13 @@ class UploadedDataset(NamedFolder):
 
 
 class Datasets(NamedFolders[UploadedDataset]):
-    """DATASETS_DIR."""
+    """The datasets in DATASETS_DIR."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         super().__init__(folder, UploadedDataset, most_bytes)
 
     def create(self, name: str, language: str) -> UploadedDataset:
-        """An empty dataset. Raises APIError where there are too many, or none can be written."""
+        """An empty dataset. Raises APIError if there are too many, or it cannot be written."""
         with (
             shared_folder.changing(self.folder),
             self._claimed(name, MOST_DATASETS) as identity,
@@ -79,13 +80,13 @@ class Datasets(NamedFolders[UploadedDataset]):
 
 @contextmanager
 def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]:
-    """One change of the datasets after another, as `api.shared_folder.changing`.
+    """Allows one change of the datasets at a time, like `api.shared_folder.changing`.
 
     Args:
-        uncut: Not while the dataset is cut, or waits for it.
+        uncut: Refuses the change while the dataset is being cut or waits to be cut.
 
     Raises:
-        APIError: It is deleted or being cut by now, or what is done inside cannot be kept.
+        APIError: The dataset was deleted, it is being cut, or the change cannot be saved.
     """
     with dataset.changing():
         if uncut and dataset.job.is_queued:

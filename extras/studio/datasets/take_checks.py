@@ -1,6 +1,6 @@
-"""Checks a take, trims it, and says in sentences what is wrong; runs in the child only.
+"""Checks a take, trims it and describes its faults in sentences; runs only in the child process.
 
-A take is one sentence, read aloud. All functions are pure but for the recogniser that is given.
+A take is one sentence, read aloud. All functions are pure except for the given recogniser.
 """
 
 import re
@@ -20,14 +20,16 @@ Array = np.ndarray[Any, Any]
 Finding = tuple[str, str]
 
 MARGIN_SECONDS = 0.15
-# What cannot be a clip, whoever wants to keep it.
+# A take with one of these findings cannot be a clip.
 UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
-# Speech has begun where three frames in a row of the first or last 0.12 s are so near to the loud
-# ones, and so far over the quiet ones; the click of a key is shorter. Chosen with MOST_WRONG on
-# sentences that no figure is of: `tests/extras/studio/datasets/takes.py`.
+# A take is cut off if three frames in a row of its first or last 0.12 s are within EDGE_DB of the
+# loud frames and OVER_NOISE_DB above the quiet ones; the click of a key is shorter. These values
+# and MOST_WRONG were chosen on other sentences than those of the published figures:
+# `tests/extras/studio/datasets/takes.py`.
 EDGE_SECONDS, FRAMES_IN_A_ROW = 0.12, 3
 EDGE_DB, OVER_NOISE_DB = -30.0, 10.0
-# Words that the recogniser hears otherwise, as a share of the sentence's: it mishears by itself.
+# The maximum share of the sentence's words that may be recognised wrongly: the recogniser makes
+# mistakes too.
 MOST_WRONG = 0.7
 _COLUMNS = 120
 
@@ -35,18 +37,18 @@ _COLUMNS = 120
 def checked(
     mono: Array, rate: int, text: str, language: str, hear: Callable[[Array], str] | None
 ) -> tuple[bytes, dict[str, Any]]:
-    """A take without the silence around it, and what was found.
+    """A take without the silence around it, and the findings.
 
     Args:
-        mono: Samples `[n]`, -1..1, as they were recorded.
-        rate: Samples a second.
-        text: The sentence that was to be read.
-        language: Of it, a code.
-        hear: Gives the words of samples at 16 kHz; None where no recogniser knows the language.
+        mono: The recorded samples `[n]`, -1..1.
+        rate: Samples per second.
+        text: The sentence to read.
+        language: The code of its language.
+        hear: Recognises the words of samples at 16 kHz; None without a recogniser for the language.
 
     Returns:
-        A WAV file, 16 bits and mono, empty where there is nothing; and the fields of
-        `extras.studio.take_schemas.CheckedTake` that tell of it.
+        A mono 16-bit WAV file, empty without speech; and the fields of
+        `extras.studio.take_schemas.CheckedTake`.
     """
     if not len(mono) or float(np.abs(mono).max()) < SILENT_PEAK:
         sentence = f"{decoding.SILENCE} Check that the right microphone is chosen and not muted."
@@ -95,7 +97,7 @@ def _length(seconds: float) -> list[Finding]:
 
 
 def _sound(measured: dict[str, Any]) -> list[Finding]:
-    """By the limits that recordings of voices have."""
+    """Findings by the limits for recordings of voices."""
     found = []
     level, noise = measured["level_db"], measured["snr_db"]
     if level < samples.GOOD_LEVEL_DB:
@@ -105,8 +107,8 @@ def _sound(measured: dict[str, Any]) -> list[Finding]:
         found.append(("noisy", f"The voice is only {noise:.0f} dB over the noise; the trained "
                       "voice would learn the noise too. Record in a quiet room."))  # fmt: skip
     if (clipped := measured["clipped_share"]) > samples.MOST_CLIPPED:
-        found.append(("clipped", f"Of its samples {clipped:.1%} are clipped. Lower the level of "
-                      "the microphone, or move away from it."))  # fmt: skip
+        found.append(("clipped", f"It is clipped ({clipped:.1%} of its samples). Lower the level "
+                      "of the microphone, or move away from it."))  # fmt: skip
     return found
 
 
@@ -134,19 +136,19 @@ def _words(text: str, heard: str, language: str) -> list[Finding]:
     errors = num_errors(wanted, said)
     if not wanted or errors / len(wanted) <= MOST_WRONG:
         return []
-    what = f"heard “{heard}”" if said else "heard no word"
+    what = f"heard “{heard}”" if said else "heard no words"
     return [("words", f"These are probably not the words of the sentence: the recogniser {what}. "
-             "Read it again, or keep it if it was read right.")]  # fmt: skip
+             "Read it again, or keep it if you read it correctly.")]  # fmt: skip
 
 
 def words_in(text: str, language: str) -> list[str]:
-    """The words of a text in small letters, its numbers in words."""
+    """The words of a text in lower case, with numbers as words."""
     rules = rules_of(language.partition("-")[0])
     read = rules.read(text) if rules else text
     return re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", read.lower())
 
 
 def _columns(samples: Array, rate: int) -> list[int]:
-    """The waveform as a listed clip has it: dB, at most so many."""
+    """The waveform for the page: at most `_COLUMNS` levels in dB."""
     levels = frame_levels(samples, rate)
     return [round(float(part.max())) for part in np.array_split(levels, min(_COLUMNS, len(levels)))]

@@ -1,12 +1,12 @@
-"""The takes of a dataset that is read aloud: kept, replaced, deleted; sentences that are skipped.
+"""Keeps, replaces and deletes the takes of a dataset that is read aloud; skips sentences.
 
-    DATASETS_DIR/<id>/takes.json       what became of each sentence: kept or skipped, by its number
-    DATASETS_DIR/<id>/clips/           what training reads, as of a cut: wavs/, metadata.csv
+    DATASETS_DIR/<id>/takes.json       the state of each sentence, kept or skipped, by its number
+    DATASETS_DIR/<id>/clips/           wavs/ and metadata.csv for training, like those of a cut
 
-A take that is kept is written before it is named: its sound, then takes.json, then what is made
-from that and can be made again: clips.jsonl and metadata.csv. A kill in between loses nothing that
-was answered, and training never reads a name without a sound. A new take of a sentence is another
-file, and the one before goes last.
+Keeping a take writes its audio first, then takes.json, then the files derived from that:
+clips.jsonl and metadata.csv. A kill in between loses no acknowledged take, and training never reads
+a name without audio. A new take of a sentence has another file name; the previous file is deleted
+last.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ State = Literal["kept", "skipped"]
 
 @dataclass(frozen=True)
 class Take:
-    """What became of a sentence. name: of its clip; findings: kind and sentence of each; all empty
-    where it is skipped."""
+    """The take of a sentence, or the fact that it is skipped, with empty fields. name: of its clip;
+    findings: the kind and the sentence of each."""
 
     state: State
     at: str
@@ -41,13 +41,13 @@ class Take:
 
 
 def make_prompts(dataset: UploadedDataset, source: Source, texts: tuple[str, ...]) -> Prompts:
-    """Makes an empty dataset one that is read aloud, or gives it other sentences while there is no
-    take. Raises APIError."""
+    """Gives sentences to an empty dataset, which is then read aloud, or replaces them before the
+    first take. Raises APIError."""
     with changing(dataset):
         if uploads.recordings(dataset) or (not is_read_aloud(dataset) and dataset.clips.exists()):
             text = (
-                "The dataset has recordings that are cut. Create another one for sentences that "
-                "are read aloud."
+                "The dataset has recordings to cut. Create another one for sentences that are read "
+                "aloud."
             )
             raise APIError(409, "has_recordings", text)
         if any(one.state == "kept" for one in read_takes(dataset).values()):
@@ -62,7 +62,7 @@ def make_prompts(dataset: UploadedDataset, source: Source, texts: tuple[str, ...
 
 
 def read_takes(dataset: UploadedDataset) -> dict[int, Take]:
-    """By the number of the sentence; none where none was kept or skipped. Raises APIError (507)."""
+    """Takes by the number of the sentence. Raises APIError (507) if they cannot be read."""
     path = dataset.folder / "takes.json"
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["takes"]
@@ -70,7 +70,7 @@ def read_takes(dataset: UploadedDataset) -> dict[int, Take]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # Never taken for none: the next take would be written over them.
+        # Not read as empty: the next take would overwrite them.
         text = "takes.json of this dataset cannot be read. Repair or remove it."
         raise APIError(507, "not_kept", text) from error
 
@@ -83,14 +83,14 @@ def _take(row: dict[str, Any]) -> Take:
 def keep(
     datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, found: CheckedTake
 ) -> Take:
-    """Keeps a take as the clip of its sentence, in the place of one before.
+    """Keeps a take as the clip of its sentence and replaces the previous one.
 
     Args:
-        wav: 16 bits and mono, trimmed.
-        found: What was found in it.
+        wav: A WAV file, mono and 16-bit, trimmed.
+        found: The findings of the check.
 
     Raises:
-        APIError: The dataset is deleted by now, or there is no room.
+        APIError: The dataset was deleted, or there is not enough space.
     """
     sha256 = hashlib.sha256(wav).hexdigest()
     findings = tuple((one.kind, one.sentence) for one in found.findings)
@@ -111,7 +111,7 @@ def keep(
 
 
 def skip(dataset: UploadedDataset, number: int) -> Take:
-    """Leaves a sentence out. Raises APIError (404, or 409 where a take of it is kept)."""
+    """Skips a sentence. Raises APIError (404, or 409 if it has a kept take)."""
     with changing(dataset):
         read_prompts(dataset).text(number)
         takes = read_takes(dataset)
@@ -124,7 +124,7 @@ def skip(dataset: UploadedDataset, number: int) -> Take:
 
 
 def forget(dataset: UploadedDataset, number: int) -> None:
-    """Deletes the take of a sentence, or that it is skipped: it is to be read again. Raises
+    """Deletes the take of a sentence, or its mark as skipped, so the sentence is open again. Raises
     APIError (404)."""
     with changing(dataset):
         read_prompts(dataset).text(number)
@@ -136,8 +136,8 @@ def forget(dataset: UploadedDataset, number: int) -> None:
 
 
 def repair(dataset: UploadedDataset) -> None:
-    """Brings what training reads up to the takes after a kill, inside `changing`. Raises as
-    `keep`."""
+    """Updates the files for training from takes.json after a kill. Call it inside `changing`.
+    Raises like `keep`."""
     if is_read_aloud(dataset) and dataset.clips.is_dir():
         _publish(dataset, read_takes(dataset))
 
@@ -150,7 +150,7 @@ def _write(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
 
 
 def _publish(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
-    """Writes the clips as those of a cut, and removes sounds that no take has any more."""
+    """Writes the list of clips like that of a cut, and deletes audio that no take uses."""
     if not dataset.clips.is_dir():
         return
     texts, kept = read_prompts(dataset), sorted(takes.items())

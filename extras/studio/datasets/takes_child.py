@@ -1,8 +1,8 @@
-"""The child that checks a take: decodes it as `api.voices.recordings_child`, and hears its words.
+"""The child process that checks a take: decodes it and recognises its words.
 
-Arguments: the maximum number of seconds, the language and the sentence, and the container for what
-FFmpeg reads. stdout is the take without the silence around it as a WAV; the last line of stderr
-says what was found as JSON. Exit codes as that child's.
+Arguments: the maximum number of seconds, the language, the sentence, and the container format if
+FFmpeg decodes it. stdout is the take without the silence around it as a WAV; the last line of
+stderr has the findings as JSON. The exit codes are those of `api.voices.recordings_child`.
 """
 
 import sys
@@ -14,14 +14,14 @@ import numpy as np
 from api.voices.recordings_child import import_all, limited
 from xtts.evaluation.recogniser import Pocketsphinx, RecogniserError
 
-# A minute that is decoded, and the twelve seconds that are heard at most.
+# Enough to decode a minute and recognise the words of twelve seconds.
 _CPU_SECONDS = 40
-# What is recognised without a model that somebody brings.
+# The language that is recognised without an additional model.
 _HEARD_LANGUAGE = "en"
 
 
 def main() -> int:
-    """Reads, checks, writes."""
+    """Reads a recording from stdin, checks it and writes the results."""
     most_seconds, language, text = float(sys.argv[1]), sys.argv[2], sys.argv[3]
     by_av = sys.argv[4:5]
     opened: list[Callable[[np.ndarray[Any, Any]], str] | None] = []
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _hearing(language: str) -> Callable[[np.ndarray[Any, Any]], str] | None:
-    """What gives the words of samples, where it is installed and knows the language."""
+    """The recogniser of the language, or None if it is not installed."""
     if language.partition("-")[0] != _HEARD_LANGUAGE:
         return None
     try:

@@ -1,8 +1,8 @@
 """The recordings and the text of a dataset on disk.
 
 recordings/<id><ending>       the recording
-recordings/<id>.json          its name and size; written last: without it there is none
-recordings/.arriving-…        what arrives
+recordings/<id>.json          its name and size; written last: a recording without it is ignored
+recordings/.arriving-…        an upload in progress
 """
 
 import codecs
@@ -27,7 +27,7 @@ MOST_RECORDINGS = 200
 
 @dataclass(frozen=True)
 class UploadedRecording:
-    """name: as the person calls its file; bytes: its size."""
+    """A recording of a dataset. name: of the uploaded file."""
 
     folder: Path
     id: str
@@ -37,18 +37,18 @@ class UploadedRecording:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The audio file."""
         return self.folder / f"{self.id}{ending_of(self.name)}"
 
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
-    """Those of a dataset in the order of their names, numbers by their value: 2 before 10."""
+    """The recordings of a dataset, sorted by name; numbers by value, so 2 comes before 10."""
     kept = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
     return sorted(kept, key=lambda one: (_natural(Path(one.name).stem), one.name))
 
 
 def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording:
-    """Raises APIError (404), the same for an id that cannot be one."""
+    """The recording of this id. Raises APIError (404), also for an invalid id."""
     recording = _read(dataset, identity)
     if recording is None:
         text = "The dataset has no recording of that id."
@@ -57,8 +57,8 @@ def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording
 
 
 def check_new(dataset: UploadedDataset, name: str) -> set[str]:
-    """The ids that are taken. Raises APIError for what may not become a recording: it is of no kind
-    that is read, another one has its name, or there are too many."""
+    """The ids in use. Raises APIError if the recording is not allowed: its format is not supported,
+    its name is in use, the dataset is read aloud, or it has too many recordings."""
     if not ending_of(name):
         text = f"{shown(name)} is not a recording by its ending. Use {', '.join(SOUND_ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
@@ -74,8 +74,8 @@ def check_new(dataset: UploadedDataset, name: str) -> set[str]:
 
 
 def add(datasets: Datasets, dataset: UploadedDataset, name: str, path: Path) -> UploadedRecording:
-    """A recording of a file that has arrived in the folder of recordings. Raises as `check_new` and
-    `check_room`."""
+    """Makes a recording of an uploaded file in the folder of recordings. Raises like `check_new`
+    and `check_room`."""
     with changing(dataset):
         identity = free_id(Path(name).stem, "recording", check_new(dataset, name))
         check_room(datasets)
@@ -88,7 +88,7 @@ def add(datasets: Datasets, dataset: UploadedDataset, name: str, path: Path) -> 
 
 
 def check_room(datasets: Datasets, more_bytes: int = 0) -> None:
-    """Raises APIError (507) where so much more would be more than the setting or the disk has."""
+    """Raises APIError (507) if `more_bytes` exceed DATASETS_MAX_GB or the free disk space."""
     if (used := used_bytes(datasets)) + more_bytes > datasets.most_bytes:
         text = (
             f"Datasets take {used:,} bytes. This upload needs {more_bytes:,} more, and "
@@ -99,19 +99,19 @@ def check_room(datasets: Datasets, more_bytes: int = 0) -> None:
 
 
 def used_bytes(datasets: Datasets) -> int:
-    """What all datasets take, with uploads that arrive now."""
+    """The size of all datasets, including uploads in progress."""
     return sum(bytes_below(one.folder) for one in datasets.all())
 
 
 def remove_rest(dataset: UploadedDataset) -> None:
-    """Removes what killed uploads left, and the unfinished ones of earlier versions."""
+    """Removes remains of killed uploads, and unfinished uploads of earlier versions."""
     remove_arriving(dataset.folder / "recordings")
     for part in (dataset.folder / "recordings").glob("*.part"):
         part.unlink(missing_ok=True)
 
 
 def remove_recording(dataset: UploadedDataset, identity: str) -> None:
-    """Deletes it. Raises APIError."""
+    """Deletes a recording. Raises APIError."""
     find_recording(dataset, identity)
     with changing(dataset, uncut=True):
         recording = find_recording(dataset, identity)
@@ -126,7 +126,7 @@ def text_of(dataset: UploadedDataset) -> Path | None:
 
 
 def check_text(content: bytes) -> None:
-    """Raises APIError (422) for what `train cut` could not read as a text."""
+    """Raises APIError (422) if `train cut` could not read the text."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         decoded = content.decode("utf-16" if wide else "utf-8-sig")
@@ -139,7 +139,7 @@ def check_text(content: bytes) -> None:
 
 
 def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes = b"") -> None:
-    """Takes the place of any text before, which without a kind is only deleted. Raises APIError."""
+    """Replaces the text of the recordings; without a kind, only deletes it. Raises APIError."""
     with changing(dataset, uncut=True):
         refuse_read_aloud(dataset)
         if kind is not None:
@@ -150,7 +150,7 @@ def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes =
 
 
 def signature(dataset: UploadedDataset) -> str:
-    """What a cut depends on, as it is now: another one, another cut."""
+    """A hash of the inputs of a cut as they are now: language, recordings and text."""
     parts = [dataset.language]
     parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset)]
     if (text := text_of(dataset)) is not None:
@@ -169,6 +169,6 @@ def _read(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """tape 2 before tape 10."""
+    """A sort key that puts "tape 2" before "tape 10"."""
     parts = re.findall(r"\d+|\D+", name.casefold())
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,1 +1,1 @@
-"""The training queue: `python -m train queue` takes jobs and trains them, one after another."""
+"""The training queue: `python -m train queue` trains its jobs, one after another."""

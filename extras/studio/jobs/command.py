@@ -1,7 +1,7 @@
-"""`python -m train queue`: takes jobs out of QUEUE_DIR, the oldest first, and trains one at a time.
+"""`python -m train queue`: trains the jobs in QUEUE_DIR, oldest first, one at a time.
 
-All that it knows is on disk, so a kill of this process or of the training loses nothing: the next
-start takes up the job that was running, and RESUME=auto continues its run.
+All state is on disk, so a kill of this process or of the training loses nothing: the next start
+takes the job that was running, and RESUME=auto continues its run.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
     """Works on the queue until SIGTERM or Ctrl-C. Returns 0.
 
     Args:
-        once: Ends as soon as no job is left.
+        once: End as soon as no job is left.
         module: The module whose verbs `check` and `run` are called.
 
     Raises:
@@ -48,7 +48,7 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
             refuse_nonsense(queue)
             if (job := next_job(queue, blocked)) is not None:
                 _train(job, settings, module, stopping)
-                if job.state().is_open:  # its folder cannot be written, so that others go first
+                if job.state().is_open:  # its folder cannot be written: try the other jobs first
                     blocked.add(job.id)
             elif once:
                 break
@@ -59,9 +59,9 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
 
 
 def next_job(queue: TrainingQueue, blocked: Collection[str] = ()) -> JobFolder | None:
-    """The job to work on: the one that was running, else the oldest. None if none is left.
+    """The next job: the one that was running, else the oldest. None if no job is left.
 
-    blocked: ids that are left out.
+    blocked: ids to leave out.
     """
     jobs = [(one, one.state()) for one in queue.jobs() if one.id not in blocked]
     left = [(one, state) for one, state in jobs if state.is_open]
@@ -70,7 +70,7 @@ def next_job(queue: TrainingQueue, blocked: Collection[str] = ()) -> JobFolder |
 
 
 def refuse_nonsense(queue: TrainingQueue) -> None:
-    """Marks jobs that no `ask` has written as failed, with the reason; nothing of them runs."""
+    """Marks jobs that `ask` would not write as failed, with the reason, so they never run."""
     for job in queue.jobs():
         if job.state().is_open:
             try:
@@ -89,7 +89,7 @@ def _train(job: JobFolder, settings: TrainSettings, module: str, stopping: threa
     try:
         Training(job, settings, module, stopping).work()
     except WriteError as error:
-        log.error("Job %s cannot go on, and is tried again: %s", job.id, error)
+        log.error("Job %s cannot continue now and will be tried again: %s", job.id, error)
     except SotaqueError as error:
         _refuse(job, str(error))
 

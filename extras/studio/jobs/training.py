@@ -1,9 +1,9 @@
-"""Trains one job: `train check`, then `train run` as a child, until it is done or cancelled.
+"""Trains one job: `train check`, then `train run` in a child, until it is done or cancelled.
 
-It waits for a training that somebody else has started in the same OUTPUT_DIR or on the same device.
+It first waits for any other training in the same OUTPUT_DIR or on the same device.
 
-The child dies with this process. It is asked to stop by SIGTERM, as Ctrl-C would, and saves its
-state; what is killed goes on from its newest checkpoint.
+The child ends with this process. SIGTERM stops it like Ctrl-C, and it saves its state. A killed
+training resumes from its newest checkpoint.
 """
 
 import logging
@@ -35,18 +35,18 @@ log = logging.getLogger("train")
 
 _POLL_SECONDS = 0.2
 MOST_LOG_BYTES = 1 << 20
-# Killed so often in a row without a new epoch, a job would be killed for ever.
+# A job that was killed this often in a row without a new epoch fails: it would never finish.
 MOST_DEATHS = 3
-# Room for a checkpoint of full size on a slow disk, beside STOP_SECONDS.
+# In addition to STOP_SECONDS: enough to save a full-size checkpoint on a slow disk.
 _STOP_MARGIN_SECONDS = 60.0
-# After a kill for lack of memory the machine needs a moment.
+# After a kill due to lack of memory, the machine needs a moment.
 _REST_SECONDS = 2.0
 _LONGEST_MESSAGE = 700
 _UNBEGUN = ("queued", "checking")
 _WAITS = "It waits until other work ends,"
 _NOT_BEGUN = "It was cancelled before it began."
-_KEPT = "It was cancelled. Its checkpoints are kept: train the run again to go on."
-# Ends that a new process can mend: a lost GPU, a stall, a stop that nobody here asked for.
+_KEPT = "It was cancelled. Its checkpoints are kept: train the run again to continue."
+# Exit codes after which a new process may succeed: a lost GPU, a stall, a stop from elsewhere.
 _MENDABLE = (70, 75, 128 + signal.SIGINT, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
@@ -55,9 +55,9 @@ class Training:
 
     Args:
         job: Its folder.
-        settings: The trainer's own settings, which the job's are laid over.
+        settings: The trainer's own settings; those of the job override them.
         module: The module whose verbs `check` and `run` are called.
-        stopping: Set when the trainer itself is to end.
+        stopping: Set when the trainer itself has to end.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Training:
         self.stopping = stopping
 
     def work(self) -> None:
-        """Goes on with the job until it ends, or the trainer is to end.
+        """Starts or resumes the job, until it ends or the trainer has to end.
 
         Raises:
-            SotaqueError: The job may not do what it asks for; nothing was run.
+            SotaqueError: The job asks for something that is not allowed; nothing was run.
             WriteError: Its state cannot be written.
         """
         job = self.job.read()
@@ -93,7 +93,7 @@ class Training:
             self.stopping.wait(_REST_SECONDS)
 
     def _checked(self, flags: list[str]) -> bool:
-        """Whether the dataset can be trained on; else the state says why not."""
+        """Whether the dataset can be trained on; if not, writes the reason to the state."""
         code, errors = self._run("check", "--no-likelihood", *flags)
         if self._ended_by_cancel(_NOT_BEGUN) or self._interrupted():
             return False
@@ -103,7 +103,7 @@ class Training:
         return False
 
     def _goes_on(self, run: RunFolder, flags: list[str]) -> bool:
-        """Trains until the child ends; whether it has to be started again."""
+        """Trains until the child ends. Returns whether to start it again."""
         if not self._others_ended(run):
             return False
         code, errors = self._run("run", *flags)
@@ -118,8 +118,8 @@ class Training:
         return self._survives(run, code, errors)
 
     def _others_ended(self, run: RunFolder) -> bool:
-        """Waits until nobody else trains there, and says so. False if the job was cancelled, or the
-        trainer is to end, in the meantime."""
+        """Waits until no other training is in the way, and says so in the state. False if the job
+        was cancelled or the trainer has to end in the meantime."""
         before, told = self.job.state(), ""
         while others := others_at_work(run, self.settings):
             text = f"{_WAITS} in {others[0]}."
@@ -135,7 +135,7 @@ class Training:
         return True
 
     def _survives(self, run: RunFolder, code: int, errors: str) -> bool:
-        """Counts a death. False, with a sentence, after several without a new epoch."""
+        """Counts a death. False, and the job has failed, after several without a new epoch."""
         before, epoch = self.job.state(), max(run.epochs(), default=0)
         deaths = 1 if epoch > before.epoch else before.deaths + 1
         what = sentence_of(code, errors)
@@ -145,12 +145,12 @@ class Training:
             return False
         self.job.write_state(
             code=code, deaths=deaths, epoch=epoch,
-            message=f"{what} It was started again and goes on from its newest checkpoint.",
+            message=f"{what} It was started again and resumes from its newest checkpoint.",
         )  # fmt: skip
         return True
 
     def _run(self, verb: str, *arguments: str) -> tuple[int, str]:
-        """Runs a verb to its end, or stops it on request: its exit code and the end of stderr."""
+        """Runs a verb until it ends or has to stop. Returns its exit code and the end of stderr."""
         with _appended(self.job.log_file) as written:
             command = module_command(self.module, verb, *arguments)
             child = ChildProcess(command, keep_stderr=True, output=written)
@@ -165,7 +165,7 @@ class Training:
         return child.code, errors
 
     def _watch(self, child: ChildProcess, written: BinaryIO) -> None:
-        """Returns when it has ended, or has not stopped in time after it was asked to."""
+        """Returns when the child has ended, or did not stop in time when asked to."""
         patience = self.settings.stop_seconds + _STOP_MARGIN_SECONDS
         asked = 0.0
         while child.wait(_POLL_SECONDS) is None:
@@ -185,8 +185,8 @@ class Training:
     def _interrupted(self) -> bool:
         if not self.stopping.is_set():
             return False
-        text = "The trainer was stopped. Its next start goes on with this job."
-        # A check that was broken off is made again.
+        text = "The trainer was stopped. Its next start resumes this job."
+        # An interrupted check starts again.
         begun = self.job.state().state not in _UNBEGUN
         self.job.write_state(state="interrupted" if begun else "queued", message=text)
         return True
@@ -197,11 +197,11 @@ class Training:
 
 
 def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
-    """The settings of a job's run, as flags: those that it asks for, and where it is kept.
+    """The settings of a job's run as flags: the requested ones, its dataset and its folder.
 
     Raises:
-        JobRefused: The dataset or the base is not one that a job may name.
-        SettingsError: A value that the setting's own type refuses.
+        JobRefused: A job may not name this dataset or base.
+        SettingsError: A setting has an invalid value.
     """
     assert isinstance(settings, StudioSettings)
     check_base(job.settings, settings.base_model)
@@ -216,8 +216,8 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
 
 
 def sentence_of(code: int, stderr: str) -> str:
-    """What the end of a training means, for a person. Pure. code: its exit code, negative for a
-    signal; stderr: the end of its stderr."""
+    """Explains the end of a training to a person. Pure. code: its exit code, negative for a signal;
+    stderr: the end of its stderr."""
     words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
     words = words[-_LONGEST_MESSAGE:]
     if code in (2, 65, 70, 74, 75) and words:
@@ -231,7 +231,7 @@ def sentence_of(code: int, stderr: str) -> str:
 
 
 def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
-    """The trainings that a job of this run has to wait for, each by its OUTPUT_DIR."""
+    """The trainings that a job of this run has to wait for, by their OUTPUT_DIR."""
     found = [str(one.folder) for one in (RunFolder(settings.output_dir), run) if one.is_locked()]
     return found or [
         one.output_dir for one in trainings(settings.cache_dir) if one.shares(settings.device)
@@ -239,15 +239,15 @@ def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
 
 
 def _appended(path: Path) -> BinaryIO:
-    """The log, for appending. Raises WriteError, also where a link lies in its place."""
+    """Opens the log for appending. Raises WriteError, also if the path is a symbolic link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     with refused(path):
         return os.fdopen(os.open(path, flags, 0o666), "ab+")
 
 
 def _shorten(written: BinaryIO) -> None:
-    """Keeps the newest half of a log that has become too long. The child appends, so it goes on
-    behind what is kept."""
+    """Keeps only the newest part of a log that has become too long. The child opened it for
+    appending, so it continues after the kept part."""
     size = os.fstat(written.fileno()).st_size
     if size <= MOST_LOG_BYTES:
         return

@@ -1,23 +1,22 @@
-// What a cut made of the recordings: the use of every second, the parts without a pause, and what to do
-// about a cut that failed.
+// The result of a cut: the use of every second, the parts without a pause, and what to do about a failed cut.
 
 import { figuresRow, find, make, say } from "../elements.js";
 import { request } from "../server.js";
 import { datasetPath } from "./paths.js";
 import { clock, counted } from "../wording.js";
 
-// The reason in the account of `train cut`.
+// A reason in account.csv of `train cut`.
 const TOO_LONG = "too long without a pause";
 const MOST_PARTS = 20;
 const AGAIN = "then press Cut again.";
-// By the reason that costs a failed cut the most speech.
+// Advice by the reason that cost a failed cut the most speech.
 const BY_REASON = {
   [TOO_LONG]: `Record again with pauses of 0.12 s or more and without music, upload the new file, ${AGAIN}`,
   "unsure words": `Compare the transcript with the recording, and check the language of the dataset. Choose the corrected file, ${AGAIN}`,
   "shorter than a second": `Record whole sentences instead of single words, upload the new file, ${AGAIN}`,
   clipped: `Record again at a lower level, upload the new file, ${AGAIN}`,
 };
-// By words of its message; the first match counts.
+// Advice by words in the message; the first match counts.
 const BY_WORDS = [
   [/bytes.* free/, `Free space on the server's disk, ${AGAIN}`],
   [/exit code|killed|ended after/, "Press Cut again. If it fails again, read the log of the service."],
@@ -26,16 +25,16 @@ const BY_WORDS = [
 ];
 const NAME_IT = `Correct what the message names, ${AGAIN} The uploaded recordings and the transcript are kept.`;
 
-/** What to do about the message of a failed cut. Pure. */
+/** What to do about a failed cut, by its message. Pure. */
 export function adviceFor(message) {
   const reasons = [...message.matchAll(/([\d.]+) s (too long without a pause|unsure words|shorter than a second|clipped)/g)];
   const [worst] = reasons.sort((a, b) => b[1] - a[1]);
-  // Where so much is clipped, words are unsure because of it.
+  // With this much clipping, the words are unsure because of the clipping.
   const reason = /speech is clipped/.test(message) ? "clipped" : worst?.[2];
   return BY_REASON[reason] ?? BY_WORDS.find(([pattern]) => pattern.test(message))?.[1] ?? NAME_IT;
 }
 
-/** The parts without a pause in account.csv, the longest first: {recording, start, end, seconds}. Pure. */
+/** The parts without a pause in account.csv, longest first: {recording, start, end, seconds}. Pure. */
 export function partsWithoutPause(csv) {
   const cells = [...csv.matchAll(/"((?:[^"]|"")*)"(?:,|\n|$)/g)].map(([, cell]) => cell);
   const rows = Array.from({ length: Math.floor(cells.length / 6) }, (_, i) => cells.slice(6 * i, 6 * i + 6));
@@ -44,7 +43,7 @@ export function partsWithoutPause(csv) {
     .sort((a, b) => b.seconds - a.seconds);
 }
 
-/** found: a dataset, as /v1/datasets/… tells it. */
+/** found: a dataset, as /v1/datasets/{dataset} returns it. */
 export async function showAccount(found) {
   find("account-works").hidden = !found.account.length;
   const sums = new Map();
@@ -75,7 +74,7 @@ async function showPartsWithoutPause({ id, cut }, any) {
   disclose("pauseless", parts.length, `${counted(parts.length, "part")} left out: too long without a pause`, lines);
 }
 
-/** Fills a list behind a summary; an empty one is hidden. */
+/** Fills a collapsible list; hides it if it is empty. */
 function disclose(id, count, summary, lines) {
   const place = find(id);
   place.hidden = !count;

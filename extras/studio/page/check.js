@@ -1,4 +1,4 @@
-// What `train check` finds in a dataset: sentences, each beside its clip to hear.
+// The findings of `train check` in a dataset: sentences, each with its clip to play.
 
 import { find, make, say, smallButton, tried } from "../elements.js";
 import { bytes, send } from "../server.js";
@@ -8,7 +8,7 @@ import { counted } from "../wording.js";
 
 const MOST = 50;
 
-/** The findings as {clip, text}: what training leaves out, then what to hear, the worst first. Pure. */
+/** The findings as {clip, text}: clips that training leaves out, then clips to listen to, worst first. Pure. */
 export function findingsOf({ refused, suspects }) {
   return [
     ...refused.map(({ clip, seen, allowed }) => ({ clip, text: `Training leaves it out: ${seen}, allowed: ${allowed}.` })),
@@ -19,7 +19,7 @@ export function findingsOf({ refused, suspects }) {
 export class Check {
   #hearing = {};
 
-  /** Asks for the check of {dataset, settings}; hearable: whether the service has its clips. */
+  /** Requests the check of {dataset, settings}; hearable: whether the service has the clips. */
   async ask(wanted, hearable) {
     const [button, info] = [find("check"), find("check-info")];
     this.clear();

@@ -1,3 +1,3 @@
-// The addresses of a dataset in the API.
+// The path of a dataset in the API.
 
 export const datasetPath = (dataset) => `/v1/datasets/${encodeURIComponent(dataset)}`;

@@ -1,4 +1,4 @@
-// Sentences that are read aloud: one at a time, recorded, checked by the server, kept or read again.
+// Sentences to read aloud: one at a time, recorded, checked by the server, kept or read again.
 
 import { announce, calmly, complain, find, make, options, say, stored, store, tried, twice } from "../elements.js";
 import { LevelMeter, openMicrophone, recordFrom } from "../microphone.js";
@@ -9,7 +9,7 @@ import { counted, figure } from "../wording.js";
 
 // Longer than a clip may be, so that the server says how long it is.
 const MOST_SECONDS = 20;
-// A microphone that nobody uses is closed.
+// An unused microphone is closed after this time.
 const IDLE_MILLISECONDS = 60000;
 const FLOOR_DB = -60;
 const CHOSEN = "sotaque-reading";
@@ -36,7 +36,7 @@ export class Reading {
     for (const [id, act] of Object.entries(acts)) {
       find(id).addEventListener("click", (event) => {
         act();
-        // After a click the keys are those of the part again; Enter and Space have no detail.
+        // A click gives the keys back to the section; a press of Enter or Space has detail 0.
         if (event.detail > 0 || find(id).disabled) this.#focus();
       });
     }
@@ -68,13 +68,13 @@ export class Reading {
       if (this.#sheet && !this.#prompt) this.#number = this.#sheet.next ?? 1;
       this.#show();
     } catch (error) {
-      // Another page has deleted it.
+      // Another page has deleted the dataset.
       if (error.code === "no_dataset") this.#choose(null, false);
       complain(find("reading-fault"), error);
     }
   }
 
-  /** Another dataset, at its first open sentence. */
+  /** Switches to another dataset, at its first open sentence. */
   #choose(id, now = true) {
     this.#discard();
     this.#chosen = id;
@@ -154,7 +154,7 @@ export class Reading {
   #showLevel({ peak, clipped }) {
     const decibels = Math.max(FLOOR_DB, 20 * Math.log10(peak + 1e-6));
     find("reading-level").value = decibels;
-    // Its own line, and no live region: a screen reader would speak into the recording.
+    // A separate line, not a live region: a screen reader would speak into the recording.
     const word = clipped ? "Clipping: lower the level, or move away." : decibels < -30 ? "Quiet" : "Good";
     say(find("reading-level-info"), this.#recording ? `${Math.round(decibels)} dB. ${word}` : clipped ? "It was clipped." : "");
     find("reading-meter").classList.toggle("clipped", clipped);
@@ -190,7 +190,7 @@ export class Reading {
     this.#idle = setTimeout(() => this.#close(), IDLE_MILLISECONDS);
   }
 
-  /** Lets go of the microphone. */
+  /** Releases the microphone. */
   #close() {
     clearTimeout(this.#idle);
     this.#stream?.getTracks().forEach((track) => track.stop());
@@ -211,7 +211,7 @@ export class Reading {
       take.found = found;
     } catch (error) {
       if (this.#take !== take) return;
-      // Kept all the same: the server may be back by then.
+      // The person can still keep it: the server may be back by then.
       take.found = { findings: [], usable: true, seconds: samples.length / 24000, levels: [] };
       this.#keepsWhenChecked = false;
       complain(find("reading-fault"), error);
@@ -238,7 +238,7 @@ export class Reading {
     await this.#onward(() => send("POST", `${this.#path}/${this.#number}/skip`), "Skipped.");
   }
 
-  /** Acts, and goes on to the next open sentence; after an error everything stays as it is. */
+  /** Acts, then moves to the next open sentence; after an error nothing changes. */
   async #onward(act, sentence) {
     this.#busy = true;
     const done = await tried("reading-fault", async () => {
@@ -291,8 +291,8 @@ export class Reading {
     find("reading-works").focus({ preventScroll: true });
   }
 
-  // Only with the focus in here: single letters must do nothing elsewhere (WCAG 2.1.4). On a button,
-  // Space and Enter press it.
+  // Keys work only while the focus is in this section: single letters must do nothing elsewhere (WCAG 2.1.4).
+  // On a button, Space and Enter press it.
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
     const on = event.target === find("reading-works");

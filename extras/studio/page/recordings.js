@@ -1,5 +1,5 @@
-// Recordings: uploads, the cut into a dataset, and the command that trains on it. Its clips: clips.js; its
-// account: account.js; its training: trainings.js.
+// Recordings: uploads, the cut into a dataset, and the command to train on it. See also clips.js, account.js and
+// trainings.js.
 
 import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
@@ -50,7 +50,7 @@ export class Recordings {
       if (!this.#acting) complain(find("recordings-fault"), null);
       if (["queued", "running"].includes(found?.cut?.state)) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
-      // Another page has deleted it.
+      // Another page has deleted the dataset.
       if (error.code === "no_dataset") this.#chosen = null;
       complain(find("recordings-fault"), error);
     }
@@ -135,7 +135,7 @@ export class Recordings {
     find("cut-stop").hidden = !busy;
   }
 
-  /** One after the other: they share one connection. */
+  /** Uploads files one after the other: they share one connection. */
   async #send(files) {
     const dataset = this.#chosen;
     find("recording-files").value = "";
@@ -179,7 +179,7 @@ export class Recordings {
   }
 }
 
-/** A recording on its way. A browser does not say how much of it has been sent. */
+/** An upload in progress. A browser does not report how much has been sent. */
 function sendingRow({ file, ending }) {
   const bar = make("progress", { "aria-label": `Upload of ${file.name}` });
   return make("li", {}, entry(file.name, diskSize(file.size), bar), smallButton("Cancel", { beside: file.name, onclick: () => ending.abort() }));

@@ -8,8 +8,8 @@ import { counted } from "../wording.js";
 const OPEN = ["queued", "checking", "running", "interrupted"];
 
 /**
- * "dataset", "train" or "listen": what is next; null once there is an epoch. clips: that training may learn
- * from; trainings: of /v1/trainings; runs: of /v1/runs. Pure.
+ * The next step, "dataset", "train" or "listen"; null once there is an epoch. clips: their number for training;
+ * trainings: of /v1/trainings; runs: of /v1/runs. Pure.
  */
 export function nextStep({ clips, trainings, runs }) {
   if (runs.some((run) => run.epochs.length)) return null;
@@ -39,7 +39,7 @@ export class Start {
 
   async #look() {
     const isEmpty = Boolean(this.#runs) && nextStep({ clips: 0, trainings: [], runs: this.#runs }) !== null;
-    // The clips are counted only while they decide something.
+    // The clips are counted only while the next step depends on them.
     if (isEmpty) this.#counts ??= this.#count();
     const counts = isEmpty ? await this.#counts.catch(() => []) : [];
     const kept = counts.filter((one) => one.clips.kept);

@@ -1,4 +1,4 @@
-// Trainings: a dataset is checked and trained on; the list of all trainings, with their progress.
+// Trainings: checks a dataset and trains on it; lists all trainings with their progress.
 
 import { Check } from "./check.js";
 import { calmly, complain, entry, find, isNew, make, options, smallButton, tell, tried } from "../elements.js";
@@ -10,7 +10,7 @@ const FOLDER = "";
 const OPEN = ["queued", "checking", "running", "interrupted"];
 const STATES = { queued: "Queued.", checking: "Checking the clips.", running: "Training.", done: "Done.", failed: "Failed.", cancelled: "Cancelled.", interrupted: "Continues when the trainer starts." };
 
-/** How far a training is: "Training. Epoch 2 of 4, step 10 of 50, loss 2.314, about 3 min left." Pure. */
+/** The progress of a training: "Training. Epoch 2 of 4, step 10 of 50, loss 2.314, about 3 min left." Pure. */
 export function trainingInfo({ state, ahead, cancelling, progress, message }) {
   if (cancelling) return "Cancelling: its state is saved first.";
   const parts = [state === "queued" && ahead ? `Queued behind ${counted(ahead, "training")}.` : STATES[state]];
@@ -23,14 +23,14 @@ export function trainingInfo({ state, ahead, cancelling, progress, message }) {
 
 export class Trainings {
   #timer = null;
-  // Whether the person has begun to fill in the form: then a new dataset is not chosen by itself.
+  // Whether the person has begun to fill in the form: a new dataset is then not chosen automatically.
   #touched = false;
   #rows = [];
   #check = new Check();
 
   /**
-   * opened(run): shows the epochs of a run; changed(): called when the list has changed; read(datasets,
-   * queue): called with what the service has.
+   * opened(run): shows the epochs of a run; changed(): called when the list has changed; read(datasets, queue):
+   * called with the datasets and the answer of /v1/trainings.
    */
   constructor({ opened, changed, read: told }) {
     Object.assign(this, { opened, changed, told });
@@ -110,7 +110,7 @@ export class Trainings {
     return row;
   }
 
-  /** Fills in the form with a training that has ended, to be trained for more epochs. */
+  /** Fills in the form to train an ended training for more epochs. */
   #goOn({ run, dataset, settings, progress }) {
     const { folder, run: name, epochs, base, samples } = this.form.elements;
     const select = find("train-dataset");

@@ -35,16 +35,16 @@ _BYTES = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-# DATASETS_MAX_GB and the disk allow less.
+# DATASETS_MAX_GB and the disk set lower limits.
 _MOST_RECORDING_BYTES = 1 << 40
-# A clip of that name may be another one after the next cut.
+# After the next cut, the same name may mean another clip.
 _FRESH = {"Cache-Control": "no-store"}
 _CSV_RESPONSES = ranged_responses("text/csv")
 
 
 @router.get("")
 def list_datasets(parts: Shared) -> schemas.DatasetList:
-    """The newest first, and how much room there is."""
+    """Lists the datasets, newest first, and the available space."""
     datasets = parts.part(Studio).datasets
     rows = [
         schemas.DatasetRow(
@@ -65,7 +65,7 @@ def list_datasets(parts: Shared) -> schemas.DatasetList:
 async def make_dataset(
     wanted: schemas.DatasetRequest, request: Request, parts: Shared
 ) -> schemas.DatasetDetails:
-    """An empty dataset. Record a person only with their consent."""
+    """Creates an empty dataset. Record a person only with their consent."""
     parts.check_rate(request)
     language = _recorded_language(wanted.language, parts.languages)
     name = visible_name(wanted.name)
@@ -75,13 +75,14 @@ async def make_dataset(
 
 @router.get("/{dataset}")
 def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
-    """Its recordings, the state of the cut, the account of every second, and how to train on it."""
+    """The recordings of a dataset, the state of its cut, the use of every second, and how to train
+    on it."""
     return _details(parts, parts.part(Studio).datasets.find(dataset))
 
 
 @router.delete("/{dataset}", status_code=204, response_class=Response)
 async def remove_dataset(dataset: str, parts: Shared) -> Response:
-    """Deletes all of it: recordings, text, clips, corrections. A cut of it ends."""
+    """Deletes a dataset with its recordings, text, clips and corrections. Its cut is stopped."""
     kept = parts.part(Studio).datasets.find(dataset)
     await parts.part(Studio).cuts.stop(kept, deleted=True)
     await asyncio.to_thread(parts.part(Studio).datasets.remove, kept)
@@ -98,10 +99,10 @@ async def upload_recording(
     name: Annotated[
         str,
         Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
-              description="The name of the file, whose ending is its format."),
+              description="The name of the file. Its ending names the format."),
     ],
 ) -> schemas.RecordingRow:  # fmt: skip
-    """A recording: the body is the file."""
+    """Uploads a recording: the body is the file."""
     datasets = parts.part(Studio).datasets
     kept, plain = datasets.find(dataset), visible_name(name)
     await asyncio.to_thread(uploads.check_new, kept, plain)
@@ -115,7 +116,7 @@ async def upload_recording(
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
 def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
-    """Deletes a recording. Clips that were cut of it stay until the next cut."""
+    """Deletes a recording. Clips cut from it stay until the next cut."""
     uploads.remove_recording(parts.part(Studio).datasets.find(dataset), recording)
     return Response(status_code=204)
 
@@ -130,7 +131,8 @@ async def put_text(
         TextKind, Query(description="The format of the text, as a file ending.")
     ] = "txt",
 ) -> schemas.DatasetText:
-    """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
+    """Sets the text of all recordings, in the order of their names, with or without times; at most
+    4 MiB."""
     kept = parts.part(Studio).datasets.find(dataset)
     content = await request.body()
     if not content.strip():
@@ -142,14 +144,14 @@ async def put_text(
 
 @router.delete("/{dataset}/text", status_code=204, response_class=Response)
 def remove_text(dataset: str, parts: Shared) -> Response:
-    """The next cut has no text: its clips wait for somebody to write theirs."""
+    """Deletes the text. The clips of the next cut then need their texts written by hand."""
     uploads.put_text(parts.part(Studio).datasets.find(dataset))
     return Response(status_code=204)
 
 
 @router.post("/{dataset}/cut", status_code=202)
 async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
-    """Queues the cut of its recordings. One dataset is cut at a time, behind whoever speaks."""
+    """Queues the cut of the recordings. One dataset is cut at a time, and speech has priority."""
     parts.check_rate(request)
     kept = parts.part(Studio).datasets.find(dataset)
     await asyncio.to_thread(parts.part(Studio).cuts.ask, kept)
@@ -160,7 +162,7 @@ async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
 
 @router.delete("/{dataset}/cut")
 async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
-    """Stops it, or takes it from the queue. What was heard is kept for the next time."""
+    """Stops the cut or removes it from the queue. Finished recognition is kept for the next cut."""
     kept = parts.part(Studio).datasets.find(dataset)
     await parts.part(Studio).cuts.stop(kept)
     return await asyncio.to_thread(_cut_row, parts, kept)
@@ -176,7 +178,7 @@ def list_clips(
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
 ) -> schemas.ClipPage:
-    """Clips with their waveforms and texts; none where nothing is cut."""
+    """Lists clips with their waveforms and texts."""
     return clips.listing(parts.part(Studio).datasets.find(dataset), order, offset, limit)
 
 
@@ -184,8 +186,8 @@ def list_clips(
 def correct_clip(
     dataset: str, clip: str, wanted: schemas.ClipRequest, parts: Shared
 ) -> schemas.ClipRow:
-    """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
-    and a later cut gets it wherever the same sound is cut the same."""
+    """Corrects the text of a clip, drops the clip or restores it. Training uses the correction from
+    then on, and so does a later cut that contains the same clip."""
     kept = parts.part(Studio).datasets.find(dataset)
     changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
     return clips.correct(kept, clip, changed, wanted.sha256)
@@ -193,14 +195,15 @@ def correct_clip(
 
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
 def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
-    """The sound of a clip; ranges are served."""
+    """The audio of a clip; range requests are supported."""
     path = clips.sound(parts.part(Studio).datasets.find(dataset), clip)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
 @router.get("/{dataset}/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES)
 async def read_account(dataset: str, parts: Shared) -> FileResponse:
-    """Every second of every recording: from when to when, in a clip or why not."""
+    """The use of every second of every recording: parts in clips, and parts left out with the
+    reason."""
     path = parts.part(Studio).datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
         raise APIError(404, "not_cut", "The dataset is not cut yet.")
@@ -208,8 +211,8 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
 
 
 def _recorded_language(given: str, more: Sequence[str]) -> str:
-    """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
-    locale. Raises APIError (422)."""
+    """The language of recordings in lower case: a code or locale of XTTS-v2 or of `more`. Raises
+    APIError (422)."""
     known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
     language = tag_of(given).lower()
     if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in known:

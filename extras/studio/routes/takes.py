@@ -1,4 +1,4 @@
-"""Routes /v1/datasets/{dataset}/prompts: sentences that are read aloud, and their takes."""
+"""Routes /v1/datasets/{dataset}/prompts: sentences to read aloud, and their takes."""
 
 import asyncio
 from typing import Annotated
@@ -28,7 +28,7 @@ _RECORDING = {
     }
 }
 _HEARD_LANGUAGE = "en"
-# A few minutes let one hear that the voice changes, half an hour is good: docs/your-voice.md.
+# A few minutes audibly change the voice; half an hour is good: docs/your-voice.md.
 _FEW_MINUTES, _GOOD_MINUTES = 3, 30
 Number = Annotated[
     int, Path(ge=1, le=prompts.MOST_PROMPTS, description="The number of the sentence, from 1.")
@@ -37,7 +37,7 @@ Number = Annotated[
 
 @router.get("/{dataset}/prompts")
 def list_prompts(dataset: str, parts: Shared) -> schemas.PromptSheet:
-    """The sentences to read aloud, what became of each, and how many minutes there are."""
+    """Lists the sentences to read aloud with the state of each, and the recorded minutes."""
     return _sheet(parts.part(Studio).datasets.find(dataset))
 
 
@@ -45,8 +45,8 @@ def list_prompts(dataset: str, parts: Shared) -> schemas.PromptSheet:
 async def put_prompts(
     dataset: str, wanted: schemas.PromptsRequest, parts: Shared
 ) -> schemas.PromptSheet:
-    """Makes an empty dataset one that is read aloud: with the built-in sentences of its language,
-    or with a text of one's own."""
+    """Gives an empty dataset sentences to read aloud: the built-in ones of its language, or those
+    of your text."""
     kept = parts.part(Studio).datasets.find(dataset)
     if wanted.text is None:
         texts = prompts.built_in(kept.language)
@@ -72,12 +72,12 @@ async def check_take(
     request: Request,
     parts: Shared,
     keep: Annotated[
-        bool, Query(description="Whether it becomes the clip of its sentence, whatever is found.")
+        bool, Query(description="Whether it becomes the clip of its sentence despite findings.")
     ] = False,
 ) -> schemas.TakeRow:
-    """Checks a recording of a sentence: silence, level, noise, clipping, cut speech and, in
-    English, the words. With `keep` it is a clip of the dataset at once, in the place of one
-    before; training cannot use one that is silent, too short or too long (422)."""
+    """Checks a recording of a sentence: silence, level, noise, clipping, cut-off speech and, in
+    English, the words. With `keep` it becomes a clip of the dataset and replaces the previous one;
+    training cannot use a take that is silent, too short or too long (422)."""
     parts.check_rate(request)
     kept = parts.part(Studio).datasets.find(dataset)
     sheet = await asyncio.to_thread(prompts.read_prompts, kept)
@@ -92,7 +92,7 @@ async def check_take(
 
 @router.delete("/{dataset}/prompts/{number}/take", status_code=204, response_class=Response)
 def delete_take(dataset: str, number: Number, parts: Shared) -> Response:
-    """Deletes the take of a sentence, or that it is skipped: it is to be read again."""
+    """Deletes the take of a sentence, or its mark as skipped, so the sentence is open again."""
     kept = parts.part(Studio).datasets.find(dataset)
     takes.forget(kept, number)
     parts.events.tell("dataset", {"id": kept.id})
@@ -101,7 +101,7 @@ def delete_take(dataset: str, number: Number, parts: Shared) -> Response:
 
 @router.post("/{dataset}/prompts/{number}/skip")
 def skip_prompt(dataset: str, number: Number, parts: Shared) -> schemas.PromptRow:
-    """Leaves a sentence out."""
+    """Skips a sentence."""
     kept = parts.part(Studio).datasets.find(dataset)
     made = takes.skip(kept, number)
     parts.events.tell("dataset", {"id": kept.id})
@@ -148,8 +148,7 @@ def _row(
 
 
 def what_more_brings(kept: int, seconds: float) -> str:
-    """How many minutes there are, and what more of them would bring, in sentences that are as long
-    as those before. Pure."""
+    """The recorded minutes, and how many more sentences of average length would help. Pure."""
     minutes = seconds / 60
     each = seconds / kept if kept else 4.0
     have = f"{minutes:.1f} minutes of clips."

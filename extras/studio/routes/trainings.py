@@ -1,4 +1,4 @@
-"""Routes /v1/trainings: check a dataset, ask for a training, see how far it is, cancel it."""
+"""Routes /v1/trainings: check a dataset; queue, watch and cancel trainings."""
 
 import asyncio
 
@@ -20,13 +20,14 @@ router = APIRouter(prefix="/v1/trainings", tags=["trainings"], responses=PROBLEM
 
 @router.get("")
 def list_trainings(parts: Shared) -> TrainingList:
-    """The newest first, each with how far it is, and whether a trainer works on them."""
+    """Lists the trainings with their progress, newest first, and whether a trainer works on the
+    queue."""
     return parts.part(Studio).trainings.all()
 
 
 @router.post("", status_code=201)
 async def ask_for_training(wanted: TrainingRequest, request: Request, parts: Shared) -> TrainingRow:
-    """Adds a training to the queue. Trainings of a person need their consent."""
+    """Adds a training to the queue. Train on a person's voice only with their consent."""
     parts.require_training_allowed()
     parts.check_rate(request)
     row = await asyncio.to_thread(parts.part(Studio).trainings.ask, wanted)
@@ -36,8 +37,8 @@ async def ask_for_training(wanted: TrainingRequest, request: Request, parts: Sha
 
 @router.post("/check")
 async def check_dataset(wanted: CheckRequest, request: Request, parts: Shared) -> CheckResult:
-    """Checks a dataset as `train check --no-likelihood` does: what is left out, and which clips to
-    hear first. One at a time; it takes seconds to minutes."""
+    """Checks a dataset like `train check --no-likelihood`: which clips training leaves out, and
+    which to listen to first. One check at a time; it takes seconds to minutes."""
     parts.require_training_allowed()
     parts.check_rate(request)
     async with parts.part(Studio).trainings.checking:
@@ -46,14 +47,14 @@ async def check_dataset(wanted: CheckRequest, request: Request, parts: Shared) -
 
 @router.get("/{training}")
 def read_training(training: str, parts: Shared) -> TrainingRow:
-    """One training."""
+    """A training."""
     return parts.part(Studio).trainings.read(training)
 
 
 @router.delete("/{training}")
 async def cancel_training(training: str, parts: Shared) -> TrainingRow:
-    """Ends it, or takes it from the queue. Its checkpoints stay; one that has ended stays as it
-    is."""
+    """Ends a training, or removes it from the queue. Its checkpoints stay. A training that has
+    ended does not change."""
     parts.require_training_allowed()
     row = await asyncio.to_thread(parts.part(Studio).trainings.cancel, training)
     parts.events.tell("training", {"id": row.id})

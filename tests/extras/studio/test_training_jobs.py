@@ -30,7 +30,7 @@ GOOD: dict[str, Any] = {
     "asked": "2026-01-01T00:00:00+00:00",
 }  # fmt: skip
 NONSENSE: dict[str, tuple[Any, str]] = {
-    "a list": ([1], "holds no job. Input should be an object"),
+    "a list": ([1], "is not a valid job. Input should be an object"),
     "an unknown key": ({**GOOD, "priority": 9}, "priority: Unexpected"),
     "a command": ({**GOOD, "command": ["rm", "-rf", "/"]}, "command: Unexpected"),
     "a missing key": ({k: v for k, v in GOOD.items() if k != "run"}, "run: Field required"),
@@ -38,8 +38,8 @@ NONSENSE: dict[str, tuple[Any, str]] = {
     "another id": ({**GOOD, "id": "x"}, "says that its id is 'x'"),
     "a run that is a path": ({**GOOD, "run": "../../etc"}, "name of the run"),
     "the name of the current run": ({**GOOD, "run": "current"}, "`current` is taken"),
-    "an empty dataset": ({**GOOD, "dataset": ""}, "no id and no path"),
-    "a dataset with a zero": ({**GOOD, "dataset": "a\0b"}, "no id and no path"),
+    "an empty dataset": ({**GOOD, "dataset": ""}, "neither an id nor a path"),
+    "a dataset with a zero": ({**GOOD, "dataset": "a\0b"}, "neither an id nor a path"),
     "settings that are a list": ({**GOOD, "settings": []}, "settings: Input should be an object"),
     "a setting that is a number": ({**GOOD, "settings": {"SEED": 3}}, "SEED: Input should"),
     "a device": ({**GOOD, "settings": {"DEVICE": "cpu"}}, "'DEVICE' is not a setting of a job"),
@@ -47,7 +47,7 @@ NONSENSE: dict[str, tuple[Any, str]] = {
     "an option": ({**GOOD, "settings": {"--help": ""}}, "'--help' is not"),
     "a value of two lines": ({**GOOD, "settings": {"SAMPLE_TEXT": "a\nb"}}, "SAMPLE_TEXT"),
     "a long value": ({**GOOD, "settings": {"SAMPLE_TEXT": "a" * 3000}}, "SAMPLE_TEXT"),
-    "no time": ({**GOOD, "asked": "yesterday"}, "which is no time"),
+    "no time": ({**GOOD, "asked": "yesterday"}, "which is not a time"),
 }  # fmt: skip
 RAW: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"rm -rf /", "Invalid JSON"),

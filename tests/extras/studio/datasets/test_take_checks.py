@@ -61,7 +61,7 @@ def test_other_words_are_named_with_what_was_heard():
     sound = with_silence(speech(3.0))
     _, told, kinds = found(sound, heard="nobody knew why the bell rang twice")
     assert kinds == ["words"] and "bell rang twice" in told["findings"][0]["sentence"]
-    assert "heard no word" in found(sound, heard="")[1]["findings"][0]["sentence"]
+    assert "heard no words" in found(sound, heard="")[1]["findings"][0]["sentence"]
     # A recogniser mishears a few words anyway.
     assert found(sound, heard="a small fire was turning in the next groom")[2] == []
 

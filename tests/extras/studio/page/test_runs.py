@@ -17,7 +17,7 @@ def test_a_run_that_waits_for_its_training_cannot_be_deleted(service, open_page)
     page.provoked.append("409")
     pressed(page, "Delete ben")
     page.keyboard.press("Enter")
-    until(page, f"{LIST}.includes('A training of it waits or runs.')")
+    until(page, f"{LIST}.includes('A training of this run is queued or running.')")
     assert "Cancel that first." in page.text_content("#runs-fault")
 
 
