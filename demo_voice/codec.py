@@ -34,7 +34,7 @@ FILTER = (0.3, 0.5, 0.4, 0.35, 0.25, 0.25, 0.15, 0.15)
 
 
 class Excerpts:
-    """Draws random segments; every person is equally likely."""
+    """Random segments; all persons are equally likely."""
 
     def __init__(self, speech: Speech, mels: Mels) -> None:
         self.speech, self.mels = speech, mels
@@ -44,7 +44,7 @@ class Excerpts:
 
     def segments(self, step: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The inputs and targets of a step, each `[count, 80, FRAMES]`, and the phones `[count,
-        codes, 2]`; the same step draws the same.
+        codes, 2]`; a function of the step.
 
         The target lacks the speaker's mean spectrum and the input's random filter: otherwise the
         codes would encode the speaker instead of the phone.
@@ -205,7 +205,7 @@ def encode(dvae: Any, mels: Mels) -> Tensor:
         longest = int(speech.codes[clips].max())
         frames = torch.arange(longest * FRAMES_PER_CODE, device=speech.device)
         places = (speech.code_starts[clips] * FRAMES_PER_CODE)[:, None] + frames
-        # Behind a clip lies the next one, which its last codes must not hear: silence instead.
+        # The next clip follows in the buffer. Silence instead keeps it out of the last codes.
         real = frames < (speech.codes[clips] * FRAMES_PER_CODE)[:, None]
         cut = mels.codec[places.clamp(max=len(mels.codec) - 1)].float()
         last = mels.codec[(speech.code_starts[clips] + speech.codes[clips]) * FRAMES_PER_CODE - 1]
@@ -218,9 +218,8 @@ def encode(dvae: Any, mels: Mels) -> Tensor:
 
 
 def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
-    """Stretches the bands of half of the segments `[count, 80, frames]`, as if another vocal tract
-    had spoken them (https://arxiv.org/abs/1301.5143), so that voices unlike any teacher get codes
-    too."""
+    """Stretches the bands of half of the segments `[count, 80, frames]`, like another vocal tract
+    (https://arxiv.org/abs/1301.5143), so that voices unlike any teacher get codes too."""
     half, bands, frames = len(mels) // 2, mels.shape[1], mels.shape[2]
     stretch = 1 + STRETCH * (2 * torch.rand(half, 1, generator=generator) - 1)
     source = ((torch.linspace(-1, 1, bands) + 1) * stretch - 1).clamp(max=1)
@@ -231,7 +230,7 @@ def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def filtered(mels: Tensor, generator: torch.Generator) -> Tensor:
-    """Filters every second segment of `[count, 80, frames]` as another microphone would. The target
+    """Filters every second segment of `[count, 80, frames]` like another microphone. The target
     stays unfiltered, so that the codes ignore timbre, which the vocoder gets from the speaker
     embedding."""
     bands = mels.shape[1]

@@ -1,4 +1,4 @@
-"""Trains the speaker encoder to distinguish persons, so that new voices get a place."""
+"""Trains the speaker encoder to distinguish persons, so that it can also embed new voices."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from xtts.audio import SPEAKER_RATE, speaker_mel
 from xtts.model.vocoder import SpeakerEncoder
 
 SECONDS = 1.8
-# The factor from cosines to logits, and the margin that the right one must win by (AM-softmax,
+# The factor from cosines to logits, and the margin of the correct person (AM-softmax,
 # https://arxiv.org/abs/1801.05599).
 SHARPNESS, MARGIN = 20.0, 0.1
 
@@ -58,7 +58,7 @@ def learn(at: Workplace, speech: Speech) -> None:
 
 
 def _batch(speech: Speech, count: int, step: int) -> tuple[Tensor, Tensor]:
-    """(waves `[count, samples]` at 24 kHz, persons `[count]`), with all persons equally often."""
+    """(waves `[count, samples]` at 24 kHz, persons `[count]`); all persons are equally likely."""
     generator = torch.Generator().manual_seed(step)
     labels = torch.randint(len(speech.names), (count,), generator=generator)
     firsts = torch.stack([speech.of_person[int(one)][0] for one in labels])
@@ -67,7 +67,7 @@ def _batch(speech: Speech, count: int, step: int) -> tuple[Tensor, Tensor]:
     room = (speech.counts[clips] - length).clamp(min=0) + 1
     start = (torch.rand(count, generator=generator).to(room.device) * room).long()
     waves = speech.excerpts(clips, start, length)
-    # Random loudness and a little noise, which do not depend on the speaker.
+    # Random loudness and a little noise, so that the embedding ignores both.
     loud = 10 ** (0.7 * torch.rand(count, 1, generator=generator) - 0.5)
     noisy = 10 ** (2.5 * torch.rand(count, 1, generator=generator) - 5.0)
     waves = waves * loud.to(waves) + torch.randn_like(waves) * noisy.to(waves)
@@ -87,7 +87,7 @@ def embeddings(encoder: SpeakerEncoder, speech: Speech, seconds: float = 4.0) ->
     resample = resampler(SPEAKER_RATE).to(speech.device)
     net: Any = encoder.net
     found = torch.zeros(len(speech), net.proj_dim, device=speech.device)
-    # Of similar length, so that none ends in padding.
+    # Clips of similar length, so that none ends in padding.
     for clips in speech.counts.argsort().split(256):
         length = min(int(speech.counts[clips].min()), int(seconds * RATE))
         waves = speech.excerpts(clips, torch.zeros_like(clips), length)

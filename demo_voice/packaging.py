@@ -57,8 +57,8 @@ def write(
 
 
 def name_heads(folder: Path) -> None:
-    """Writes the attention heads that follow the text into config.json, so that no machine has to
-    measure them again. They are measured while the voice in `folder` speaks."""
+    """Measures which attention heads follow the text while the voice in `folder` speaks, and writes
+    them into config.json, so that they need not be measured again."""
     files = VoiceFiles(folder, folder / "model.pth", folder / "reference.wav", None)
     heads = load_torch_voice(files, ComputeConfig(precision="fp32")).heads
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -45,9 +45,9 @@ MIDDLE_PITCH = 7.32
 
 
 class Rows(NamedTuple):
-    """A batch of clips: ids `[rows, n]` and codes `[rows, m]`, right-padded, their lengths,
-    references `[references, 80, frames]` with lengths, the reference of each row, and the targets
-    of the linear heads: mels `[rows, m, 320]` and pitches `[rows, m, 4]`."""
+    """A batch of clips: ids `[rows, n]` and codes `[rows, m]`, right-padded, with their lengths;
+    references `[references, 80, frames]` with lengths; the reference of each row; and the targets
+    of the linear heads, mels `[rows, m, 320]` and pitches `[rows, m, 4]`."""
 
     text: Tensor
     text_lengths: Tensor
@@ -84,7 +84,7 @@ class Lessons:
         self.own = [rest[numbers == one] for one in numbers.unique()]
 
     def at(self, step: int, count: int) -> Rows:
-        """The batch of a step; the same step draws the same."""
+        """The batch of a step; a function of the step."""
         generator = torch.Generator().manual_seed(step)
         people = torch.randint(
             len(self.own), (max(1, count // ROWS_PER_REFERENCE),), generator=generator
@@ -94,7 +94,7 @@ class Lessons:
         for number, one in enumerate(people.tolist()):
             own = self.own[one]
             rows = min(ROWS_PER_REFERENCE, len(own))
-            # The same place in each person's order: clips of about the same length.
+            # Clips at the same rank in each person's order have similar lengths.
             first = int(place * (len(own) - rows + 1))
             clips.append(own[first : first + rows])
             owners += [number] * rows
@@ -114,7 +114,7 @@ class Lessons:
     def _rows(
         self, clips: Tensor, heard: Tensor, owners: Tensor, generator: torch.Generator
     ) -> Rows:
-        """heard: the clips from which references are cut; owners: which of them each row hears."""
+        """heard: the clips from which references are cut; owners: the reference of each row."""
         speech, device = self.speech, self.speech.device
         text_lengths, lengths = self.text_lengths[clips], speech.codes[clips]
         text = self.text[clips][:, : int(text_lengths.max())]
@@ -140,7 +140,7 @@ class Lessons:
 
 class Grid(NamedTuple):
     """Rows as the GPT reads them: inputs `[rows, length]` with their positions, a mask of the
-    audio inputs, targets (`IGNORED` where there is none), and where each row's audio begins."""
+    audio inputs, targets (`IGNORED` for inputs without one), and the start of each row's audio."""
 
     text: Tensor
     is_text: Tensor
@@ -154,7 +154,7 @@ class Grid(NamedTuple):
 
 
 def grid(rows: Rows, recipe: BaseRecipe) -> Grid:
-    """Lays rows out as `xtts.model.packed_batch.pack` does, padded; a test compares the two."""
+    """Lays rows out like `xtts.model.packed_batch.pack`, but padded; a test compares the two."""
     shape, device = recipe.gpt, rows.text.device
     starts = rows.text_lengths + 2
     ends = starts + rows.code_lengths + STOP_TARGETS
@@ -188,15 +188,15 @@ class Pupil(nn.Module):
         width = gpt.shape.width
         # A code's latent is computed before the code is known; the next latent has seen the code.
         self.mel_head = nn.Linear(2 * width, MEL_PER_CODE)
-        # Of each of the four pitches of a code: its height, and whether there is one.
+        # For each of the four pitches of a code: its height, and whether the frame is voiced.
         self.pitch_head = nn.Linear(2 * width, 2 * PITCHES_PER_CODE)
         # Predicts the mean spectrum of a reference from its latents. Without this loss the latents
-        # of all recordings became equal: early in training a constant serves the GPT better than a
-        # voice, and after that no gradient separates them again.
+        # of all recordings became equal: early in training, a constant helps the GPT more than a
+        # voice, and later no gradient separates them again.
         self.voice_head = nn.Linear(width, MEL_BANDS)
         blocks: list[Any] = list(gpt.conditioning_encoder.attn)
         for block in blocks:
-            # As Coqui's `zero_module`: each block starts as the identity.
+            # Like Coqui's `zero_module`: each block starts as the identity.
             nn.init.zeros_(block.proj_out.weight)
             nn.init.zeros_(block.proj_out.bias)
 
@@ -216,7 +216,7 @@ class Pupil(nn.Module):
         return gpt.final_norm(gpt.gpt(whole))[:, NUM_LATENTS:], heard
 
     def latents(self, hidden: Tensor, laid: Grid, count: int) -> Tensor:
-        """The latents of the codes, and one more, `[rows, count + 1, width]`."""
+        """The latents of the codes and of the position after them, `[rows, count + 1, width]`."""
         at = laid.audio_starts[:, None] + torch.arange(count + 1, device=hidden.device)
         at = at.clamp(max=hidden.shape[1] - 1)
         return hidden.gather(1, at[..., None].expand(-1, -1, hidden.shape[2]))
@@ -300,7 +300,7 @@ def learn(at: Workplace, speech: Speech) -> None:
 
 
 def new_lessons(at: Workplace, speech: Speech) -> Lessons:
-    """The lessons of these clips, by the learned codec."""
+    """The lessons of these clips, encoded by the trained codec."""
     dvae, mel_stats = codec.load(at)
     mels = Mels(speech, mel_stats)
     codes = codec.encode(dvae.to(at.device), mels)
@@ -309,13 +309,13 @@ def new_lessons(at: Workplace, speech: Speech) -> Lessons:
 
 
 def is_taught(person: str) -> bool:
-    """Whether the GPT learns to speak as this person: hibari's words are native."""
+    """Whether the GPT learns to speak like this person: only hibari has a native accent."""
     return person.startswith("hibari")
 
 
 def _optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
-    """Muon (https://kellerjordan.github.io/posts/muon) for the transformer's matrices, which learn
-    with it in fewer steps; AdamW for everything else. One learning rate fits both."""
+    """Muon (https://kellerjordan.github.io/posts/muon) for the transformer's matrices, which then
+    need fewer steps; AdamW for everything else. One learning rate fits both."""
     matrices = [weight for weight in pupil.gpt.gpt.parameters() if weight.ndim == 2]
     ours = {id(weight) for weight in matrices}
     others = [weight for weight in pupil.parameters() if id(weight) not in ours]
@@ -342,15 +342,15 @@ def validate(pupil: Pupil, lessons: Lessons, at: Workplace) -> float:
 
 
 def load(at: Workplace) -> Pupil:
-    """The learned GPT with its heads, on the CPU."""
+    """The trained GPT with its heads, on the CPU."""
     pupil = Pupil(new_gpt(at.recipe.gpt, at.recipe.seed))
     stages.resumed(at.folder / "pretraining.pt", {"pupil": pupil})
     return pupil.eval().requires_grad_(False)
 
 
 class WatchedAttention(Attention):
-    """The same arithmetic; while `watched`, it keeps the attention of the first heads as `shares`
-    `[rows, heads, length, length]` for the guide."""
+    """Attention with the same results. While `watched`, it keeps the weights of the first heads as
+    `shares` `[rows, heads, length, length]` for the guide."""
 
     watched = False
     shares: Tensor
@@ -420,5 +420,5 @@ class Calm:
         self._square = inputs[0].float().square().mean()
 
     def loss(self) -> Tensor:
-        """The log of the mean square where it is above 1, else 0."""
+        """The log of the mean square if that is above 1, else 0."""
         return self._square.clamp(min=1.0).log()

@@ -1,8 +1,8 @@
 """Sizes, seeds, rates and time shares of the embedded voice's training.
 
 `FULL` trains the voice to ship; `SHORT` runs every stage in seconds, for tests and rehearsals. A
-stage learns for a share of the given time, and its learning rate follows that share: the recipe
-fits a quarter of an hour of a GPU, and resumes on another day.
+stage trains for a share of the given time, and its learning rate follows that share. The recipe
+fits into a quarter of an hour on a GPU, and it can resume on another day.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from xtts.model.config import TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
 
-# The vocabulary in the order of its ids; the special tokens have XTTS-v2's places.
+# The vocabulary in the order of its ids; the special tokens have the ids of XTTS-v2.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
 
-# Frozen in a fine-tune of this voice: a few clips of one person cannot train the encoder of
+# Frozen when this voice is fine-tuned: a few clips of one person cannot train the encoder of
 # recordings.
 ADVICE = TrainingAdvice(
     num_epochs=4,
@@ -39,7 +39,7 @@ class BaseRecipe:
     """All sizes, counts and rates of `python -m demo_voice`."""
 
     seed: int
-    # Sentences of the main teacher, and pseudo-speakers derived from its voice.
+    # Numbers of sentences of the main teacher, and of pseudo-speakers derived from its voice.
     sentences: int
     persons: int
     codec: StageSchedule
@@ -47,11 +47,11 @@ class BaseRecipe:
     pretraining: StageSchedule
     vocoder: StageSchedule
     tuning: StageSchedule
-    # Steps in which the codec learns as an autoencoder, before it has a codebook.
+    # Steps that train the codec as an autoencoder, before it has a codebook.
     autoencoder_steps: int
-    # Steps in which two heads of two layers are pulled to the diagonal from audio to text.
+    # Steps with guided attention: two heads of two layers are pulled to the diagonal.
     guided_steps: int
-    # Steps of the vocoder by the spectral loss alone, before the adversarial loss.
+    # Steps of the vocoder with only the spectral loss, before the adversarial loss.
     quiet_steps: int
     gpt: GPTShape
     dvae: DVAEShape

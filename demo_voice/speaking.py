@@ -1,4 +1,4 @@
-"""What the teachers say, and their saying it: sentences, phones, shards of clips."""
+"""The sentences of the teachers, their phones, and the clips that the teachers speak."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from demo_voice.teachers import hibari
 CLIPS_PER_SHARD = 100
 # The share of sentences of 13 to 40 words, and of clips with two or three sentences.
 LONG, JOINED = 0.3, 0.2
-# The embedded model's default voice: one that it has learned.
+# The embedded model's default voice, one of its training voices.
 REFERENCE_TEXT = (
     "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
     "the bus."
@@ -26,7 +26,7 @@ REFERENCE_PERSON = 3
 
 
 def texts(recipe: BaseRecipe) -> list[str]:
-    """The sentences, shuffled; none is judged or said by the demo's person."""
+    """The sentences, shuffled, without those of the evaluation and of the demo dataset."""
     from demo_voice.text import lexicon
     from demo_voice.text.sentences import Grammar, LongGrammar, judged_texts, sentences
 

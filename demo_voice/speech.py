@@ -1,7 +1,7 @@
-"""The teachers' clips: written in shards by many processes, read into one place on the device.
+"""The teachers' clips: written in shards by many processes, loaded as a whole onto the device.
 
 A shard holds 24 kHz samples, pitches and phones of some clips, and a list with their texts and
-persons. It is written whole or not at all, so a stopped run resumes.
+persons. It is written atomically, so a stopped run can resume.
 """
 
 import json
@@ -54,14 +54,14 @@ def write_shard(path: Path, spoken: Sequence[Spoken], said: Sequence[tuple[str, 
 
 
 def without_times(wave: np.ndarray) -> Spoken:
-    """A clip of which neither pitch nor phones are known: NaN and 255."""
+    """A clip with unknown pitch and phones: NaN and 255."""
     codes = -(-len(wave) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
     pitch = np.full((codes, PITCHES_PER_CODE), np.nan, np.float16)
     return Spoken(wave, pitch, np.full((codes, PHONES_PER_CODE), 255, np.uint8))
 
 
 class Speech:
-    """All clips of a folder on one device. The longest are left out: they do not fit the GPT.
+    """All clips of a folder on one device, except those too long for the GPT.
 
     Attributes:
         wave: All samples, int16.
@@ -128,7 +128,7 @@ class Speech:
 
 
 class Mels:
-    """The DVAE's mel and the conditioning's mel of every clip, float16: four frames a code.
+    """The DVAE's mel and the conditioning's mel of every clip, float16, four frames per code.
 
     Attributes:
         codec, heard: `[frames, 80]` each; clip `i` begins at frame `4 * speech.code_starts[i]`.
@@ -158,8 +158,8 @@ class Mels:
                 kept[places[real]] = found[real].half()
 
     def scales(self) -> Tensor:
-        """`mel_stats` `[80]`: each band's standard deviation. Coqui's front-end divides by it and
-        subtracts no mean, which the biases learn."""
+        """`mel_stats` `[80]`: each band's standard deviation. Coqui's front-end divides by it but
+        does not subtract the mean, so the biases learn it."""
         return (
             self.codec[:: max(1, len(self.codec) // 2_000_000)].float().std(0).clamp(min=1.0).cpu()
         )

@@ -1,4 +1,4 @@
-"""What the training stages share: the clock, the loop, precision, snapshots."""
+"""Shared parts of the training stages: the clock, the loop, precision, snapshots."""
 
 import time
 from collections import deque
@@ -40,24 +40,24 @@ class Stateful(Protocol):
 
 
 class Clock:
-    """How much of a stage's time has passed, over all its runs."""
+    """Measures the time of a stage over all its runs."""
 
     def __init__(self, seconds: float, before: float = 0.0) -> None:
         self.seconds, self.before, self.started = seconds, before, time.monotonic()
 
     @property
     def passed(self) -> float:
-        """Seconds of learning, with those of earlier runs."""
+        """Seconds of training, including earlier runs."""
         return self.before + time.monotonic() - self.started
 
     @property
     def share(self) -> float:
-        """The share of the time that has passed, up to 1."""
+        """The share of the stage's time that has passed, at most 1."""
         return min(1.0, self.passed / max(1e-9, self.seconds))
 
 
 def low_precision(device: torch.device) -> AbstractContextManager[None]:
-    """A context that multiplies in bfloat16 if the hardware is fast at it."""
+    """A context for bfloat16 products, if the hardware is fast at them."""
     quick = device.type != "cpu" or has_bf16()
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=quick)
 
@@ -79,12 +79,12 @@ def learn(
     step_of: Callable[[int], Sequence[Tensor]],
     report: Callable[[Sequence[float]], str],
 ) -> None:
-    """Takes steps from the snapshot at `path` until the clock has run out, at least one.
+    """Trains from the snapshot at `path` until the clock has run out, for at least one step.
 
     Args:
-        parts: The modules that learn and their optimizers; a snapshot holds these.
-        step_of: Takes one whole step, with `descend`; returns the figures that are logged.
-        report: Turns the means of the figures, over the last 50 steps, into a log line.
+        parts: The trained modules and their optimizers; a snapshot holds these.
+        step_of: Takes one whole step, with `descend`; returns figures for the log.
+        report: Turns the means of the figures over the last 50 steps into a log line.
     """
     optimizers = [part for part in parts.values() if isinstance(part, Optimizer)]
     step, clock.before = resumed(path, parts)
@@ -112,7 +112,7 @@ def learn(
 def descend(
     loss: Tensor, optimizers: Sequence[Optimizer], clipped: nn.Module | None = None
 ) -> None:
-    """One descent. clipped: a module whose gradients are limited to a norm of 1."""
+    """One optimizer step. clipped: a module whose gradients are clipped to a norm of 1."""
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -123,8 +123,8 @@ def descend(
 
 
 def resumed(path: Path, parts: dict[str, Any]) -> tuple[int, float]:
-    """Loads a snapshot into `parts`; returns the steps and seconds done, zeros without one. A part
-    that the snapshot lacks stays as it is."""
+    """Loads a snapshot into `parts`; returns its steps and seconds, zeros without a snapshot. A
+    part that the snapshot lacks keeps its state."""
     if not path.is_file():
         return 0, 0.0
     content = torch.load(path, map_location="cpu", weights_only=True)
@@ -135,7 +135,7 @@ def resumed(path: Path, parts: dict[str, Any]) -> tuple[int, float]:
 
 
 def save(path: Path, parts: dict[str, Stateful], step: int, seconds: float) -> None:
-    """Writes a snapshot, whole or not at all."""
+    """Writes a snapshot atomically."""
     states = {name: part.state_dict() for name, part in parts.items()}
     content = {"step": step, "seconds": seconds, **states}
     atomic.replace_file(path, partial(torch.save, content))

@@ -60,7 +60,7 @@ def _leaky(x: Tensor) -> Tensor:
 
 
 class PeriodCritic(nn.Module):
-    """Judges every `period`-th sample together, as HiFi-GAN's multi-period discriminator."""
+    """Judges every `period`-th sample together, like HiFi-GAN's multi-period discriminator."""
 
     def __init__(self, period: int, channels: int) -> None:
         super().__init__()
@@ -156,8 +156,8 @@ def _filters(size: int, bands: int) -> Tensor:
 
 
 class Ear:
-    """Draws segments: their place in a clip, the speaker's embedding from another clip, the
-    sound."""
+    """Draws segments: their position in a clip, the speaker's embedding from another clip, and the
+    audio."""
 
     def __init__(self, at: Workplace, speech: Speech) -> None:
         encoder = listener.load(at).to(at.device)
@@ -167,7 +167,7 @@ class Ear:
         self._weights = (long / sizes[speech.persons] ** 0.5).cpu()
 
     def places(self, step: int, count: int) -> tuple[Tensor, torch.Generator]:
-        """Clips `[count]`; the same step draws the same."""
+        """Clips `[count]`; a function of the step."""
         generator = torch.Generator().manual_seed(step + 7_000_000)
         drawn = torch.multinomial(self._weights, count, True, generator=generator)
         return drawn.to(self.speech.device), generator
@@ -254,7 +254,7 @@ def read_latents(first: Any, widen: nn.Linear, mel_head: nn.Linear) -> None:
     convolution, except for its outermost tap. The tuning starts from this."""
     taps = first.weight  # [out, width, 7]
     now, after = (widen.weight @ part for part in mel_head.weight.chunk(2, dim=1))
-    # The next code is 1.09 steps away: between the first and the second step to the right.
+    # The next code is 1.09 steps away, between the first and the second tap to the right.
     far = VOCODER_RATE / CODE_RATE - 1
     whole = torch.einsum("oik,ij->ojk", taps, now)
     late = torch.einsum("oik,ij->ojk", taps, after)

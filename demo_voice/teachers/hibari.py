@@ -2,9 +2,9 @@
 
 hibari's network returns spectra and a pitch curve, from which its signal processing makes a
 waveform. A person here is that voice with another pitch, liveliness, breath and spectral tilt,
-played at another speed so that the vocal tract changes too. Judged by DistillMOS, which took no
-other part here, persons with `joint` in 0.75 to 1.05 and `pitch` in 0.9 to 1.1 keep 4.2 to 4.6 of
-the voice's own 4.55; `pitch` 0.7 would keep 3.3 to 3.9.
+played at another speed so that the vocal tract changes too. By DistillMOS, which was used for
+nothing else here, the voice itself scores 4.55; persons with `joint` in 0.75 to 1.05 and `pitch` in
+0.9 to 1.1 score 4.2 to 4.6, and with `pitch` 0.7 they would score 3.3 to 3.9.
 """
 
 import math
@@ -26,7 +26,7 @@ FRAME = 300
 PITCHES_PER_CODE, PHONES_PER_CODE = 4, 2
 # Spectral ripples over the mel axis, in nats of magnitude; the slowest, a tilt, first.
 RIPPLES = (0.35, 0.30, 0.25, 0.22, 0.20, 0.18, 0.15, 0.15)
-# The demo's person is the voice as it is: no person of the base may be as near to it.
+# The demo's person is the unchanged voice. No person of the base may be this close to it.
 NEAREST = 0.06
 _UNVOICED_HZ = 40.0
 _EDGE = 0.01
@@ -35,9 +35,9 @@ _DURATIONS = "/Clip_output_0"
 
 @dataclass(frozen=True)
 class Person:
-    """joint: the factor of pitch and formants together; pitch: a further one of the pitch alone;
-    lively: of the pitch's movement, in octaves; breath: of the noise, in nats; pace: of the
-    speed."""
+    """A pseudo-speaker. joint: the factor of pitch and formants together; pitch: an additional
+    factor of the pitch; lively: the factor of the pitch's movement in octaves; breath: the gain of
+    the noise in nats; pace: the factor of the speed."""
 
     name: str
     joint: float = 1.0
@@ -78,7 +78,7 @@ class Spoken:
 
 
 class Voice:
-    """hibari's network. model: its ONNX file; by default the package's own."""
+    """hibari's network. model: its ONNX file; by default that of the package."""
 
     def __init__(self, model: Path | None = None) -> None:
         import onnx
@@ -88,7 +88,7 @@ class Voice:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         loaded = onnx.load(str(model or package_file("hibari.onnx")))
-        # How many frames each phone lasts is inside the graph only.
+        # The durations of the phones, in frames, exist only inside the graph.
         loaded.graph.output.append(onnx.ValueInfoProto(name=_DURATIONS))
         self.session: Any = onnxruntime.InferenceSession(
             loaded.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -185,14 +185,14 @@ def played(wave: np.ndarray, joint: float) -> np.ndarray:
 
 @cache
 def _player(joint: float) -> Any:
-    """Keeps its kernel, which takes longer to make than to use."""
+    """Cached, because building its kernel takes longer than using it."""
     from torchaudio.transforms import Resample
 
     return Resample(round(RATE * joint / 240) * 240, RATE)
 
 
 def _edges(wave: np.ndarray, draw: random.Random) -> tuple[int, int]:
-    """Where the speech begins and ends, with up to a tenth of a second of silence around it."""
+    """The start and end of the speech, with up to a tenth of a second of silence around it."""
     loud = np.flatnonzero(np.abs(wave) > _EDGE)
     if not len(loud):
         return 0, len(wave)

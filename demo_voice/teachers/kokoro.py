@@ -1,8 +1,8 @@
-"""Further persons: Kokoro-82M with mixes of its five Japanese styles, saying English phones.
+"""Additional persons: Kokoro-82M with mixes of its five Japanese styles, speaking English phones.
 
-Their accent is Japanese, so the GPT never learns to speak as they do; codec, speaker encoder and
-vocoder hear from them how people differ in timbre. Kokoro takes hibari's phones. The package's
-int8 convolutions are slow on a CPU, so the weights are converted to float32.
+Their accent is Japanese, so the GPT is not trained to speak like them; the codec, the speaker
+encoder and the vocoder learn from them how timbres differ. Kokoro takes hibari's phones. The
+package's int8 convolutions are slow on a CPU, so the weights are converted to float32.
 """
 
 import json
@@ -17,7 +17,7 @@ import soundfile
 from demo_voice.teachers.hibari import RATE, package, played
 
 CLIPS_PER_FILE = 24
-# The speech of the one that a recogniser understands best gives the rhythm of all.
+# The style that a recogniser understands best gives the rhythm of all mixes.
 RHYTHM = "jm_kumo"
 # A style's first half is the timbre, its second the rhythm.
 _HALF = 128
@@ -42,7 +42,7 @@ def mix(number: int, names: list[str]) -> Mix:
     else:
         timbre = np.array([draw.gammavariate(0.6, 1.0) for _ in names])
         timbre /= timbre.sum()
-        if draw.random() < 0.5:  # beyond the mean: more unlike than any mix
+        if draw.random() < 0.5:  # extrapolated from the mean, farther than any mix
             timbre = 0.2 + (timbre - 0.2) * 1.35
         joint = round(float(np.exp(draw.uniform(-0.16, 0.12))), 2)
     inside = np.clip(timbre, 0, 1)
@@ -88,7 +88,7 @@ class Kokoro:
 
 
 def in_float(path: Path) -> Any:
-    """The model at `path` with float32 convolutions and products in the place of integer ones."""
+    """The model at `path` with float32 convolutions and products instead of integer ones."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -127,8 +127,8 @@ def in_float(path: Path) -> Any:
 
 
 def write(folder: Path, texts: list[str], persons: int, files: int, threads: int = 2) -> None:
-    """Writes `files` Ogg files of 24 clips each, with a list of texts, persons and lengths beside
-    each; those that are there stay."""
+    """Writes `files` Ogg files of 24 clips each, and for each a list of texts, persons and lengths;
+    skips existing files."""
     folder.mkdir(parents=True, exist_ok=True)
     reader, teacher = package().Hibari(), Kokoro(threads)
     for number in range(files):

@@ -1,1 +1,1 @@
-"""The sentences that the teachers say."""
+"""The sentences for the teachers."""

@@ -1,8 +1,7 @@
-"""Common English words for the sentences that the embedded voice learns from.
+"""Common English words for the sentences that train the embedded voice.
 
-A small list of our own by part of speech, extended by WordNet's most common nouns, verbs,
-adjectives and adverbs (Princeton, free licence; Debian package `wordnet-base`) and their irregular
-forms.
+A small list by part of speech, extended by WordNet's most common nouns, verbs, adjectives and
+adverbs (Princeton, free licence; Debian package `wordnet-base`) and their irregular forms.
 """
 
 from collections import Counter

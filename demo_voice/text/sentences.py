@@ -1,7 +1,7 @@
 """Sentences for the teachers, from a grammar or cut out of WordNet.
 
-The same seed gives the same sentences, and each voice gets its own. Sentences that the evaluation
-uses are never among them.
+The same seed gives the same sentences; each voice gets different ones. Sentences of the evaluation
+are left out.
 """
 
 import random
@@ -306,7 +306,7 @@ def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
 
 
 def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:
-    """Endless distinct sentences, without those in `unseen` (compared as `plain`)."""
+    """An endless stream of distinct sentences, without those in `unseen` (compared by `plain`)."""
     cut = phrases(grammar.lexicon, *grammar.lengths)
     grammar.draw.shuffle(cut)
     used = set(unseen)
@@ -339,6 +339,6 @@ def judged_texts(folder: Path = FOLDER) -> frozenset[str]:
 
 
 def is_judged(text: str) -> bool:
-    """Whether the words of this text occur, in order and adjacent, in one of these sentences."""
+    """Whether the words of this text occur in one of these sentences, in order and adjacent."""
     words = f" {plain(text)} "
     return any(words in f" {judged} " for judged in judged_texts())
