@@ -425,7 +425,8 @@ def compose(images: Buildah, users_clone: Path) -> Iterator[Callable[[str], Comp
 def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
     epochs = users_clone / "train" / "output" / "checkpoints"
     training = compose(TRAINING)
-    settings = {"MAX_TRAIN_SAMPLES": "40", "NUM_EPOCHS": "3", "NUM_THREADS": "1"}
+    (users_clone / ".env").write_text("MAX_TRAIN_SAMPLES=40\nNUM_EPOCHS=3\n", encoding="utf-8")
+    settings = {"NUM_THREADS": "1"}
     training("up", "-d", "--no-build", **settings)
     training.until_healthy("trainer")
     training.until_healthy("tensorboard")
@@ -451,6 +452,8 @@ def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
     assert (epochs / "checkpoint_epoch_3.pt").is_file()
     with wave.open(str(users_clone / "train/output/samples/epoch_3_output.wav")) as spoken:
         assert spoken.getframerate() == 24_000 and spoken.getnframes() > 12_000
+    assert "MAX_TRAIN_SAMPLES" in training.log("trainer")
+    (users_clone / ".env").unlink()
 
 
 def ask(method: str, path: str, body: object = None) -> bytes:
