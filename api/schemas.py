@@ -1,4 +1,4 @@
-"""The pydantic models of response bodies, and the request fields that several routes share."""
+"""Models of answers, and fields of requests that routes share, such as a text and its length."""
 
 import math
 from typing import Annotated, Any, Literal

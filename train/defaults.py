@@ -1,4 +1,4 @@
-"""The recipe: the constants of every run, and the values of `auto`.
+"""The recipe: warm-up, dropout, the stall limit and other constants, and the values of `auto`.
 
 A recommendation in the base's config.json (`TrainingAdvice`) takes precedence over a constant. Each
 function returns (value, reason), which are logged before the run.

@@ -1,4 +1,4 @@
-"""Bounds and checks of arguments, shared by Python, the command line and HTTP.
+"""Bounds of speed, temperature and other arguments, for Python, the command line and HTTP.
 
 Importing this module does not import torch.
 """

@@ -1,4 +1,4 @@
-"""The request queue: rate limits, a bound, fairness between callers, deadly inputs.
+"""The request queue: how many requests wait, fairness between callers, deadly inputs.
 
 Pure: the time is an argument, and nothing waits.
 """

@@ -1,4 +1,4 @@
-"""Decodes an uploaded recording in a child process, with limits on memory and time.
+"""Decodes an uploaded recording in a child; how large and how long one recording may be.
 
 250 kB of FLAC can hold an hour of silence, and decoders have had overflows, so the child has
 little memory and little time, and may crash (`api.voices.recordings_child`).

@@ -1,4 +1,4 @@
-"""Uploaded voices on disk, shared by replicas: adds, finds and deletes them.
+"""Uploaded voices on disk, shared by replicas; how many recordings one voice may have.
 
     VOICES_DIR/<id>.wav       the recording, or the first of several: 16-bit PCM, mono, as
                               `api.voices.recordings` made it

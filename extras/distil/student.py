@@ -1,4 +1,4 @@
-"""The student: a GPT with some of the teacher's layers, and with all of its other weights."""
+"""The student: a GPT with half of the teacher's layers, or as many as named, and other parts."""
 
 from dataclasses import replace
 

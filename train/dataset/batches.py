@@ -1,4 +1,4 @@
-"""Makes batches: each clip once per epoch, shuffled by seed and epoch, with conditioning clips.
+"""Makes batches: shuffled by seed and epoch, with conditioning; halved when memory runs out.
 
 An epoch is planned in five steps: shuffle the clips, sort them by length inside windows, cut them
 at the budget (BATCH_SECONDS: longest clip times number of clips), shuffle the batches, and deal

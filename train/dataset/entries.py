@@ -1,4 +1,4 @@
-"""One row of a transcript: its fields and its recording.
+"""One row of a transcript: its fields, its recording, and how long a clip may be.
 
 Text files are UTF-8, or UTF-16 with a byte-order mark. Within a quoted field, the delimiter is part
 of the text and `""` is one quotation mark.

@@ -1,4 +1,4 @@
-"""Reads datasets with a text file for each recording, and those of Coqui's formatters.
+"""Layouts without a table: a text file for each recording, LibriTTS, Coqui's formatters.
 
     a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
     a.normalized.txt, a.lab                 the same, as LibriTTS and Fish Speech name them

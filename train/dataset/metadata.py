@@ -1,4 +1,4 @@
-"""Reads the transcript of a dataset: a table, a text for each recording, or a Coqui formatter.
+"""Turns the rows of a transcript into clips: file, text, speaker, language and style of each.
 
     rows         metadata.csv and many other names and forms: `train.dataset.transcripts` reads the
                  files, `train.dataset.columns` judges their columns. A `style` column makes the

@@ -1,4 +1,4 @@
-"""Finds the transcript files of a dataset and reads their rows.
+"""Finds the transcript files in a dataset folder and splits their lines into rows of cells.
 
 `metadata_train.csv` takes precedence over `metadata.csv`, and both over other names, such as
 MeloTTS's `train.list`, VITS's filelists and NeMo's manifests. Validation clips come from the file

@@ -1,4 +1,4 @@
-"""Makes a candidate's entry in evaluation.json from the measurements of its sentences.
+"""The judges: each turns the measurements of a candidate's sentences into a figure.
 
 All functions are pure.
 

@@ -1,4 +1,4 @@
-"""Key-value caches: one row, slots for batching, static buffers for CUDA graphs.
+"""Key-value caches and their type: one row, slots for batching, static buffers for CUDA graphs.
 
 `xtts.model.transformer.Attention` passes its queries, keys and values to `attend`.
 """

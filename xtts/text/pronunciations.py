@@ -1,4 +1,4 @@
-"""Pronunciation lists, for words that a voice mispronounces.
+"""Pronunciation lists of a voice or a request; no list is built in.
 
 A list is a text file, `pronunciations.txt`, with one entry per line: a word, `=`, a pronunciation.
 

@@ -1,4 +1,4 @@
-"""One guarded piece of text: its attempts, the sound that may be sent, and the result.
+"""One guarded piece of text: how often it is spoken again, its attempts, and the result.
 
 Whole speech, streams, the batcher and ONNX Runtime share these rules. A faulty piece is spoken
 again with another seed, unless some of its sound was already sent. The best attempt is kept, and
