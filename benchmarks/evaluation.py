@@ -2,9 +2,9 @@
 
 For each seed it fine-tunes the embedded voice on the demo dataset with default settings, as `make
 train` does. Every candidate of that run (base, epochs, blends) then speaks the reporting set, which
-the evaluation never sees, and pocketsphinx counts word errors. All is spoken without the guard, as
-in an evaluation: the weights are judged, not what repairs their speech. The figure is how far the
-chosen candidate is behind the best one. Each result is written as a line of JSON at once;
+the evaluation never sees, and pocketsphinx counts word errors. The guard is off, as in an
+evaluation: the weights are judged, without repairs of their speech. The figure is the gap between
+the chosen candidate and the best one. Each result is written immediately as a line of JSON;
 `--resume` continues.
 """
 
@@ -46,10 +46,10 @@ class HeardCandidate:
     """The recogniser's result for one candidate of one run.
 
     Attributes:
-        seed: Of the run; 0 of the base, which is the same in every run.
+        seed: The seed of the run; 0 for the base, which is the same in every run.
         kind, epoch, share, checkpoint_sha256: As in evaluation.json.
-        set: Of sentences.
-        errors, words: Of each sentence: word errors, and words that it has.
+        set: The name of the set of sentences.
+        errors, words: The number of word errors and of words of each sentence.
         unfinished: Sentences that did not end by themselves.
     """
 
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Listens to what was not listened to yet; the figures of all. Raises
+    """Recognises the speech of candidates without a result; returns all figures. Raises
     SotaqueError."""
     work: Path = arguments.work
     results = work / "heard.jsonl"
@@ -119,8 +119,8 @@ def _seeds(text: str) -> list[int]:
 
 
 def evaluated(work: Path, seed: int) -> Evaluation:
-    """The evaluation of a seed's run, which is made or ended where it is not whole; the verdict is
-    by today's rule, so that another rule need not speak everything again.
+    """The evaluation of a seed's run, trained or finished if necessary. The verdict follows the
+    current rule, so a changed rule does not need new speech.
 
     Raises SotaqueError.
     """
@@ -153,7 +153,7 @@ def missing(
 def listened(
     folder: Path, run: Evaluation, seed: int, one: Candidate, arguments: argparse.Namespace
 ) -> HeardCandidate:
-    """Lets a candidate speak the set as the sample worker does, and recognises it."""
+    """Has a candidate speak the set, like the sample worker, and recognises the speech."""
     lines = sentences(arguments.set)
     reference = next(DATASET.rglob(run.person["reference"]))
     rate = SpeakingRate(run.person["codes_per_token"], run.person["codes_per_sentence"])
@@ -167,7 +167,7 @@ def listened(
             SentenceTask(SynthesisRequest(text, "en", SEED + number), out=wav)
             for number, (text, wav) in enumerate(zip(lines, wavs, strict=True))
         )
-        # The evaluation's own judge of words is not asked again: half of the time would be its.
+        # Without the evaluation's judge of words, which would take half of the time.
         with mock.patch.object(worker_tasks, "evidence", lambda *_: []):
             said = speaker.ask(
                 EvaluateRequest(tasks, TunedVoice(reference, weights, one.share), rate)
@@ -180,12 +180,12 @@ def listened(
 
 
 def sentences(name: str) -> list[str]:
-    """The sentences of a set that have 4 to 12 words."""
+    """The sentences of a set with 4 to 12 words."""
     return [text for text in texts.sentences(name) if texts.num_words(text) in WORDS]
 
 
 def known(results: Path) -> list[HeardCandidate]:
-    """All results so far, without a last line that was cut off."""
+    """All results so far, without an incomplete last line."""
     if not results.exists():
         return []
     lines = results.read_text(encoding="utf-8").split("\n")[:-1]
@@ -196,7 +196,7 @@ def known(results: Path) -> list[HeardCandidate]:
 
 
 def figures(runs: Mapping[int, Evaluation], heard: Sequence[HeardCandidate]) -> dict[str, Any]:
-    """How far each verdict is behind the candidate with the fewest word errors."""
+    """The gap between each chosen candidate and the one with the fewest word errors."""
     percent = {one.key: one.percent for one in heard}
     rows = [verdict_row(seed, run, percent) for seed, run in runs.items()]
     return {

@@ -1,6 +1,6 @@
 """Goals of the benchmarks: `benchmarks/results/goals.toml`, each judged by the result it names.
 
-Nobody types "reached": a goal names its figure and its limit, and `judged` compares them.
+"Reached" is computed: a goal names its figure and its limit, and `judged` compares them.
 """
 
 import tomllib
@@ -75,7 +75,7 @@ class Goal(BaseModel):
 
 @dataclass(frozen=True)
 class JudgedGoal:
-    """A goal with its figures and what they say: reached, missed, or not measured.
+    """A goal with its figures and its verdict: reached, missed, or not measured.
 
     results: names of the result files that hold the figures.
     """
@@ -88,7 +88,7 @@ class JudgedGoal:
 
 
 def read(path: Path = FILE) -> list[Goal]:
-    """Raises ResultError with the goal that is not whole."""
+    """All goals. Raises ResultError with the name of an invalid goal."""
     rows = tomllib.loads(path.read_text(encoding="utf-8"))["goal"]
     found = []
     for number, row in enumerate(rows, start=1):
@@ -102,8 +102,8 @@ def read(path: Path = FILE) -> list[Goal]:
 
 
 def judged(goal: Goal, results: Mapping[str, Result]) -> JudgedGoal:
-    """Raises ResultError where a figure is missing, a miss has no reason, or a goal that is reached
-    has one."""
+    """Judges a goal. Raises ResultError if a figure is missing, or if a missed goal lacks a reason
+    or a reached one has a reason."""
     if not goal.figure:
         return JudgedGoal(goal, (), {}, "not measured", ())
     taken = tuple(_taken(goal, path, results) for path in goal.figure)

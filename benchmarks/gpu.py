@@ -1,10 +1,10 @@
-"""`python -m benchmarks gpu` measures all that matters about one GPU within a time limit.
+"""`python -m benchmarks gpu` measures the important figures of a GPU within a time limit.
 
 It measures the check of a GPU and its distances, a code with CUDA graphs and without, training by
-batch and shape, Coqui in turns, speaking, the pause of saving, and memory. Each part is a process
-of its own, so a part that fails or hangs stops only itself. Its figures are in --out as soon as it
-ends, and --resume continues from there. A part whose package is missing says "not run" and names
-the package. --rehearse runs everything small on the CPU.
+batch and shape, Coqui in turns, speaking, the pause of saving, and memory. Each part runs in a
+separate process, so a part that fails or hangs stops only itself. Its figures are written to --out
+as soon as it ends, and --resume continues from there. A part without its package reports "not run"
+and names the package. --rehearse runs every part on the CPU with small sizes.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def exit_code(found: dict[str, Any]) -> int:
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Runs every part that is not in --out, within the time; writes --out after each."""
+    """Runs every part that is missing in --out, within the time limit; writes --out after each."""
     from benchmarks.gpu_parts import PARTS
 
     began, out = time.monotonic(), arguments.out
@@ -78,7 +78,7 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def apart(name: str, device: str, folder: str) -> dict[str, Any]:
-    """Runs a part in a process of its own; returns its last output, or how it failed."""
+    """Runs a part in a separate process; returns its last output, or how it failed."""
     try:
         found: dict[str, Any] = measuring.ask(
             "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
@@ -89,7 +89,7 @@ def apart(name: str, device: str, folder: str) -> dict[str, Any]:
 
 
 def one(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
-    """Runs a part in this process; returns its figures and seconds, or why there are none."""
+    """Runs a part in this process; returns its figures and seconds, or why it has none."""
     from benchmarks import gpu_parts
 
     began = time.monotonic()

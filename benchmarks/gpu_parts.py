@@ -35,7 +35,7 @@ CODE_SECONDS = 1024 / 22_050
 
 @dataclass(frozen=True)
 class Setup:
-    """Where and how large. rounds: of each measurement; folder: where a base model is written."""
+    """The device and the sizes. rounds: of each measurement; folder: for a base model."""
 
     device: str
     shape: GPTShape
@@ -109,7 +109,7 @@ def distances(device: str, times: int) -> list[dict[str, Any]]:
 
 
 def advice(row: dict[str, Any]) -> str:
-    """Whether a tolerance fits what was measured."""
+    """Whether a tolerance fits the measured distance."""
     worst, limit = max(row["largest"], row["between_runs"]), row["tolerance"]
     if not worst <= limit:
         return "FAILS"

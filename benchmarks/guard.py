@@ -1,11 +1,11 @@
-"""`python -m benchmarks guard` measures the faults that the guard finds, and its word times.
+"""`python -m benchmarks guard` measures the faults that the guard detects, and its word times.
 
 Faults are made by patched logits: the stop code suppressed; forced at 30, 60 and 90 % of the
 utterance; a loop over its last words; a jump back. A stop that removed no speech (it fell into the
-closing silence) is no fault and is counted separately; the loudness of the whole utterance after
-the cut decides that. An alarm on an utterance without such a fault is false if the recogniser hears
+closing silence) is not a fault and is counted separately; the loudness of the whole utterance after
+the cut decides that. An alarm on an utterance without such a fault is false if the recogniser finds
 the last two words and the length is 0.7 to 1.4 of flite's. `--part times` speaks flite's recordings
-again, code by code, and compares with the times of the phones that flite prints.
+again, code by code, and compares the word times with the times of the phones that flite prints.
 """
 
 import argparse
@@ -91,8 +91,8 @@ def heads(voice: LoadedVoice) -> dict[str, Any]:
 
 
 def cost(voice: LoadedVoice, sentences: Sequence[str], pairs: int) -> dict[str, Any]:
-    """Processor time of speaking with the guard for that without, in turns, over sentences of which
-    the guard changes nothing: the median of so many pairs, with its 95 % interval."""
+    """The ratio of processor time with the guard to that without it, measured in turns on sentences
+    that the guard does not change: the median of the pairs, with its 95 % interval."""
     asks = [SynthesisRequest(text, "en") for text in sentences]
     asks = [ask for ask in asks if _good(voice, ask)]
     ratios = list[float]()
@@ -126,8 +126,8 @@ def _good(voice: LoadedVoice, ask: SynthesisRequest) -> bool:
 
 
 def of_recordings(voice: LoadedVoice, texts: Sequence[str], name: str) -> dict[str, Any]:
-    """Milliseconds between a word's begin and end, ours and as flite tells them, of flite's
-    recordings of one piece each, whose codes are forced."""
+    """The distance in milliseconds between our word times and flite's, in flite's recordings of one
+    piece each, whose codes are forced."""
     dvae = load_dvae(voice.folder, voice.model.config)
     pairs, recordings = list[tuple[Span, Span]](), 0
     for text in texts:

@@ -1,6 +1,6 @@
-"""Counts of what the guard finds: faults made by patched logits, and false alarms without one.
+"""Counts the guard's detections: faults made by patched logits, and false alarms without one.
 
-Each text is one line of JSON, so that a count that takes an hour can be continued.
+Each text gives one line of JSON, so a count of an hour can be continued.
 """
 
 import json
@@ -33,8 +33,8 @@ Line = Mapping[str, Any]
 # Sound of this level below the loudest, for this long, is speech that was cut off.
 SPEECH_DB, SPEECH_SECONDS = 35.0, 0.05
 FRAME = VOCODER_RATE // 100
-# Not counted: the vocoder clicked where its input ends when the figures of docs/develop/guard.md
-# were measured.
+# Not counted: when the figures of docs/develop/guard.md were measured, the vocoder clicked at the
+# end of its input.
 CLICK_FRAMES = 5
 STOP = -1  # its logit is the last one
 # Changes the logits of the code with this number.
@@ -44,8 +44,8 @@ Patch = Callable[[int, Tensor], None]
 def counts(
     voice: LoadedVoice, texts: Sequence[str], faults: int, lines: Path | None
 ) -> dict[str, Any]:
-    """Speaks the texts, and makes so many faults with the first of them; what is in `lines` already
-    is not said again."""
+    """Speaks the texts, and makes faults with the first ones; texts already in `lines` are not
+    spoken again."""
     found: list[Line] = []
     if lines is not None and lines.is_file():
         found = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
@@ -148,7 +148,7 @@ def _spoken(voice: LoadedVoice, text: str, number: int) -> dict[str, Any]:
 def _alarms_of(
     voice: LoadedVoice, ask: SynthesisRequest, verdicts: Sequence[SpokenPiece]
 ) -> list[dict[str, Any]]:
-    """The first attempts that are not good, and whether the recogniser says the same."""
+    """The alarms on first attempts, and whether the recogniser confirms each."""
     speech, sounds = Speech(voice.backend(), own_voice(voice), ask, chunked=False), []
     while not speech.done:
         sounds.append(torch.cat(list(speech.next_piece())))
@@ -178,7 +178,7 @@ class JudgedUtterance:
 def said(
     voice: LoadedVoice, piece: Piece, patch: Patch | None = None, seed: int = 0
 ) -> JudgedUtterance:
-    """One utterance of a piece, with logits that are patched."""
+    """One utterance of a piece with patched logits."""
     model = voice.model
     generator = torch.Generator().manual_seed(seed)
     state = TorchUtterance(model.gpt, model.config.decoding, generator, None, voice.heads)
@@ -210,7 +210,7 @@ def said(
 
 
 def patches(good: JudgedUtterance, words: Sequence[WordSpan]) -> dict[str, Patch]:
-    """The faults of a piece with these words, made of an utterance of it that is good."""
+    """The faults of a piece with these words, made from a good utterance of it."""
     codes, count = good.codes, len(good.codes)
     assert good.path is not None, "the embedded voice has heads that follow the text"
 
@@ -257,8 +257,7 @@ def own_voice(voice: LoadedVoice) -> Voice:
 
 
 def pieces_of(voice: LoadedVoice, text: str) -> list[tuple[Piece, list[str]]]:
-    """The pieces of a text and the words of each as they are spelled; no words where reading split
-    them otherwise."""
+    """The pieces of a text with the spelled words of each; none if they were split otherwise."""
     tokenizer = voice.model.tokenizer
     pieces = tokenizer.split(text, "en")
     spelled = tokenizer.spelled(text, "en")
@@ -284,7 +283,7 @@ def sound_of(voice: LoadedVoice, latents: Sequence[Tensor]) -> np.ndarray:
 
 
 def speech_behind(good: JudgedUtterance, codes: int) -> bool:
-    """Whether a cut after so many codes removed speech."""
+    """Whether a cut after `codes` codes removed speech."""
     frames = good.sound[: len(good.sound) // FRAME * FRAME].reshape(-1, FRAME)
     power = 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
     loud = power[:-CLICK_FRAMES] > power.max() - SPEECH_DB
@@ -293,7 +292,7 @@ def speech_behind(good: JudgedUtterance, codes: int) -> bool:
 
 
 def heard(sound: np.ndarray) -> list[str]:
-    """The words that the recogniser finds in sound at 24,000 Hz."""
+    """The words that the recogniser finds in audio at 24,000 Hz."""
     wave = resample(torch.from_numpy(sound), VOCODER_RATE, SPEAKER_RATE)
     return judges.words_heard(wave).lower().split()
 

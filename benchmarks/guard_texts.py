@@ -17,10 +17,10 @@ from demo_voice.text.sentences import Grammar, is_judged, plain
 
 SETS = ("choosing", "reporting")
 MOST_WORDS = 40
-# Verbs, adjectives, words that are said alone, pasts that are not regular (without them "buyed"
-# would appear, which no recogniser knows), and months.
+# Verbs, adjectives, words that are used alone, irregular past forms (otherwise "buyed" would
+# appear, which recognisers do not know), and months.
 _LISTS = tomllib.loads(Path(__file__).with_name("guard_words.toml").read_text(encoding="utf-8"))
-# Every kind of ending, the usual ones more often; most voices stop differently behind each.
+# Every kind of ending, the usual ones more often; most voices stop differently after each.
 ENDINGS = (
     *["."] * 8,
     *["!"] * 3,
@@ -31,7 +31,7 @@ JOINTS = (", and ", ", but ", " because ", " while ", ", so ", ". ", "; ", " and
 
 
 def drawn(name: str, count: int) -> list[str]:
-    """So many different texts of a set, always the same."""
+    """Different texts of a set, always the same for a number."""
     draw = random.Random(f"guard/{name}")
     grammar = grammar_of(f"guard/sentences/{name}")
     makers = [(_word, 10), (_few, 12), (_sentence, 33), (_long, 30), (_number, 15)]
@@ -71,7 +71,7 @@ def _listed(name: str) -> tuple[str, ...]:
 
 
 def _ended(draw: random.Random, text: str) -> str:
-    """The text with another ending; a question keeps its own."""
+    """The text with another ending; a question keeps its question mark."""
     bare = text.rstrip(".?!")
     ending = "?" if text.endswith("?") and draw.random() < 0.7 else draw.choice(ENDINGS)
     opening = '"' if ending.endswith('"') else "(" if ending.endswith(")") else ""

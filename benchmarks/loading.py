@@ -1,11 +1,11 @@
 """`python -m benchmarks loading` measures the time to the first audio, and memory.
 
-Each row is a process of its own, in turns: it loads, speaks the first chunk of a sentence under the
-guard, then the whole sentence. Its peak of resident memory is the kernel's VmHWM, mapped files
-included. The files are in the page cache after the first round, which is not measured. `--full` is
+Each row is a separate process, in turns: it loads, speaks the first chunk of a sentence under the
+guard, then the whole sentence. Its peak of resident memory is the kernel's VmHWM, including mapped
+files. The files are in the page cache after the first round, which is not measured. `--full` is
 XTTS-v2's size; `--folder` keeps the base model and its export.
 
-`--sentences 320` measures whether memory grows: the embedded voice says so many sentences of mixed
+`--sentences 320` measures whether memory grows: the embedded voice speaks 320 sentences of mixed
 length, and each row has the peak of resident memory in each quarter.
 """
 
@@ -39,9 +39,9 @@ ROWS = {
     "onnx int8": ("onnx", "int8"),
     "onnx LOW_MEMORY": ("onnx", "int8"),
 }
-# Those that are measured without --rows.
+# The rows that are measured without --rows.
 STARTING = ["torch alone", "coqui", "ours fp32", "ours auto"]
-# The rows that can say the embedded voice's sentences: Coqui's vocoder has other sizes.
+# The rows that can speak with the embedded voice: Coqui's vocoder has other sizes.
 GROWING = [name for name in ROWS if name not in ("torch alone", "coqui", "ours auto")]
 _WORDS = (
     "the old man walked slowly along the river and thought about the long day while his dog ran in "
@@ -117,7 +117,7 @@ def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
 
 
 def sentence(number: int) -> SynthesisRequest:
-    """A text of 1 to 90 words, some in several pieces, of few codes each."""
+    """A text of 1 to 90 words, in one or several pieces of few codes each."""
     length = 1 + 7 * number % 30 + (60 if number % 10 == 9 else 0)
     words = [_WORDS[(number + place) % len(_WORDS)] for place in range(length)]
     return SynthesisRequest(" ".join(words), "en", number, max_codes=6 + 11 * number % 60)

@@ -24,8 +24,8 @@ class ChildFailed(SotaqueError):
 def in_turns(
     contestants: Mapping[str, Callable[[], T]], rounds: int, *, warm_up: int = 1
 ) -> dict[str, list[T]]:
-    """What each contestant returns, once a round in the same order; the first `warm_up` rounds are
-    not counted."""
+    """The results of each contestant, once per round in the same order; the first `warm_up` rounds
+    are not counted."""
     seen: dict[str, list[T]] = {name: [] for name in contestants}
     for number in range(rounds + warm_up):
         for name, contestant in contestants.items():
@@ -54,15 +54,15 @@ def extremes(rows: Sequence[Mapping[str, float]], name: str) -> dict[str, float]
 
 
 def memory_bytes(name: str, pid: int | str = "self") -> int:
-    """A size of /proc/PID/status: VmRSS, what is resident, or VmHWM, the most there ever was; 0
-    when the process has ended. Mapped files are included."""
+    """A size in /proc/PID/status, including mapped files: VmRSS, the resident memory, or VmHWM, its
+    peak; 0 when the process has ended."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     sizes = [line.split()[1] for line in status.splitlines() if line.startswith(f"{name}:")]
     return int(sizes[0]) * 1024 if sizes else 0
 
 
 def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:
-    """What `python -m MODULE WORDS` prints last, a line of JSON. Raises ChildFailed."""
+    """The last line that `python -m MODULE WORDS` prints, from JSON. Raises ChildFailed."""
     command = [sys.executable, "-m", module, *map(str, words)]
     found = ask_once(command, limit_seconds)
     if found.answer is None:

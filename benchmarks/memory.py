@@ -44,7 +44,7 @@ SMALL = GPTShape(text_ids=200, text_start=198, layers=4, width=128, heads=4)
 LORA = LoraShape(rank=16, alpha=32)
 
 
-# Each way of training: what learns of the model, and the optimizer.
+# Each way of training: the trained part of the model, and the optimizer.
 MODES = {
     "GRADIENT_CHECKPOINTING=off": (TrainableParts(), "adamw"),
     "GRADIENT_CHECKPOINTING=on": (TrainableParts(recompute=True), "adamw"),
@@ -116,9 +116,8 @@ def exit_code(found: dict[str, Any]) -> int:
 class Allocations(TorchDispatchMode):
     """`with` counts tensors where they are made: `live_bytes` now, `peak_bytes` so far.
 
-    Every operation's results are seen, each storage once, from its making to its last reference.
-    What a kernel takes and gives back inside is not seen, nor what an allocator loses between
-    blocks.
+    It counts the results of every operation, each storage once, from its creation to its last
+    reference. It does not count memory that a kernel allocates and frees inside, nor fragmentation.
     """
 
     def __init__(self) -> None:
@@ -128,7 +127,7 @@ class Allocations(TorchDispatchMode):
         self._seen: dict[int, weakref.ref[Any]] = {}
 
     def hold(self, tensors: Iterable[Tensor]) -> None:
-        """Counts what was there before: the weights."""
+        """Counts existing tensors: the weights."""
         for tensor in tensors:
             self._see(tensor)
 
@@ -160,7 +159,7 @@ class Allocations(TorchDispatchMode):
 
 
 def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
-    """The second of two steps: the optimizer's states are there then."""
+    """Measures the second of two steps, when the optimizer's states exist."""
     on_gpu = torch.cuda.is_available()
     (learning, optimizer), device = MODES[mode], "cuda" if on_gpu else "cpu"
     learner = synthetic.new_learner(
@@ -188,8 +187,8 @@ def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
 
 
 def gpu_peak(work: Callable[[], object]) -> int:
-    """The allocator's peak over some work and what is held already; what the mode before has left
-    is collected first, and not counted."""
+    """The allocator's peak during some work, including memory in use before. The garbage of the
+    previous mode is collected first, and not counted."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -240,7 +239,7 @@ def tree(pid: int) -> list[int]:
 
 
 def pss_bytes(pid: int) -> int:
-    """The proportional set size of a process; 0 when it has gone."""
+    """The proportional set size of a process; 0 if it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

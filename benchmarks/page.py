@@ -200,7 +200,7 @@ def _flat(node: Any) -> Any:
 
 
 def is_spread(node: object) -> bool:
-    """Whether it is one figure with how far it varies."""
+    """Whether it is one figure with its spread."""
     return isinstance(node, Mapping) and set(node) in _SPREADS
 
 
@@ -249,7 +249,7 @@ def amount(value: Any, unit: str) -> str:
 
 
 def _decimals(value: Any) -> int:
-    """As many as are told: three of a small figure, none of a large one."""
+    """The number of decimals: three for a small figure, none for a large one."""
     if isinstance(value, Mapping):
         return max(map(_decimals, value.values()))
     if not isinstance(value, float):
@@ -260,7 +260,7 @@ def _decimals(value: Any) -> int:
 
 
 def label(key: str, labels: Mapping[str, str]) -> str:
-    """What a row or column is called."""
+    """The name of a row or column."""
     if key in labels:
         return labels[key]
     if not re.fullmatch(r"[a-z0-9_]+", key):
@@ -287,12 +287,12 @@ def short(command: str) -> str:
 
 
 def quoted(text: str) -> Iterable[tuple[str, bool, str]]:
-    """(path, whether in percent, what stands there) of each mark."""
+    """(path, whether in percent, current text) of each mark."""
     return ((path, bool(percent), shown) for path, percent, shown in _MARK.findall(text))
 
 
 def filled(text: str, results: Mapping[str, Result]) -> str:
-    """The text with today's figures between its marks. Raises ResultError where a mark names no
+    """The text with today's figures between its marks. Raises ResultError if a mark does not name a
     figure."""
 
     def fill(mark: re.Match[str]) -> str:
@@ -308,7 +308,7 @@ def filled(text: str, results: Mapping[str, Result]) -> str:
 
 
 def pages() -> list[Path]:
-    """Those that may quote figures."""
+    """The pages that may quote figures."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 

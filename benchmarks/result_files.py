@@ -50,7 +50,7 @@ SUBJECT_OF: dict[str, Subject] = {
     "training": "Training",
     "voice": "Voice quality",
 }
-# Below this load average the machine has nothing else to do.
+# Below this load average, the machine is otherwise idle.
 QUIET_LOAD = 0.5
 _CPU_FEATURES = {
     "avx2": "AVX2",
@@ -62,22 +62,21 @@ _CPU_FEATURES = {
     "asimd": "NEON",
     "bf16": "bf16",
 }
-# Files that change because a result is recorded do not make the code another.
+# Recording a result changes these files; they do not count as changes of the code.
 _GENERATED = (":!benchmarks/results", ":!benchmarks/record.md", ":!docs/benchmarks.md")
 
 
 class ResultError(SotaqueError):
-    """A result file that is incomplete or contradicts itself, or a figure that is in none."""
+    """A result file is incomplete or contradicts itself, or no result has a figure."""
 
 
 class Result(BaseModel):
     """One run of one command.
 
-    quiet: whether the machine had nothing else to do; None where nobody wrote it down. load: the
-    same in words. commit: of the code that was measured, with `+` when it had changes; None where
-    it is unknown. runs_at: the last commit that has this benchmark, where it has been removed.
-    rounds: how often each figure was taken. anchor: the name that links to its details use. labels:
-    what the page calls a row or a column.
+    quiet: whether the machine was otherwise idle; None if unknown. load: the same in words. commit:
+    of the measured code, with `+` if it had changes; None if unknown. runs_at: the last commit with
+    this benchmark, if it has been removed. rounds: how often each figure was taken. anchor: the
+    name for links to the details. labels: names of rows and columns on the page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -146,7 +145,7 @@ def leaves(figures: object) -> Iterable[object]:
 
 
 def read(path: Path) -> Result:
-    """Raises ResultError with the field that is missing or wrong."""
+    """A result. Raises ResultError with the missing or wrong field."""
     try:
         return Result.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
@@ -182,7 +181,7 @@ def figure(results: Mapping[str, Result], path: str) -> Any:
 
 
 def _at(node: object, path: str) -> Iterable[object]:
-    """What is at the path; a key may hold a dot itself."""
+    """The value at the path; keys may contain dots."""
     if not path:
         yield node
     elif isinstance(node, Mapping | list):
@@ -196,7 +195,7 @@ def _at(node: object, path: str) -> Iterable[object]:
 
 @dataclass(frozen=True)
 class Start:
-    """What has to be known before a benchmark begins."""
+    """Facts that have to be collected before a benchmark begins."""
 
     machine: str
     load_average: float
@@ -212,8 +211,8 @@ def start() -> Start:
 def record(
     name: str, arguments: argparse.Namespace, words: Sequence[str], began: Start, figures: Any
 ) -> Path:
-    """Writes the result of a run; what a person wrote into an earlier file of that name (title,
-    method, anchor, labels) stays."""
+    """Writes the result of a run. Fields that a person wrote into an earlier file of that name
+    (title, method, anchor, labels) stay."""
     variant = arguments.record
     path = FOLDER / f"{name}{'-' * bool(variant)}{variant}.json"
     earlier = read(path) if path.exists() else None
@@ -254,7 +253,7 @@ def as_json(result: Result) -> str:
 
 
 def command(name: str, words: Sequence[str]) -> str:
-    """As it is typed, without what only chooses the output."""
+    """The command as typed, without the options that only choose the output."""
     kept = list(words)
     if "--record" in kept:
         place = kept.index("--record")
@@ -265,7 +264,7 @@ def command(name: str, words: Sequence[str]) -> str:
 
 
 def as_mapping(figures: Any) -> dict[str, Any]:
-    """Figures as a result file has them."""
+    """Figures in the form of a result file."""
     shape = normalised(figures)
     return shape if isinstance(shape, dict) else {"value": shape}
 
@@ -289,7 +288,7 @@ def normalised(figures: Any) -> Any:
 
 
 def machine() -> str:
-    """One line: cores, model, what they compute with, memory, GPU."""
+    """One line: cores, model, instruction sets, memory, GPU."""
     listed = _output("lscpu", "--json")
     told = {}
     if listed:
@@ -308,7 +307,7 @@ def machine() -> str:
 
 
 def commit() -> str | None:
-    """The commit that is checked out, with `+` where a file of the code has changed."""
+    """The checked-out commit, with `+` if a file of the code has changed."""
     at = Path(__file__).parents[1]
     head = _output("git", "-C", str(at), "rev-parse", "--short", "HEAD")
     changed = _output("git", "-C", str(at), "status", "--porcelain", "--", ".", *_GENERATED)
@@ -323,7 +322,7 @@ def _rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
 
 
 def _output(*words: str) -> str:
-    """What a program prints; "" where it is missing or fails."""
+    """The output of a program; "" if it is missing or fails."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,9 +1,9 @@
-"""What a start and a batch cost as a dataset grows, for `python -m benchmarks data --scale`.
+"""The cost of a start and a batch as a dataset grows, for `python -m benchmarks data --scale`.
 
-The dataset is real to the trainer and cheap to make. Its recordings are hard links of a few files,
-and what checking and computing would find of each is written into the cache beforehand; the
+The trainer accepts the dataset, which is cheap to make: its recordings are hard links of a few
+files, the results of checks and computations are written into the cache beforehand, and the
 features are a sparse file. A second start is measured: it reads the transcript, looks at every
-file, reads the index of the features and plans an epoch. Each size runs in a process of its own.
+file, reads the index of the features and plans an epoch. Each size runs in a separate process.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from benchmarks import measuring
 
 SIZES = (100, 1_000, 10_000, 100_000)
 SECONDS = 2.0
-# Of a clip of 2 s.
+# For a clip of 2 s.
 _CODES, _FRAMES = 43, 172
 _TEXTS = 10
-# A file system allows so many names of one file, and some more.
+# File systems limit the hard links to a file; the usual limits are higher.
 _MOST_LINKS = 30_000
 
 
@@ -84,7 +84,7 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
 
 
 def write(folder: Path, base: Path, count: int) -> None:
-    """A dataset of `count` clips and a whole cache for it."""
+    """A dataset of `count` clips and a complete cache for it."""
     import soundfile
 
     from machine.storage.facts import Facts

@@ -26,7 +26,7 @@ from benchmarks.memory import pss_bytes, tree
 BACKENDS = ("torch", "onnx")
 AT_ONCE = 8
 READY_SECONDS = 180.0
-# What each process of the service is called by its command line.
+# The name of each process of the service, by its command line.
 ROLES = {"xtts.workers.server_main": "speaking", "xtts.workers.text_worker": "text"}
 
 

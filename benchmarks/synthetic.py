@@ -1,7 +1,6 @@
 """Inputs of the benchmarks: random weights, clips of noise, one sentence, and Coqui's own model.
 
-torch is imported only where it is needed, since processes that speak with ONNX Runtime are without
-it.
+torch is imported only where it is needed: processes that speak with ONNX Runtime run without it.
 """
 
 import argparse
@@ -101,7 +100,7 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
 
 
 def smaller_base(base: Path, to: Path, layers: int) -> Path:
-    """A base with as many of the layers of another, as `train distil` begins; `to` is made."""
+    """A base with some of the layers of another, like the start of `train distil`; makes `to`."""
     import torch
 
     from extras.distil.student import kept_layers, new_student
@@ -168,9 +167,9 @@ def voice_latents(width: int) -> tuple["Tensor", "Tensor"]:
 def judged_once(model: Any, seed: int = 0) -> Guard:
     """The guard of one speech by a torch or an ONNX model, without a second attempt.
 
-    Both sides of a comparison speak `TEXT` in exactly so many codes: STOP is suppressed and the
-    codes are bounded, so no utterance ends as it should. The guard judges all the same, as in the
-    product, but another attempt would be three times the codes.
+    Both sides of a comparison speak `TEXT` with exactly the same number of codes: STOP is
+    suppressed and the codes are limited, so no utterance ends by itself. The guard still judges, as
+    in the product, but further attempts would triple the codes.
     """
     heads = tuple(model.config.alignment_heads or ())
     return Guard(heads, model.tokenizer.spoken, seed, retries=0)
@@ -178,7 +177,7 @@ def judged_once(model: Any, seed: int = 0) -> Guard:
 
 @dataclass(frozen=True)
 class FixedVoice:
-    """A model of random weights that says as many codes as a request allows, under the guard."""
+    """A model with random weights that speaks all codes that a request allows, under the guard."""
 
     backend: Any
     voice: Any
@@ -281,7 +280,7 @@ def write_dataset(folder: Path) -> None:
 def batches(
     base: Path, data: Path, cache: Path, conditioning: str
 ) -> tuple["ModelConfig", "Batches"]:
-    """What a start does for its data: judge every clip, build or find the cache."""
+    """The work of a start for its data: judges every clip, builds or finds the cache."""
     from train.dataset import dataset, features
     from train.dataset.batches import Batches
     from train.settings import TrainSettings

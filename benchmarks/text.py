@@ -1,4 +1,4 @@
-"""`python -m benchmarks text` counts phrases that Sotaque and Coqui read as a person reads them.
+"""`python -m benchmarks text` counts phrases that Sotaque and Coqui read like a person.
 
 The phrases and their right readings are beside the tests. Chinese, Japanese and Korean are compared
 before romanisation: Coqui's reading is then what its normaliser makes of them, for Japanese the
@@ -47,7 +47,7 @@ class Phrase:
     expected: tuple[str, ...]
 
     def is_read(self, said: str) -> bool:
-        """Whether `said` is one of them, ignoring case, punctuation and spaces."""
+        """Whether `said` is one of the right readings, ignoring case, punctuation and spaces."""
         return plain(said, self.language) in {plain(one, self.language) for one in self.expected}
 
 
@@ -72,7 +72,7 @@ def plain(text: str, language: str) -> str:
 
 
 def missed(reader: Callable[[str, str], str], folder: Path = FOLDER) -> list[tuple[Phrase, str]]:
-    """The phrases that `reader(text, language)` reads otherwise, with what it says."""
+    """The phrases that `reader(text, language)` reads wrongly, with its readings."""
     found = []
     for phrase in phrases(folder):
         try:

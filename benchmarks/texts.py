@@ -1,4 +1,4 @@
-"""Sentences that a voice is judged by: one set to choose a recipe, another to report it.
+"""Sentences for judging a voice: one set to choose a recipe, another to report it.
 
 Trials use `choosing` alone; `reporting` is for published figures, once. A recipe looks better than
 it is on the sentences by which it was chosen, as the first tables of the embedded voice did
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FILES = {"twenty": "sentences.txt", "choosing": "choosing.txt", "reporting": "reporting.txt"}
-# Of these, texts of several sentences are made.
+# The lengths of the sentences that `joined` uses, in words.
 JOINED_WORDS = range(4, 13)
 # The same number of texts of one, two, three and four sentences; they share sentences.
 JOINED_TEXTS = 80

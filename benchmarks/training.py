@@ -1,11 +1,11 @@
 """`python -m benchmarks training` compares a training step with Coqui's.
 
-Both sides have the same clips and weights and as many threads, and run in turns. Each side is a
-process of its own, so that its memory is its own. Coqui is its `GPTTrainer` as its recipe assembles
-it, once as it stands and once under bf16 autocast with its features kept. Sotaque trains in batches
-of the same four clips, and with all eight in one. A pass learns from every clip once; the first
-pass of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads its
-sides again, one at a time, since both together would need 22 GB (Coqui alone 16).
+Both sides have the same clips, weights and number of threads, and run in turns. Each side is a
+separate process, so that its memory is counted separately. Coqui is its `GPTTrainer` as its recipe
+assembles it, once unchanged and once under bf16 autocast with cached features. Sotaque trains in
+batches of the same four clips, and with all eight in one. A pass learns from every clip once; the
+first pass of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads
+its sides again, one at a time, since both together would need 22 GB (Coqui alone 16).
 """
 
 import argparse
@@ -82,7 +82,7 @@ def passes(
 
 
 class Side:
-    """One side in a process of its own, loaded and waiting; every variant taken once."""
+    """One side in a separate process, loaded and waiting; every variant has run once."""
 
     def __init__(self, *words: object) -> None:
         command = module_command("benchmarks.training", *map(str, words))

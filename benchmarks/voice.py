@@ -2,9 +2,9 @@
 
 `--set choosing` is for trials, `--set reporting` for published figures (`benchmarks.texts`);
 `--joined 3` has texts of three sentences. Each text is spoken with several seeds under the guard,
-as it is served; `--guard off` measures the model by itself. Every figure is a mean with its
-standard deviation over the seeds. The same recogniser and the judge of naturalness hear the
-source's recordings, too.
+like the service does; `--guard off` measures the model by itself. Every figure is a mean with its
+standard deviation over the seeds. The same recogniser and the judge of naturalness also judge the
+source's recordings.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from xtts.inference.synthesis_request import SynthesisRequest
 if TYPE_CHECKING:
     from xtts.inference.voice import Voice
 
-# A text whose sound has another share than this of the source's length is cut, or babbles; of a
-# word or two the pauses at either end count for more than the words.
+# A text whose length is outside these shares of the source's is cut off, or babbles. With one or
+# two words, the pauses at both ends count for more than the words.
 SHORTEST, LONGEST, FEWEST_WORDS = 0.7, 1.4, 4
 # Text of a reference recording, and texts that train the voice judge; none is a test.
 REFERENCE_TEXT = "Good evening, I am going to read you a short story about a fox and a hen."
