@@ -39,7 +39,7 @@ for path in sorted(one for name in sys.argv[1:] for one in Path(name).rglob("*.p
 DOCUMENT = """
 import json
 from api import app, settings
-print(json.dumps(app.build(settings.ApiSettings()).openapi()))
+print(json.dumps(app.build(settings.load([])[0]).openapi()))
 """
 SMALL = {
     "MAX_TRAIN_SAMPLES": "8", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off",

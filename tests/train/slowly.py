@@ -6,5 +6,5 @@ from tests.train import poisons
 from train.__main__ import main
 
 if __name__ == "__main__":
-    poisons.slow_steps("0.3")
+    poisons.slow_steps("1.0")
     sys.exit(main())

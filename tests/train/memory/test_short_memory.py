@@ -54,8 +54,8 @@ def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch)
     made: list[tuple[int, tuple[int, ...]]] = []
     real = trainer.train_step
 
-    def step(learner: Learner, batch: Any, *, deferred: bool) -> Any:
-        result = real(learner, batch, deferred=deferred)
+    def step(learner: Learner, batch: Any, **how: Any) -> Any:
+        result = real(learner, batch, **how)
         made.append((learner.step, batch.clips))
         return result
 
