@@ -56,7 +56,7 @@ def run(
     """Cuts, writes and reports; returns 0. Raises CuttingError, DiskFull (exit 74), WriteError.
 
     recogniser: a folder with a Whisper model, which transcribes the clips if there is no text.
-    open_steps: opens what computes the steps.
+    open_steps: opens the executor of the steps, here or on Ray.
     """
     if not recordings or to is None:
         raise CuttingError(

@@ -1,6 +1,6 @@
 """GPU, CPU and RAM usage, which a run logs beside its losses (`USAGE`, see `machine.extras`).
 
-A thread takes the readings, so that a driver that hangs costs curves but no time.
+A thread takes the readings, so a driver that hangs loses points of the curves but delays nothing.
 """
 
 import logging

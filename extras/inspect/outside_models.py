@@ -94,8 +94,8 @@ class OutsideModel:
 
     def spoof_score(self, waveform: torch.Tensor) -> float:
         """The score of `[samples]` at 16 kHz; higher is more likely a recording than synthetic.
-        Logit 1 minus logit 0 (AASIST's order) of the output with two numbers, or the output with
-        one.
+        An output of two numbers gives logit 1 minus logit 0 (AASIST's order); an output of one
+        number is the score.
 
         Raises:
             OutsideModelError: It lacks such an output.

@@ -111,7 +111,7 @@ def _spoken(
 
 @dataclass(frozen=True)
 class _Task:
-    """A sentence to speak, as whom, by which recording."""
+    """A sentence to speak, its speaker, and the recording that gives the voice."""
 
     name: str
     request: SynthesisRequest

@@ -103,7 +103,7 @@ class TrainingRow(BaseModel):
 
 
 class TrainingList(BaseModel):
-    """The trainings, newest first. allowed: whether this service accepts trainings; trainer:
+    """The training jobs, newest first. allowed: whether this service accepts jobs; trainer:
     whether a trainer works on the queue, null if unknown; message: what to do if either is false;
     command: starts the trainer."""
 

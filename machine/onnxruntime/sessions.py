@@ -111,7 +111,7 @@ def open_session(
 
 
 def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refusal | None]:
-    """Chooses what to open the session for: the wish, or the CPU with the reason.
+    """Chooses the provider of a session: the requested one, or the CPU and why it was refused.
 
     `auto` takes the first provider of this build that computes correctly.
     """

@@ -27,7 +27,7 @@ CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 
 def short_name(licence: str) -> str:
-    """The name of a licence, without the training data, which follows a semicolon."""
+    """The name of a licence: its text up to the first semicolon. The training data follows it."""
     return licence.partition(";")[0]
 
 

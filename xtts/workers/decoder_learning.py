@@ -250,9 +250,11 @@ def _distance(
     device: "torch.device",
     rows: "Sequence[tuple[Tensor, Tensor]]",
 ) -> "Tensor":
-    """The distance of rows (latents `[1, codes, width]`, samples) of equal length, without their
-    context. Convolutions run in bfloat16 if this CPU supports it; weights and distance stay
-    float32."""
+    """The distance between the decoder's sound and the recording, over rows of equal length
+    (latents `[1, codes, width]`, samples), without their context.
+
+    Convolutions run in bfloat16 if this CPU supports it; weights and distance stay float32.
+    """
     import torch
 
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE

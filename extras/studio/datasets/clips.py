@@ -144,8 +144,8 @@ def correct(
 
 
 def summary(dataset: UploadedDataset) -> dict[str, Any]:
-    """Counts, the account of every recording, and corrections without a clip: fields of
-    `DatasetDetails`."""
+    """These fields of `DatasetDetails`: the counts, a line for each recording, and corrections
+    whose clip is missing."""
     clips, corrections = index(dataset), read_corrections(dataset)
     counted = schemas.ClipCounts(
         total=len(clips), kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0

@@ -263,7 +263,7 @@ class ArabicRules(LanguageRules):
     """)
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
-    # CLDR writes these as two words, and the first two with a wrong hamza.
+    # CLDR's spelling and ours: it has a wrong hamza in the first two, and splits the hundreds.
     corrections = (
         ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة",
         "أربعمائة"), ("خمسة مائة", "خمسمائة"),
