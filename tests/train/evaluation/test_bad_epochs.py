@@ -2,7 +2,7 @@
 
 Two runs train on the demo dataset, one of them with all clips 20 % faster. To the first run's
 epochs are added a mean of its last epoch and the base, as a good one, and seven bad ones; then
-`python -m train evaluate` judges all of them. Three seeds.
+`python -m train evaluate` judges all of them.
 """
 
 import os
@@ -26,7 +26,7 @@ from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 DATASET = Path("train/data/demo")
-EPOCHS, SEEDS = 2, (1, 2, 3)
+EPOCHS, SEEDS = 2, (1,)  # three seeds were judged alike (2026-11-27); one takes twelve minutes
 FASTER = 1.2
 # The epoch number of the mean, and the last epoch's share in it.
 GOOD, GOOD_SHARE = 3, 0.3

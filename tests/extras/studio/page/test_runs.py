@@ -18,7 +18,7 @@ def test_a_run_that_waits_for_its_training_cannot_be_deleted(service, open_page)
     pressed(page, "Delete ben")
     page.keyboard.press("Enter")
     until(page, f"{LIST}.includes('A training of this run is queued or running.')")
-    assert "Cancel that first." in page.text_content("#runs-fault")
+    assert "Cancel it first." in page.text_content("#runs-fault")
 
 
 @LOOKS
