@@ -84,7 +84,7 @@ async def loaded(port: int) -> list[Answered]:
 def test_three_times_too_much(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", str(STEP))
     port = free_port()
-    limits = (str(SLOTS), "200", str(DEADLINE))
+    limits = (str(SLOTS), "32", str(DEADLINE))  # as many as may wait by default
     command = ("tests.api.stopped_service", str(tmp_path), str(port), *limits)
     with process(*command, port=port, folder=tmp_path) as service, without_pauses():
         before = _peak_kilobytes(service.pid)
