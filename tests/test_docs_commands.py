@@ -154,6 +154,7 @@ CANNOT = {
     f"{PYTHON} benchmarks gpu": "it needs an NVIDIA GPU; tests/benchmarks/test_gpu.py rehearses it",
     f"{PYTHON} pip": "it needs a package index",
     "sotaque ": "it needs the console script; tests/extras/cli runs it",
+    ".venv/bin/sotaque": "tests/extras/cli runs it",
     "TORCH_BACKEND=": "it downloads another build of torch",
     "docker compose": "it needs Docker; tests/test_images.py builds and starts the images",
     "podman-compose": "it needs podman; tests/test_images.py starts both files with it",
