@@ -195,7 +195,7 @@ class Trainings:
 
 def no_training() -> APIError:
     """The error for an unknown id."""
-    text = "There is no training of that id. /v1/trainings lists them."
+    text = "There is no training with this id. /v1/trainings lists them."
     return APIError(404, "no_training", text)
 
 

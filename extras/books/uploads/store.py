@@ -97,7 +97,7 @@ class UploadedBook(NamedFolder):
         for path in self.files():
             if path.name == name:
                 return path
-        raise APIError(404, "no_file", "The book has no file of that name; see its `files`.")
+        raise APIError(404, "no_file", "The book has no file with this name; see its `files`.")
 
     def take(self, key: str) -> Path:
         """The sound of a sentence. Raises APIError (404)."""

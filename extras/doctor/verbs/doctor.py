@@ -6,8 +6,7 @@ import sys
 
 SUMMARY = "check this machine and show how to fix it"
 EPILOG = "It reads the environment and .env like the programs; see docs/settings.md."
-# Programs that this package may not import: the name of each in messages, and the module that lists
-# the settings it refuses.
+# Each program, as messages name it, and the module that lists the settings it refuses.
 _PREFLIGHTS = {"a run": "train.preflight", "the service": "api.preflight"}
 
 

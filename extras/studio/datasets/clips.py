@@ -100,7 +100,7 @@ def find(dataset: UploadedDataset, name: str) -> IndexedClip:
     """The clip of this name. Raises APIError (404)."""
     clip = index(dataset).get(name)
     if clip is None:
-        raise APIError(404, "no_clip", "The dataset has no clip of that name.", param="clip")
+        raise APIError(404, "no_clip", "The dataset has no clip with this name.", param="clip")
     return clip
 
 

@@ -51,7 +51,7 @@ def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording
     """The recording of this id. Raises APIError (404), also for an invalid id."""
     recording = _read(dataset, identity)
     if recording is None:
-        text = "The dataset has no recording of that id."
+        text = "The dataset has no recording with this id."
         raise APIError(404, "no_recording", text, param="recording")
     return recording
 

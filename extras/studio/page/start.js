@@ -52,7 +52,7 @@ export class Start {
     if (kept.length) say(find("start-dataset"), `${kept.map(described).join(" ")} More recordings make a better voice.`);
     say(find("start-train"), this.#queue.allowed
       ? "Choose the dataset, check its clips, and press Train. You may close the page while it runs."
-      : "This service takes no trainings. Copy the command under Datasets, and run it where you train.");
+      : "This service does not start training. Copy the command under Datasets, and run it where you train.");
   }
 
   #count() {
