@@ -53,7 +53,7 @@ def test_what_did_not_fit_is_not_tried_again_and_one_clip_less_is():
 
 @pytest.mark.parametrize(
     ("ram", "seconds", "why"),
-    [(64, 40.0, "half of 64.0 GB of RAM"), (16, 10.0, "room for"), (8, 1.0, "")],
+    [(64, 40.0, "half of 64.0 GB of RAM"), (16, 10.0, "the most that fits"), (8, 1.0, "")],
 )
 def test_a_cpu_is_reckoned_with_half_of_its_ram(ram, seconds, why):
     found = fitting_on_cpu(40.0, second_bytes=0.1 * GB, held_bytes=7 * GB, ram_bytes=ram * GB)

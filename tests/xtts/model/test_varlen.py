@@ -46,7 +46,7 @@ def test_packed_clips_learn_what_padded_ones_do(monkeypatch, sizes, where):
     gpt = a_model()
     losses, gradients = learned(gpt, rows_of(sizes, padded=True))
     packed = rows_of(sizes, padded=False)
-    assert packed.used == packed.rows * packed.length
+    assert packed.used == packed.num_rows * packed.length
     found, found_gradients = learned(gpt, packed)
     assert found == pytest.approx(losses, abs=1e-5)
     for name, gradient in gradients.items():

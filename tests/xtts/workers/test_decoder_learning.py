@@ -151,5 +151,5 @@ def test_forced_latents_are_those_of_speaking(speaker):
 
 
 def test_too_few_clips_are_told(speaker, tmp_path):
-    with pytest.raises(DecoderLearningError, match=r"at least 4 clips .* of 3 there are 2"):
+    with pytest.raises(DecoderLearningError, match=r"at least 4 clips .* 2 of 3"):
         speaker.ask(request(tmp_path / "none.safetensors", 3))

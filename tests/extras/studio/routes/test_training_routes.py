@@ -218,7 +218,9 @@ def test_a_run_that_waits_for_its_training_is_not_deleted(service, folder):
     job = TrainingQueue(folder / "queue").get(ask(service, folder, "waiting").json()["id"])
     assert job is not None
     answer = service.client.delete("/v1/runs/waiting")
-    assert answer.status_code == 409 and "A training of this run is queued" in answer.json()["detail"]
+    assert (
+        answer.status_code == 409 and "A training of this run is queued" in answer.json()["detail"]
+    )
     job.cancel()
     answer = service.client.delete("/v1/runs/waiting")
     assert answer.status_code == 204, answer.text
