@@ -1,4 +1,4 @@
-# Every command of the project, one line each. `make train` and `make test` install by themselves.
+# Every command of the project, one line each. All install what they need first.
 PYTHON ?= python3
 # Which torch: said here or in .env, else the one that is installed, else the lock's.
 TORCH_BACKEND ?= $(shell sed -n 's/^TORCH_BACKEND=//p' .env 2>/dev/null | tail -n 1 | tr -d "\"' \r")
@@ -13,7 +13,20 @@ COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --ex
 
 .PHONY: help train test test-gpu test-slow test-system check serve studio bench doctor tensorboard demo-voice env-example install lock
 
-help:; @sed -n 's/^\([a-z][a-z-]*\):.*/make \1/p' Makefile
+# `make help` prints the lines that begin with `##`.
+## make train         fine-tune on your clips, or on the demo's
+## make serve         serve the voice and its web page at http://localhost:8005
+## make studio        record, train, compare and serve on one page
+## make doctor        find out what is wrong with this machine
+## make tensorboard   show the curves of a finished run at http://localhost:6006
+## make install       install into .venv, nothing else
+## make test          the default tests; test-slow, test-system and test-gpu run the others
+## make check         format, lint, types and the default tests
+## make bench         measure the demo voice
+## make demo-voice    train the demo's base model again (a GPU, or days of two cores)
+## make env-example   write .env.example and docs/settings.md from the settings
+## make lock          resolve requirements.lock and requirements-dev.lock again
+help:; @sed -n 's/^## //p' Makefile
 train: $(INSTALLED); @$(RUN) train
 test: $(DEVELOP); $(TWO_AT_ONCE)
 test-slow: $(DEVELOP); $(RUN) pytest -q -m slow --timeout 1800

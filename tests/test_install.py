@@ -116,6 +116,18 @@ def test_the_lock_is_installed_by_hash_and_then_the_project(folder, program):
     assert stamps(folder) == {".installed-default"}
 
 
+@pytest.mark.parametrize("fails", ["requirements.lock", "--editable"])
+def test_a_failed_installation_says_so_last(folder, fails):
+    stub(
+        folder, "uv", f'case "$*" in *"{fails}"*) echo "no route to host" >&2; exit 1 ;; esac\n{UV}'
+    )
+    stub(folder, "python3", PYTHON + 'case "$*" in *" install "*) exit 1 ;; esac')
+    done = install(folder)
+    assert done.returncode != 0 and not stamps(folder)
+    assert "no route to host" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("The installation failed (above)")
+
+
 def test_uv_stands_in_for_the_venv_module_and_8_gb_are_enough(folder):
     stub(folder, "df", DISK.format(8_100_000))
     stub(folder, "python3", PYTHON.replace('"-m venv"*)', '"-m venv"*) exit 1 ;; never)'))

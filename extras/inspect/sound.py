@@ -11,7 +11,8 @@ import numpy as np
 
 from xtts.speech_span import FLOOR_DB, HOP_SECONDS, frame_levels, framed, spoken_frames
 
-_EDGE_SECONDS = 0.03
+# Short enough for clips that begin right before a word: LJSpeech's are loud after 20 ms.
+_EDGE_SECONDS = 0.01
 _FFT_SECONDS = 0.032
 # A band counts as present if its loud frames are within this range of the loudest band's.
 _HEARD_RANGE_DB = 60.0

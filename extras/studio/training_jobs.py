@@ -184,8 +184,8 @@ class TrainingQueue:
             WriteError: QUEUE_DIR cannot be written.
         """
         now = datetime.now(UTC)
-        # Milliseconds keep the order; the random part keeps two callers apart.
-        moment = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{secrets.token_hex(2)}"
+        # Microseconds keep the order; the random digit keeps two callers apart.
+        moment = f"{now:%Y%m%d-%H%M%S-%f}{secrets.token_hex(1)[0]}"
         identity = f"{moment}-{run}"[:80].rstrip("-")
         job = TrainingJob(
             identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds")

@@ -187,8 +187,7 @@ class Evaluator:
             self._skipping = True
             log.info(
                 "Judging took %.0f s, more than %.0f %% of the %.0f s that epoch %d took to train. "
-                "From here on, the run judges only its newest epoch, when it ends. `%s` judges all "
-                "epochs.",
+                "When the run ends, it judges only its newest epoch. `%s` judges all epochs.",
                 self.candidate_seconds, 100 * TIME_SHARE, epoch_seconds, epoch.epoch,
                 commands.program("train evaluate"),
             )  # fmt: skip
