@@ -97,12 +97,12 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def refused(path: Path) -> Iterator[None]:
+def refused(path: Path, needed_bytes: int = 0) -> Iterator[None]:
     """Turns an OSError about `path` in its block into DiskFull or WriteError."""
     try:
         yield
     except OSError as error:
-        raise _explained(error, path, 0) from error
+        raise _explained(error, path, needed_bytes) from error
 
 
 def write_json(path: Path, value: dict[str, Any]) -> Written:

@@ -19,11 +19,12 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import (
     WriteError,
     Written,
+    make_folder,
     replace_file,
     require_space,
     write_json,
 )
-from machine.storage.hashes import HashedFile, sha256_of, trust_cached_hash
+from machine.storage.hashes import HashedFile, hashed_file, sha256_of, trust_cached_hash
 from machine.storage.locks import wait_for
 from xtts.download.http_file import DownloadError, fetch, part_of
 
@@ -114,13 +115,7 @@ def provide_xtts_v2(source: ModelSource) -> Path:
         raise FilesError(
             f"{source.folder} does not hold XTTS-v2. {by_hand(source.folder, missing)}"
         )
-    try:
-        source.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(
-            f"XTTS_V2_DIR={source.folder} cannot be created ({error.strerror}). Make it writable "
-            "for this user, or set XTTS_V2_DIR to another folder."
-        ) from error
+    make_folder(source.folder)
     waiting = f"Another process is downloading XTTS-v2 into {source.folder}; waiting for it."
     with wait_for(source.folder / ".download.lock", lambda: log.info(waiting)):
         # Another process may have downloaded everything meanwhile.
@@ -144,19 +139,17 @@ def missing_files(folder: Path) -> list[str]:
     seen, missing, wrong = dict[str, HashedFile](), [], []
     for name, expected in XTTS_V2.items():
         path = folder / name
+        if name in known:
+            trust_cached_hash(path, known[name])
         try:
-            result = _published(path, expected, known.get(name))
+            if fault := _fault_of(path, expected):
+                wrong.append(fault)
+            elif hashed := hashed_file(path):
+                seen[name] = hashed
         except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
-            continue
         except OSError as error:
             wrong.append(f"{path} cannot be read ({error.strerror}).")
-            continue
-        if isinstance(result, str):
-            wrong.append(result)
-            continue
-        seen[name] = result
-        trust_cached_hash(path, result)
     if seen != known:
         # In a folder that cannot be written, the next start hashes the files again.
         with contextlib.suppress(WriteError):
@@ -221,19 +214,13 @@ def _taken(name: str, source: ModelSource) -> bool:
     return False
 
 
-def _published(path: Path, expected: Written, known: HashedFile | None) -> HashedFile | str:
-    """The hash of a published file, or a sentence that says how the file differs. A file with the
-    right size is hashed unless its hash is known. Raises OSError."""
-    status = path.stat()
-    if status.st_size != expected.bytes:
-        return f"{path} has {status.st_size:,} bytes, the published file has {expected.bytes:,}."
-    if known is None or not known.is_still(status):
-        if status.st_size > _WORTH_A_LINE:
-            log.info("Verifying %s (%d MB) ...", path, status.st_size / 1e6)
-        known = HashedFile(sha256_of(path), status.st_size, status.st_mtime_ns)
-    if known.sha256 != expected.sha256:
-        return (
-            f"{path} has SHA-256 {known.sha256[:12]}…, the published file has "
-            f"{expected.sha256[:12]}…."
-        )
-    return known
+def _fault_of(path: Path, expected: Written) -> str | None:
+    """How a file differs from the published one, as a sentence. Raises OSError."""
+    size = path.stat().st_size
+    if size != expected.bytes:
+        return f"{path} has {size:,} bytes, the published file has {expected.bytes:,}."
+    if size > _WORTH_A_LINE and not hashed_file(path):
+        log.info("Verifying %s (%d MB) ...", path, size / 1e6)
+    if (sha256 := sha256_of(path)) != expected.sha256:
+        return f"{path} has SHA-256 {sha256[:12]}…, the published file has {expected.sha256[:12]}…."
+    return None
