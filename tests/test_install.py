@@ -128,6 +128,14 @@ def test_a_failed_installation_says_so_last(folder, fails):
     assert done.stderr.splitlines()[-1].startswith("The installation failed (above)")
 
 
+def test_a_failed_installation_of_another_torch_names_where_it_comes_from(folder):
+    stub(folder, "uv", f'case "$*" in *--torch-backend*) exit 1 ;; esac\n{UV}')
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    done = install(folder, TORCH_BACKEND="cpu")
+    assert done.returncode != 0 and not stamps(folder)
+    assert "TORCH_BACKEND=cpu takes torch from PyTorch's own package index" in done.stderr
+
+
 def test_uv_stands_in_for_the_venv_module_and_8_gb_are_enough(folder):
     stub(folder, "df", DISK.format(8_100_000))
     stub(folder, "python3", PYTHON.replace('"-m venv"*)', '"-m venv"*) exit 1 ;; never)'))

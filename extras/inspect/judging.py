@@ -212,16 +212,15 @@ def _unusual_text(
         known = most.median >= LEAST_USUAL_EVIDENCE
         if known and clip.evidence < EVIDENCE_SHARE * most.median:
             yield ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / most.median), (
-                "Its text fits the sound no better than another clip's text does "
-                f"({clip.evidence:+.2f} nats a code, {most.median:+.2f} in most clips): other "
-                "words?"
+                "Its text may be wrong: the base model finds it no likelier than another clip's text "
+                f"(gain {clip.evidence:+.2f}, in most clips {most.median:+.2f})."
             ))  # fmt: skip
     if clip.nats is not None and (most := usual["nats"]):
         sigmas = most.sigmas(clip.nats)
         if sigmas > NATS_SIGMAS and clip.nats - most.median > NATS_MORE:
             yield ClipFinding("likelihood", sigmas / NATS_SIGMAS, (
-                f"It is unlikely under the base model: {clip.nats:.1f} nats a code, "
-                f"{most.median:.1f} in most clips."
+                f"The base model finds its sound unlikely: loss {clip.nats:.1f}, in most clips "
+                f"{most.median:.1f}."
             ))  # fmt: skip
 
 

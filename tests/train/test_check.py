@@ -15,7 +15,7 @@ def test_a_good_dataset_is_counted_and_nothing_but_the_cache_is_written(check, t
     make_dataset(tmp_path / "data", clips=9)
     code, said = check("--no-likelihood")
     assert code == 0
-    assert "Dataset: 8 clips, 0.1 min for training; 1 clips, 0.0 min for validation; 0 ref" in said
+    assert "Dataset: 8 clips, 0.1 min for training; 1 clip, 1 s for validation; 0 ref" in said
     assert {path.name for path in tmp_path.iterdir()} == {"data", "cache"}
     assert not list((tmp_path / "cache").glob("features-*"))
 

@@ -148,11 +148,17 @@ class Dataset:
         lines = [*self.notes, *_table(self.refused)]
         lines += _language_doubts(self.clips)
         lines.append(
-            f"Dataset: {len(self.train)} clips, {self.minutes(self.train):.1f} min for training; "
-            f"{len(self.validation)} clips, {self.minutes(self.validation):.1f} min for "
-            f"validation; {len(self.refused)} refused.{self._few_clips()}"
+            f"Dataset: {self._amount(self.train)} for training; "
+            f"{self._amount(self.validation)} for validation; {len(self.refused)} refused."
+            f"{self._few_clips()}"
         )
         return "\n".join(lines)
+
+    def _amount(self, indices: Sequence[int]) -> str:
+        """The number of clips and their length: 15 clips, 1.7 min."""
+        count, minutes = len(indices), self.minutes(indices)
+        length = f"{minutes:.1f} min" if not count or minutes >= 0.1 else f"{60 * minutes:.0f} s"
+        return f"{count} clip{'s' if count != 1 else ''}, {length}"
 
     def _few_clips(self) -> str:
         """A warning about too few validation clips, with advice; "" if there are enough."""

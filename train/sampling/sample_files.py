@@ -96,13 +96,19 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     transcript.
 
     No step trained on a validation clip, and the sample has its text, so the two are comparable.
+    Only if all of them are too short to convey a voice, the reference is a training clip.
     """
-    clips = [dataset.clips[index] for index in dataset.validation or dataset.train]
     shortest, longest = REFERENCE_SECONDS
+    indices = [*dataset.validation]
+    if all(dataset.clips[index].seconds < shortest for index in indices):
+        indices += dataset.train
+    clips = [dataset.clips[index] for index in indices]
     # Samples show the person's usual way of speaking; a request must name a style.
     clips = [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
-    fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
-    clip = min(fitting or clips, key=lambda clip: clip.sha256)
+    enough = [clip for clip in clips if clip.seconds >= shortest]
+    fitting = [clip for clip in enough if clip.seconds <= longest]
+    longest_clip = max(clips, key=lambda clip: clip.seconds)
+    clip = min(fitting or enough or [longest_clip], key=lambda clip: clip.sha256)
     return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
 
 

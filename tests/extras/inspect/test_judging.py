@@ -56,8 +56,8 @@ def test_a_fault_of_the_sound_is_one_finding(changed, kind, seen):
     [
         ({"letters": 3}, "rate", "too little for the sound: 1.2 characters a second, 15"),
         ({"letters": 120}, "rate", "too much for the sound"),
-        ({"nats": 3.0, "evidence": -0.1}, "words", "no better than another clip's"),
-        ({"nats": 9.0, "evidence": 1.5}, "likelihood", "9.0 nats"),
+        ({"nats": 3.0, "evidence": -0.1}, "words", "Its text may be wrong"),
+        ({"nats": 9.0, "evidence": 1.5}, "likelihood", "loss 9.0"),
         ({"copy_of": "good-3"}, "copy", "the same sound as good-3"),
         ({"other_voice": "It sounds like another person."}, "voice", "another person"),
     ],

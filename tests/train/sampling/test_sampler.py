@@ -300,6 +300,18 @@ def test_the_reference_is_held_out_and_chosen_by_content():
     assert reference_of(TrainSettings(), Dataset(clips, (), (2,), ())).path.name == "c"
 
 
+@pytest.mark.parametrize(
+    ("train", "held_out", "chosen"),
+    [("abf", "cd", "f"), ("ab", "cd", "b"), ("abf", "cg", "g")],
+    ids=["a training clip", "the longest", "a long one that is held out"],
+)
+def test_a_short_clip_is_no_reference(train, held_out, chosen):
+    lengths = dict(zip("abcdfg", (1.0, 2.5, 1.8, 1.9, 4.0, 11.0), strict=True))
+    clips = tuple(clip(name, seconds) for name, seconds in lengths.items())
+    places = [tuple("abcdfg".index(name) for name in names) for names in (train, held_out)]
+    assert reference_of(TrainSettings(), Dataset(clips, (), *places)).path.name == chosen
+
+
 def state_of(module: torch.nn.Module) -> str:
     """A hash of everything that training depends on."""
     digest = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
