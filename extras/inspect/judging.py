@@ -212,8 +212,8 @@ def _unusual_text(
         known = most.median >= LEAST_USUAL_EVIDENCE
         if known and clip.evidence < EVIDENCE_SHARE * most.median:
             yield ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / most.median), (
-                "Its text may be wrong: the base model finds it no likelier than another clip's text "
-                f"(gain {clip.evidence:+.2f}, in most clips {most.median:+.2f})."
+                "Its text may be wrong: the base model finds it no likelier than another clip's "
+                f"text (gain {clip.evidence:+.2f}, in most clips {most.median:+.2f})."
             ))  # fmt: skip
     if clip.nats is not None and (most := usual["nats"]):
         sigmas = most.sigmas(clip.nats)
