@@ -66,11 +66,9 @@ def torchaos(weights: list[torch.nn.Parameter], decay: float):
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.01])
-@pytest.mark.parametrize("chunk", [256, 5120, 1 << 22])
-def test_its_numbers_are_torchaos(monkeypatch, decay, chunk):
-    """Weights with 8-bit averages match bit for bit, whatever the chunk size. One weight lacks a
-    gradient in some steps, one has an odd size, and one has a gradient in transposed order."""
-    monkeypatch.setattr(eight_bit, "CHUNK", chunk)
+def test_its_numbers_are_torchaos(decay):
+    """Weights with 8-bit averages match bit for bit. Two weights lack a gradient in some steps, one
+    has an odd size, and one has a gradient in transposed order."""
     draw = torch.Generator().manual_seed(0)
     shapes = [(64, 64), (3, 7), (16, 1024), (128, 160), (4096,), (65, 64), (300,)]
     ours = [torch.nn.Parameter(torch.randn(*one, generator=draw)) for one in shapes]
@@ -84,7 +82,7 @@ def test_its_numbers_are_torchaos(monkeypatch, decay, chunk):
             made[torch.rand(one.shape, generator=draw) < 0.2] = 0.0
             one.grad = made.t().contiguous().t() if number == 3 else made
             other.grad = made.clone()
-            if number == 2 and turn in (0, 3):
+            if (number, turn) in ((2, 0), (2, 3), (6, 2)):
                 one.grad = other.grad = None
         optimizer.step()
         step()
@@ -119,12 +117,13 @@ def test_every_number_has_torchaos_level(signed):
         assert torch.equal(found, quantize_8bit_with_qmap(numbers, levels))
 
 
-def test_as_few_operations_as_there_are_chunks():
-    weights = [torch.nn.Parameter(torch.randn(64, 64)) for _ in range(200)]
+def test_small_weights_take_each_operation_together():
+    shapes = [(64, 64), *[(64,)] * 200]
+    weights = [torch.nn.Parameter(torch.randn(*one)) for one in shapes]
     for one in weights:
-        one.grad = torch.randn(64, 64)
+        one.grad = torch.randn_like(one)
     optimizer = new_optimizer("adamw8bit", [{"params": weights, "weight_decay": 0.01}], 1e-3)
     optimizer.step()
     with OperationCounter() as counter:
         optimizer.step()
-    assert 20 < sum(counter.names.values()) <= 45, counter.names
+    assert 40 < sum(counter.names.values()) <= 75, counter.names
