@@ -1,15 +1,13 @@
 """Curves and samples in TensorBoard: the folder of a run in RUNS_DIR, and the writer of its events.
 
     OUTPUT_DIR/curves.json      {id}: holds no path, so it remains valid when the folder is moved
-    RUNS_DIR/<name>/run.json    {id, output_dir}: the run of these curves
+    RUNS_DIR/<name>/run.json    {id}: the run of these curves
     RUNS_DIR/<name>/events.*    TensorBoard shows them as the run <name>
 
 The name is the last part of OUTPUT_DIR, with a number if another run has it. Paths alone do not
-identify a run, because in containers every OUTPUT_DIR is the same. Event files directly in RUNS_DIR
-are from earlier versions and of an unknown run; they are left alone.
+identify a run, because in containers every OUTPUT_DIR is the same.
 """
 
-import itertools
 import logging
 import re
 import uuid
@@ -35,89 +33,40 @@ STEPS_BEFORE_ANOTHER = 100
 FFT_SIZE = 1024
 HOP = 256
 RANGE_DB = 80.0
-# The colour map from dark to bright: (level, red, green, blue), 0 to 1, interpolated linearly.
-_COLOURS = (
-    (0.0, 0.0, 0.0, 0.1),
-    (0.3, 0.3, 0.05, 0.45),
-    (0.6, 0.8, 0.25, 0.3),
-    (0.85, 1.0, 0.65, 0.1),
-    (1.0, 1.0, 1.0, 0.8),
-)
 
 
 def find(run: RunFolder, runs_dir: Path) -> Path | None:
     """The folder of this run's curves; None if it has none yet. Only reads."""
-    own = read_json(_id_file(run)).get("id")
-    folders = (mark.parent for mark in _marks(runs_dir, own) if not _of_the_original(mark, run))
-    return next(folders, None)
+    own = _own_id(run)
+    marks = sorted(runs_dir.glob(f"*/{_OWNER}")) if own else []
+    return next((mark.parent for mark in marks if read_json(mark).get("id") == own), None)
 
 
 def claim(run: RunFolder, runs_dir: Path) -> Path:
     """The folder of this run's curves, created if necessary. Raises DiskFull, WriteError."""
     folder = find(run, runs_dir)
     if folder is None:
-        own = _own_id(run, runs_dir)
+        own = _own_id(run) or uuid.uuid4().hex
+        make_folder(run.folder)
+        write_json(_id_file(run), {"id": own})
         folder = _new_folder(run, runs_dir)
-        if any(runs_dir.glob(EVENTS)):
-            log.info(
-                "%s holds curves of an earlier version, which did not record their run: they "
-                "stay, and TensorBoard shows them as the run '.'.", runs_dir,
-            )  # fmt: skip
-    else:
-        own = read_json(_id_file(run))["id"]
-    owner = {"id": own, "output_dir": str(run.folder.resolve())}
-    if read_json(folder / _OWNER) != owner:  # new, or OUTPUT_DIR was moved
-        write_json(folder / _OWNER, owner)
+        write_json(folder / _OWNER, {"id": own})
     log.info("Curves: %s", folder)
     return folder
 
 
-def _own_id(run: RunFolder, runs_dir: Path) -> str:
-    """The id in OUTPUT_DIR; a new one if it has none or is a copy of another run."""
-    known = read_json(_id_file(run)).get("id")
-    if known and not any(_of_the_original(mark, run) for mark in _marks(runs_dir, known)):
-        return str(known)
-    made = uuid.uuid4().hex
-    make_folder(run.folder)
-    write_json(_id_file(run), {"id": made})
-    return made
-
-
 def _new_folder(run: RunFolder, runs_dir: Path) -> Path:
-    """Creates a folder; two runs that start at once get different ones."""
     name = re.sub(r"[^\w.-]+", "_", run.folder.resolve().name).strip(".") or "run"
-    make_folder(runs_dir)
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(runs_dir / name for name in names if _made(runs_dir / name))
+    folder, number = runs_dir / name, 1
+    while folder.exists():
+        number += 1
+        folder = runs_dir / f"{name}-{number}"
+    make_folder(folder)
+    return folder
 
 
-def _made(folder: Path) -> bool:
-    if folder.exists():
-        return False
-    with refused(folder):
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            return False
-    return True
-
-
-def _marks(runs_dir: Path, own: Any) -> list[Path]:
-    """The `run.json` files with this id."""
-    if not own:
-        return []
-    return [
-        mark for mark in sorted(runs_dir.glob(f"*/{_OWNER}")) if read_json(mark).get("id") == own
-    ]
-
-
-def _of_the_original(mark: Path, run: RunFolder) -> bool:
-    """Whether OUTPUT_DIR is a copy: `mark` names another existing folder with the same id."""
-    owner = read_json(mark)
-    original = Path(str(owner.get("output_dir")))
-    if original == run.folder.resolve():
-        return False
-    return bool(read_json(_id_file(RunFolder(original))).get("id") == owner.get("id"))
+def _own_id(run: RunFolder) -> str:
+    return str(read_json(_id_file(run)).get("id") or "")
 
 
 def _id_file(run: RunFolder) -> Path:
@@ -159,12 +108,6 @@ class TensorBoardWriter:
         self._asked(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
         self._asked(writer.flush)
 
-    def image(self, name: str, picture: Tensor, step: int) -> None:
-        """Writes a picture, `[3, height, width]` from 0 to 1. Raises OSError."""
-        if writer := self._ready(step):
-            self._asked(writer.add_image, name, picture, step)
-            self._asked(writer.flush)
-
     def text(self, name: str, markdown: str, step: int) -> None:
         """Writes a text, which TensorBoard shows under Text. Raises OSError."""
         if writer := self._ready(step):
@@ -200,21 +143,10 @@ class TensorBoardWriter:
 
 
 def spectrogram(waveform: Tensor) -> Tensor:
-    """`[samples]` -> `[3, 513, frames]` from 0 to 1, with low frequencies at the bottom. Needs no
+    """`[samples]` -> `[1, 513, frames]` from 0 to 1, with low frequencies at the bottom. Needs no
     plotting library."""
     padded = torch.nn.functional.pad(waveform, (0, max(0, FFT_SIZE - len(waveform))))
     window = torch.hann_window(FFT_SIZE)
     power = torch.stft(padded, FFT_SIZE, HOP, window=window, return_complex=True).abs().square()
     level_db = 10 * torch.log10(power.clamp(min=1e-10))
-    level = ((level_db - level_db.max()) / RANGE_DB + 1).clamp(0, 1).flip(0)
-    return _coloured(level)
-
-
-def _coloured(level: Tensor) -> Tensor:
-    stops = torch.tensor(_COLOURS)
-    upper = torch.searchsorted(stops[:, 0].contiguous(), level.contiguous()).clamp(
-        1, len(stops) - 1
-    )
-    low, high = stops[upper - 1], stops[upper]
-    share = ((level - low[..., 0]) / (high[..., 0] - low[..., 0]))[..., None]
-    return (low[..., 1:] + share * (high[..., 1:] - low[..., 1:])).permute(2, 0, 1)
+    return ((level_db - level_db.max()) / RANGE_DB + 1).clamp(0, 1).flip(0)[None]

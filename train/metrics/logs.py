@@ -26,7 +26,6 @@ from train.evaluation import report
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import LOSS_TERMS
 from train.metrics.curves import TensorBoardWriter
-from train.metrics.evaluation_picture import picture
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
@@ -163,7 +162,7 @@ class Logs:
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
         """Logs a judged candidate: its line, its points on the curves over the epochs, and the
-        table of all candidates as text and as a picture. Blends are on no curve."""
+        table of all candidates. Blends are on no curve."""
         log.info("%s", report.line(evaluation, candidate))
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
@@ -172,7 +171,6 @@ class Logs:
             if candidate.kind == "epoch":
                 self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)
             self._curves.text("evaluation/table", report.markdown(evaluation), candidate.epoch)
-            self._curves.image("evaluation/figure", picture(evaluation), candidate.epoch)
 
     def sample(self, epoch: int, sidecar: SampleSidecar) -> None:
         """Logs a sample with its reference, as audio and as pictures, at the step `epoch`."""

@@ -23,6 +23,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
+from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from tests.train.test_learner import a_batch
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
@@ -32,6 +33,7 @@ from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
 from xtts import audio
+from xtts.voices.evaluation_file import Evaluation
 from xtts.voices.run_folder import RunFolder
 
 NUM_EPOCHS, STEPS_PER_EPOCH = 2, 4
@@ -241,9 +243,18 @@ def test_a_sample_is_heard_and_seen(tmp_path):
     assert likeness.value == 0.75
 
 
+def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(tmp_path):
+    """With SAVE_EVERY=2, epoch 1 is never judged."""
+    told, verdict = verdict_of(base(), candidate(facts(2, lost=0.3), epoch=2))
+    found = Evaluation("", "en", {}, "set", {}, {}, {}, list(told.values()), verdict)
+    with logs(tmp_path) as shown:
+        shown.evaluation(found, found.candidates[1])
+    assert [one.step for one in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
+
+
 def test_a_spectrogram_is_brightest_where_the_tone_is():
     picture = spectrogram(tone(24_000))
-    assert picture.shape[:2] == (3, 513)
+    assert picture.shape[:2] == (1, 513)
     assert 0.0 <= float(picture.min()) and float(picture.max()) <= 1.0
     row = int(picture.sum(0).mean(1).argmax())
     assert 512 - row == 3000 * 1024 // 24_000  # low frequencies at the bottom
