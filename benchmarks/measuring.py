@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from machine.answers import ask_once
 from machine.errors import SotaqueError
-from machine.process import ask_once
 
 T = TypeVar("T")
 

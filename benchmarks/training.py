@@ -86,7 +86,7 @@ class Side:
 
     def __init__(self, *words: object) -> None:
         command = module_command("benchmarks.training", *map(str, words))
-        self._process = JsonLineProcess(command, keep_stderr=True)
+        self._process = JsonLineProcess(command)
         self.variants: list[str] = self._answer()["variants"]
         for variant in self.variants:
             self.passed(variant)
@@ -105,7 +105,7 @@ class Side:
             return self._process.receive(PASS_SECONDS)
         except EOFError as error:
             raise ChildFailed(
-                f"A side of the benchmark ended; it said last: {self._process.last_error()}"
+                f"A side of the benchmark ended; it said last: {self._process.errors.last_line()}"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Returns freed memory to the system, limits a process's memory, and limits oneDNN's cache.
+"""Returns freed memory to the system, and limits oneDNN's cache.
 
 glibc keeps freed blocks below 32 MB for later use. At full size, a trainer that waits for its
 sample would keep gigabytes that the speaking process needs. The pages of a mapped file count as
@@ -10,8 +10,6 @@ import ctypes
 import gc
 import mmap
 import os
-import re
-import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,36 +50,6 @@ def address_space_bytes() -> int:
     """The address space that this process has mapped, as RLIMIT_AS counts it."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * mmap.PAGESIZE
-
-
-@contextlib.contextmanager
-def limited(num_bytes: int) -> Iterator[None]:
-    """Limits this process, including its other threads, to `num_bytes` of further memory. Beyond
-    that, allocations raise MemoryError."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    most = address_space_bytes() + num_bytes
-    if before[0] != resource.RLIM_INFINITY:
-        most = min(most, before[0])
-    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]:
-    """The libraries in a process's memory map (/proc/self/maps) whose name matches `wanted`.
-
-    Returns:
-        Name -> every path from which it is loaded.
-    """
-    libraries: dict[str, set[str]] = {}
-    for line in maps.splitlines():
-        _, slash, path = line.partition("/")
-        name = path.rpartition("/")[2]
-        if wanted.match(name):
-            libraries.setdefault(name, set()).add(slash + path)
-    return {name: sorted(paths) for name, paths in sorted(libraries.items())}
 
 
 @dataclass(frozen=True)

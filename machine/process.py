@@ -4,9 +4,8 @@ Each child leads a process group, so that its children are killed with it. A cal
 driver cannot be interrupted, not even by SIGKILL. Such a child is abandoned, and the result says
 that it hung.
 
-Four ways to use a child:
-    ask_once            a child that returns one answer as JSON and ends
-    run_with_timeout    any other program that runs to its end
+Three ways to use a child (a fourth, in `machine.answers`, is for extras):
+    run_with_timeout    a program that runs to its end
     JsonLineProcess     a worker that answers requests: one JSON object per line, each way
     ChildProcess        anything else that runs in parallel to this process
 
@@ -28,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -65,8 +64,6 @@ class ProcessResult:
         seconds: Its run time.
         fault: Why `code` is None; "" otherwise.
         hung: Whether it was still running at the time limit.
-        answer: The JSON value that `ask_once` received; None if there was none, and `last_error`
-            says why.
     """
 
     code: int | None
@@ -75,7 +72,6 @@ class ProcessResult:
     seconds: float
     fault: str = ""
     hung: bool = False
-    answer: Any = None
 
     @property
     def last_error(self) -> str:
@@ -86,46 +82,6 @@ class ProcessResult:
             name = signal.strsignal(-self.code) or f"signal {-self.code}"
             return f"ended by {name}" + (f": {last}" if last else "")
         return self.fault or last
-
-
-def ask_once(
-    command: Sequence[str],
-    limit_seconds: float,
-    environ: Mapping[str, str] | None = None,
-    *,
-    request: Any = None,
-) -> ProcessResult:
-    """Runs a child that returns one answer; never raises, never waits past the limit.
-
-    The child reads its request with `json.load(sys.stdin)`. It calls `reserve_stdout` before it
-    imports anything that may print, and returns its answer with `write_json_line`:
-
-        reply = ask_once(module_command("package.child"), 90.0, request={"device": "cuda:0"})
-        if reply.answer is None:
-            raise SomethingFailed(f"The device could not be measured: {reply.last_error}.")
-
-    Args:
-        command: The child's command.
-        limit_seconds: Its time limit.
-        environ: Its environment; None is this process's.
-        request: A JSON value for the child's stdin; None leaves stdin empty.
-
-    Returns:
-        The result. Its `answer` is the last line of stdout, parsed as JSON, if the child ended with
-        status 0. Without an answer, `last_error` is never empty: the child hung, could not be
-        started, was ended by a signal, failed with a message, or wrote no JSON.
-    """
-    given = b"" if request is None else json.dumps(request).encode()
-    result = run_with_timeout(command, limit_seconds, environ, given=given)
-    if result.code != 0:
-        fault = result.fault or ("" if result.last_error else f"exit status {result.code}")
-        return replace(result, fault=fault)
-    try:
-        answer = json.loads(result.out.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        answer = None
-    fault = "no JSON as its answer" if answer is None else ""
-    return replace(result, answer=answer, fault=fault)
 
 
 def run_with_timeout(
@@ -219,16 +175,13 @@ class StderrFile:
 
 
 class ChildProcess:
-    """A child that runs in parallel to this process.
+    """A child that runs in parallel to this process; `errors` receives its stderr.
 
-    It dies with the thread that started it if it calls `die_with_parent` or is started with
-    `module_command`.
+    It dies with the thread that started it if it is started with `module_command`.
 
     Args:
         command: Its command.
-        environ: Its environment; None is this process's.
         pipes: Whether stdin and stdout are pipes to this process; otherwise they are closed.
-        keep_stderr: Whether its stderr is kept for `last_error`; otherwise it is discarded.
         output: A file that gets its stdout, unless `pipes`.
 
     Raises:
@@ -236,19 +189,12 @@ class ChildProcess:
     """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        environ: Mapping[str, str] | None = None,
-        pipes: bool = False,
-        keep_stderr: bool = False,
-        output: BinaryIO | None = None,
+        self, command: Sequence[str], *, pipes: bool = False, output: BinaryIO | None = None
     ) -> None:
-        self._errors = StderrFile() if keep_stderr else None
+        self.errors = StderrFile()
         wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
         self._process = subprocess.Popen(
-            tuple(command), env=environ, stdin=wanted, stdout=output or wanted,
-            stderr=self._errors.fileno() if self._errors else subprocess.DEVNULL,
+            tuple(command), stdin=wanted, stdout=output or wanted, stderr=self.errors.fileno(),
             start_new_session=True,
         )  # fmt: skip
 
@@ -276,44 +222,29 @@ class ChildProcess:
             self._process.wait(limit_seconds)
         return self.code
 
-    def last_error(self) -> str:
-        """The last line of its stderr; "" if that is discarded. Call it before `end`."""
-        return self._errors.last_line() if self._errors else ""
-
-    def errors(self) -> str:
-        """The last 4 kB of its stderr; "" if that is discarded. Call it before `end`."""
-        return self._errors.tail() if self._errors else ""
-
     def ask_to_stop(self) -> None:
         """Sends SIGTERM to the child only, which must end its children itself."""
         if self.code is None:
             self._process.terminate()
 
     def end(self) -> None:
-        """Kills the child and its children."""
+        """Kills the child and its children, and deletes its `errors`."""
         end_group(self._process, _REAP_WORKER_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        if self._errors is not None:
-            self._errors.close()
+        self.errors.close()
 
 
 class JsonLineProcess(ChildProcess):
     """A worker that reads a JSON object per line from stdin and answers with one on stdout.
 
-    The worker calls `reserve_stdout`. Arguments as for `ChildProcess`.
+    The worker calls `reserve_stdout`.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        environ: Mapping[str, str] | None = None,
-        keep_stderr: bool = False,
-    ) -> None:
-        super().__init__(command, environ=environ, pipes=True, keep_stderr=keep_stderr)
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(command, pipes=True)
         self._received = bytearray()
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -365,17 +296,6 @@ class JsonLineProcess(ChildProcess):
 # --- the child's side
 
 
-def die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent dies.
-
-    The parent is the thread that started this process (prctl(2)), so that thread must keep running.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call
-        os._exit(1)
-
-
 def reserve_stdout() -> BinaryIO:
     """Returns stdout for the answers and redirects everything that libraries print to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
@@ -384,7 +304,7 @@ def reserve_stdout() -> BinaryIO:
 
 
 def write_json_line(answers: BinaryIO, message: Mapping[str, Any], body: bytes = b"") -> None:
-    """Writes one answer to `ask_once`, `JsonLineProcess` or `api.engine.child`.
+    """Writes one answer to `JsonLineProcess`, `machine.answers` or `api.engine.child`.
 
     body: bytes that follow the line, which tells their number; only the last of these reads them.
     """
@@ -400,8 +320,14 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """The child of `module_command`: arguments are the parent, the module, and its arguments."""
-    die_with_parent(int(sys.argv[1]))
+    """The child of `module_command`: arguments are the parent, the module, and its arguments.
+
+    The kernel kills it when the thread that started it dies (prctl(2)).
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):  # it died before the call
+        os._exit(1)
     sys.argv = sys.argv[2:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

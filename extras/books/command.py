@@ -4,7 +4,9 @@ Importing this module does not import torch.
 """
 
 import argparse
+import contextlib
 import re
+import resource
 import shlex
 import sys
 import time
@@ -16,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from extras.books.book import Book, BookError, Chapter
 from extras.books.formats.reading import FORMATS as BOOK_FORMATS
 from extras.books.formats.reading import read_book
-from machine import commands, memory
+from machine import commands
 from machine.errors import SotaqueError
+from machine.memory import address_space_bytes
 from machine.steps import Steps, steps_for
 from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
 from machine.storage.locks import LockHeld, exclusive
@@ -122,13 +125,28 @@ def order_of(arguments: argparse.Namespace) -> Order:
 def _read(path: Path, called: str) -> Book:
     """Reads the book with a limit on memory, because it may be malicious."""
     try:
-        with memory.limited(MOST_READING_BYTES):
+        with limited_memory(MOST_READING_BYTES):
             return read_book(path, called)
     except MemoryError:
         raise BookError(
             f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, which "
             "is too much for a book. It is refused."
         ) from None
+
+
+@contextlib.contextmanager
+def limited_memory(num_bytes: int) -> Iterator[None]:
+    """Limits this process, including its other threads, to `num_bytes` of further memory. Beyond
+    that, allocations raise MemoryError."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = address_space_bytes() + num_bytes
+    if before[0] != resource.RLIM_INFINITY:
+        most = min(most, before[0])
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _chosen(name: str, value: str, allowed: Sequence[str]) -> list[str]:

@@ -36,7 +36,8 @@ from extras.studio.training_schemas import (
     TrainingRow,
 )
 from machine import commands
-from machine.process import ask_once, module_command
+from machine.answers import ask_once
+from machine.process import module_command
 from machine.settings.types import flag_of
 from xtts.voices.run_folder import RunFolder
 

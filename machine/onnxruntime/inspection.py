@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from machine.answers import ask_once
 from machine.devices import selection
 from machine.onnxruntime.providers import LIBRARIES, PROVIDERS, ProviderRequest
-from machine.process import ask_once, module_command
+from machine.process import module_command
 from machine.readings import programs, system_files
 from machine.readings.snapshot import AMD, INTEL
 

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from machine.memory import mapped_libraries
 from machine.process import reserve_stdout, write_json_line
 from machine.storage.reading import read_text
 
@@ -44,6 +43,21 @@ def torch_build() -> dict[str, Any]:
         "libraries": mapped_libraries(read_text(Path("/proc/self/maps")), OURS_TO_JUDGE),
         "folders": own_folders(Path(torch.__file__).parent),
     }
+
+
+def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]:
+    """The libraries in a process's memory map (/proc/self/maps) whose name matches `wanted`.
+
+    Returns:
+        Name -> every path from which it is loaded.
+    """
+    libraries: dict[str, set[str]] = {}
+    for line in maps.splitlines():
+        _, slash, path = line.partition("/")
+        name = path.rpartition("/")[2]
+        if wanted.match(name):
+            libraries.setdefault(name, set()).add(slash + path)
+    return {name: sorted(paths) for name, paths in sorted(libraries.items())}
 
 
 def provider_faults(library: str) -> dict[str, str]:

@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from machine.answers import ask_once
 from machine.devices.nvml import GpuState
-from machine.process import ProcessResult, ask_once, run_with_timeout
+from machine.process import ProcessResult, run_with_timeout
 from machine.readings.snapshot import Managed, OnnxRuntime, TorchBuild, TrialSpeech
 from machine.storage.facts import Facts
 from machine.storage.hashes import FileStamp, stamp_of

@@ -3,7 +3,6 @@
 import gc
 import mmap
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -17,16 +16,6 @@ from machine.memory import MappedFiles
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-
-
-def test_memory_is_limited_for_a_while():
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    with memory.limited(64 << 20):
-        assert len(bytearray(32 << 20)) == 32 << 20
-        with pytest.raises(MemoryError):
-            bytearray(128 << 20)
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
-    assert len(bytearray(128 << 20)) == 128 << 20
 
 
 def test_garbage_is_not_looked_for_inside_and_is_afterwards():

@@ -13,7 +13,6 @@ import pytest
 from machine.process import (
     ChildProcess,
     JsonLineProcess,
-    ask_once,
     end_awaited,
     module_command,
     run_with_timeout,
@@ -89,31 +88,6 @@ def test_programs_run_where_no_file_can_be_written(monkeypatch):
     assert run_with_timeout(("sh", "-c", "echo yes"), 20).out == "yes\n"
 
 
-ECHO = (
-    "import json, sys; from machine.process import reserve_stdout, write_json_line;"
-    "request, answers = json.load(sys.stdin), reserve_stdout(); print('a library says hello');"
-    "write_json_line(answers, {'got': request})"
-)
-
-
-def test_a_child_is_asked_once():
-    """Output of libraries is kept, but not as part of the answer."""
-    found = ask_once((sys.executable, "-c", ECHO), 20, request=["a", 1])
-    assert (found.answer, found.last_error) == ({"got": ["a", 1]}, "a library says hello")
-    assert ask_once(("sh", "-c", "cat; echo greeting; echo 3"), 20).answer == 3
-
-
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [("exec sleep 60", "no answer within 0.5 s"), ("kill -SEGV $$", "Segmentation"),
-     ("echo 1; echo why >&2; exit 3", "why"), ("exit 3", "exit status 3"),
-     ("echo hello", "no JSON"), ("true", "no JSON")],
-)  # fmt: skip
-def test_a_child_that_gives_no_answer_is_explained(script, reason):
-    found = ask_once(("sh", "-c", script), 0.5 if "sleep" in script else 20)
-    assert found.answer is None and reason in found.last_error
-
-
 # Depending on the word: two answers at once, a late one, one in parts, no JSON object, or a crash.
 WORKER = """
 read line
@@ -129,7 +103,7 @@ esac
 
 
 def worker(word: str) -> JsonLineProcess:
-    child = JsonLineProcess(("sh", "-c", WORKER), keep_stderr=True)
+    child = JsonLineProcess(("sh", "-c", WORKER))
     child.send({"do": word})
     return child
 
@@ -157,7 +131,7 @@ def test_what_is_no_answer_is_the_end(word):
     with pytest.raises(EOFError):
         child.receive(20)
     if word == "die":
-        assert (child.wait(20), child.last_error()) == (7, "the last words")
+        assert (child.wait(20), child.errors.last_line()) == (7, "the last words")
         with pytest.raises(EOFError):
             child.send({"do": "two"})
     child.end()

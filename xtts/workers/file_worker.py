@@ -82,7 +82,7 @@ class Worker:
             return
         self.close()
         self._oom_kills = oom_kills()
-        self._child = JsonLineProcess(self._command, keep_stderr=True)
+        self._child = JsonLineProcess(self._command)
         self._ready = False
 
     def ask(
@@ -126,7 +126,7 @@ class Worker:
                 self._child.send(message)
             answer = self._received(doing, timeout_seconds, interrupted, progress)
         except EOFError as error:
-            code, last = self._child.wait(_EXIT_SECONDS), self._child.last_error()
+            code, last = self._child.wait(_EXIT_SECONDS), self._child.errors.last_line()
             self.close()
             raise death(code or 0, last, oom_killed=oom_kills() > self._oom_kills) from error
         if answer["say"] in ("failed", "fault"):
@@ -152,7 +152,7 @@ class Worker:
             if interrupted():
                 self.close()
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")
-        last = self._child.last_error()
+        last = self._child.errors.last_line()
         self.close()
         reason = f"The worker was still {doing} after {timeout_seconds:g} s and was stopped."
         raise WorkerFailed("hang", reason + (f" Its last line: {last}" if last else ""))

@@ -9,9 +9,10 @@ from typing import Any
 
 from extras.doctor.explain import inputs, report
 from extras.doctor.explain.graph import ExplainError, ModelGraph, read
+from machine.answers import ask_once
 from machine.onnxruntime import placement, sessions
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
-from machine.process import ask_once, module_command
+from machine.process import module_command
 
 _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
 

@@ -153,10 +153,10 @@ class Training:
         """Runs a verb until it ends or has to stop. Returns its exit code and the end of stderr."""
         with _appended(self.job.log_file) as written:
             command = module_command(self.module, verb, *arguments)
-            child = ChildProcess(command, keep_stderr=True, output=written)
+            child = ChildProcess(command, output=written)
             try:
                 self._watch(child, written)
-                errors = printable(child.errors())
+                errors = printable(child.errors.tail())
             finally:
                 child.end()
             if errors:

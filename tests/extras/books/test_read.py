@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import psutil
 import pytest
 import soundfile
 
+from extras.books.command import limited_memory
 from extras.books.formats.reading import read_book
 from extras.books.writing.binding import peak_and_rms
 from tests.extras.books.books_made import PNG, page, write_epub
@@ -365,3 +367,13 @@ def test_with_ray_it_has_the_bytes_of_one_process_also_if_a_worker_is_killed(tin
     assert len(sounds(tmp_path / "ray")) > 8
     for name in ("01 One.flac", "02 Two a B.flac"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+def test_memory_is_limited_for_a_while():
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with limited_memory(64 << 20):
+        assert len(bytearray(32 << 20)) == 32 << 20
+        with pytest.raises(MemoryError):
+            bytearray(128 << 20)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert len(bytearray(128 << 20)) == 128 << 20

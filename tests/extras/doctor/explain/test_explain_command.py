@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 
 from extras.doctor.explain import command, running_child
 from extras.doctor.explain.graph import ExplainError, read
+from machine.answers import Answer
 from machine.onnxruntime.providers import CPU, CUDA, wish_of
 from machine.onnxruntime.sessions import Looks
-from machine.process import ProcessResult
 from tests.extras.doctor.explain.kinds import Sketch, arcface, written
 from tests.machine.onnxruntime import onnx_evidence as seen
 from xtts.__main__ import main, parser_of_all
@@ -108,8 +108,8 @@ def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Does the child's work in this process, where everything is imported. The tests of text, JSON
     and another provider start the real child."""
 
-    def answer(_command: object, _limit_seconds: float, *, request: dict) -> ProcessResult:
-        return ProcessResult(0, "", "", 0.1, answer=running_child.answer(request))
+    def answer(_command: object, _limit_seconds: float, *, request: dict) -> Answer:
+        return Answer(0, "", "", 0.1, answer=running_child.answer(request))
 
     monkeypatch.setattr(command, "ask_once", answer)
 
@@ -196,7 +196,7 @@ def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys):
 
 def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
-    died = ProcessResult(-11, "", "", 0.1)
+    died = Answer(-11, "", "", 0.1)
     monkeypatch.setattr(command, "ask_once", lambda *_, **__: died)
     with pytest.raises(ExplainError, match="Segmentation fault"):
         command.look(graph, wish_of("cpu"), [])
