@@ -10,8 +10,8 @@ from typing import Any
 from api import __main__ as api
 from api.settings import ApiSettings
 from machine import extras
+from machine.settings.flags import flag_values
 from machine.settings.loading import whole
-from machine.settings.types import flag_values
 from train import __main__ as train
 from train.settings import TrainSettings
 from xtts import __main__ as xtts

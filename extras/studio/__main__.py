@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from api.__main__ import main as serve
 from api.settings import ApiSettings
 from machine.process import end_group, module_command
+from machine.settings.flags import flag_values
 from machine.settings.loading import whole
-from machine.settings.types import flag_values
 
 SUMMARY = "the service, and a trainer for the trainings queued on its page"
 USAGE = "[settings]"

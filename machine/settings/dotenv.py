@@ -18,7 +18,6 @@ from dotenv.parser import Binding, parse_stream
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # An unreadable line is identified by its setting's name only: the rest may be secret.
 NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
-NEWLINE = re.compile(r"\r\n|\n|\r")
 
 
 class GivenSetting(NamedTuple):
@@ -46,25 +45,16 @@ def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEn
         ours: The names whose values must be readable; other values are not checked.
     """
     try:
-        text = _decoded(path.read_bytes())
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return DotEnv({})
     except OSError as error:
         return DotEnv({}, (f"{path} cannot be read ({error.strerror}); make it a readable file.",))
-    except ValueError as error:
-        return DotEnv({}, (f"{path} {error}; save it as UTF-8 text.",))
-    return _gathered(path, text, environ, ours)
-
-
-def _decoded(raw: bytes) -> str:
-    """Decodes UTF-8 with or without a byte order mark; PowerShell's `>` writes UTF-16."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
-        raise ValueError("is UTF-16 or not text")
-    try:
-        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        number = raw[: error.start].count(b"\n") + 1
-        raise ValueError(f"has a byte in line {number} that is not UTF-8") from error
+        number = error.object[: error.start].count(b"\n") + 1
+        fault = f"{path} has a byte in line {number} that is not UTF-8; save it as UTF-8 text."
+        return DotEnv({}, (fault,))
+    return _gathered(path, text, environ, ours)
 
 
 def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
@@ -135,4 +125,4 @@ def _number(binding: Binding) -> int:
     """The line number of a binding, which python-dotenv counts from the blank lines before it."""
     string = binding.original.string
     blank = string[: len(string) - len(string.lstrip())]
-    return binding.original.line + len(NEWLINE.findall(blank))
+    return binding.original.line + blank.count("\n")

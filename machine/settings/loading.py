@@ -22,7 +22,7 @@ from machine import commands, extras, package_data
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
-from machine.settings.names import NAMES, RETIRED, difference, equivalent, meant
+from machine.settings.names import NAMES, RETIRED, equivalent, meant
 from machine.settings.types import (
     CONFIG,
     Address,
@@ -200,18 +200,13 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
     changed: dict[str, Any] = {}
     for name in fields(type(settings)):
         value = getattr(settings, name)
-        if isinstance(value, Path):
-            found: Any = package_data.located(value)
-        else:
-            continue
-        if found != value:
+        if isinstance(value, Path) and (found := package_data.located(value)) != value:
             changed[name] = found
     if not changed:
         return settings, []
-    moved = replace(settings, **changed)
-    values = values_of(moved)
-    named = ", ".join(f"{name.upper()}={values[name.upper()]}" for name in changed)
-    return moved, [f"Not in this folder, so the package's data is used: {named}"]
+    named = ", ".join(f"{name.upper()}={found}" for name, found in changed.items())
+    note = f"Not in this folder, so the package's data is used: {named}"
+    return replace(settings, **changed), [note]
 
 
 def values_of(settings: SharedSettings) -> dict[str, str]:
@@ -282,17 +277,15 @@ def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[st
     rest: list[str] = []
     names = every_name() if file.given else NAMES
     for name, one in file.given.items():
-        source, other = f"{one.source}: {name}", difference(name)
+        source = f"{one.source}: {name}"
         if name in names:
             continue
         if name in RETIRED:
             notes.append(f"{source} is no longer a setting; {RETIRED[name]}.")
         elif close := meant(name, names):
-            asked = f"did you mean {' or '.join(close)}?"
-            faults.append(f"{source} is not a setting; {asked}" + f" ({other}.)" * bool(other))
+            faults.append(f"{source} is not a setting; did you mean {' or '.join(close)}?")
         elif ours := equivalent(name):
-            use = f"if it was meant for Sotaque, use {ours}"
-            notes.append(f"{source} is not a setting; {use}" + f" ({other})" * bool(other) + ".")
+            notes.append(f"{source} is not a setting; if it was meant for Sotaque, use {ours}.")
         else:
             rest.append(name)
     told = f"{path}: not read by this program: {', '.join(sorted(rest))}."
@@ -329,8 +322,6 @@ def _validated(
 def _more(item: Mapping[str, Any]) -> str:
     """A sentence that completes `Means.allowed`: an upper limit, or a validator's reason."""
     context = item.get("ctx") or {}
-    if item["type"] == "int_parsing_size":
-        return "It may have at most 4,300 digits."
     if item["type"] == "value_error":
         return str(context["error"])
     for bound, words in (("lt", "below"), ("le", "at most")):

@@ -79,13 +79,6 @@ _COMMON_WORDS = {
     "SAMPLE_TEXT": "TEXT PROMPT",
     "VOICE": "SPEAKER SPEAKER_NAME",
 }
-_NOT_THE_SAME = {
-    "BATCH_SIZE": "a batch is measured in seconds of audio",
-    "MAX_STEPS": "a run is measured in epochs",
-    "NUM_STEPS": "a run is measured in epochs",
-    "WORKERS": "data is loaded by threads",
-    "NUM_WORKERS": "data is loaded by threads",
-}
 
 
 def _turned(words: Mapping[str, str]) -> dict[str, str]:
@@ -103,11 +96,6 @@ def _plain(name: str) -> str:
 def equivalent(name: str) -> str:
     """Our setting for a common name such as PORT or MODEL; "" for none."""
     return COMMON.get(_plain(name), "")
-
-
-def difference(name: str) -> str:
-    """How our setting differs from a foreign one, as a clause; "" if it does not."""
-    return _NOT_THE_SAME.get(_plain(name), "")
 
 
 def meant(name: str, ours: Collection[str]) -> list[str]:

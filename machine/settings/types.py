@@ -7,7 +7,7 @@ import inspect
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
@@ -138,23 +138,3 @@ def shown(info: FieldInfo, value: Any) -> str:
 def flag_of(name: str) -> str:
     """NUM_EPOCHS -> --num-epochs"""
     return "--" + name.lower().replace("_", "-")
-
-
-def flag_values(kind: type[Any]) -> dict[str, tuple[str, ...]]:
-    """Every flag of a settings class with its fixed words; none for a flag of any other value."""
-    return {flag_of(name): _words(info) for name, info in fields(kind).items()}
-
-
-def _words(info: FieldInfo) -> tuple[str, ...]:
-    if info.annotation is bool:
-        return ("on", "off")
-    literals = _literals(info.annotation)
-    none = means(info).none
-    return (*literals, none) if literals and none else literals
-
-
-def _literals(annotation: Any) -> tuple[str, ...]:
-    inner = get_args(annotation)
-    if get_origin(annotation) is Literal:
-        return inner
-    return tuple(word for one in inner for word in _literals(one))
