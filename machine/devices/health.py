@@ -35,17 +35,6 @@ class Outcome(StrEnum):
     COULD_NOT_RUN = "could_not_run"
 
 
-# In the order in which the probe runs them.
-OPERATIONS = (
-    "fft",
-    "convolution",
-    "matrix_product",
-    "attention_fp32",
-    "attention_fp16",
-    "attention_bf16",
-    "sampling",
-    "train_step",
-)
 # A GPU is used without these: FFTs then run on the CPU, and products in another precision.
 DISPENSABLE = frozenset({"fft", "attention_fp16", "attention_bf16"})
 
@@ -55,8 +44,6 @@ class OperationVerdict:
     """The result of one operation on one GPU.
 
     Attributes:
-        distance: Relative L2 distance to the CPU's result; None if there was no result.
-        tolerance: The largest distance that passes.
         reason: A sentence about the failure; "" for none.
         outcome: What the failure means.
         cudnn: Whether it passed through cuDNN. torch's own convolutions are slower and equally
@@ -65,10 +52,7 @@ class OperationVerdict:
 
     name: str
     ok: bool
-    distance: float | None = None
-    tolerance: float | None = None
     reason: str = ""
-    seconds: float = 0.0
     outcome: Outcome = Outcome.OK
     cudnn: bool = True
 

@@ -11,7 +11,6 @@ reference result.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -113,35 +112,25 @@ def verdict(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVer
 
 
 def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVerdict:
-    """Runs every part on `device` and on the CPU; stops at the first wrong one. The verdict's
-    distance is the largest."""
-    largest, begun = 0.0, time.perf_counter()
-
-    def result(reason: str, outcome: Outcome) -> OperationVerdict:
-        finite = largest if largest < float("inf") else None  # JSON cannot express infinity
-        seconds = round(time.perf_counter() - begun, 3)
-        return OperationVerdict(
-            name, not reason, finite, TOLERANCES[name], reason, seconds, outcome
-        )
-
+    """Runs every part on `device` and on the CPU; stops at the first wrong one."""
     for part_name, part in parts.items():
         try:
-            largest = max(largest, distance(part(ProbePlace(device)), part(REFERENCE)))
+            off = distance(part(ProbePlace(device)), part(REFERENCE))
         except Exception as error:
             fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
             # The input is known to be valid: an error about data here means a faulty library.
             known = fault is not None and fault.outcome is not Outcome.DATA
-            return result(
-                f"{name} failed ({part_name}): {_words(error)}.",
-                fault.outcome if fault and known else Outcome.BUILD,
-            )
-        if not largest <= TOLERANCES[name]:
-            by = "a non-finite value" if largest == float("inf") else f"{largest:.1e}"
-            return result(
+            outcome = fault.outcome if fault and known else Outcome.BUILD
+            reason = f"{name} failed ({part_name}): {_words(error)}."
+            return OperationVerdict(name, False, reason, outcome)
+        if not off <= TOLERANCES[name]:
+            by = "a non-finite value" if off == float("inf") else f"{off:.1e}"
+            reason = (
                 f"{name} differs from the CPU's result by {by} ({part_name}); allowed is "
-                f"{TOLERANCES[name]:g}.", Outcome.DEGRADED,
-            )  # fmt: skip
-    return result("", Outcome.OK)
+                f"{TOLERANCES[name]:g}."
+            )
+            return OperationVerdict(name, False, reason, Outcome.DEGRADED)
+    return OperationVerdict(name, True)
 
 
 def _words(error: Exception) -> str:
@@ -185,7 +174,7 @@ REFERENCE = ProbePlace("cpu", exact=True)
 
 
 def operations() -> dict[str, dict[str, Part]]:
-    """Operation -> name of a part -> part, in the order of `machine.devices.health.OPERATIONS`."""
+    """Operation -> name of a part -> part, in the order of `TOLERANCES`."""
     return {
         "fft": {
             # The speaker encoder's mel, of 6 and 30 s at 16 kHz; the DVAE's; the conditioning's.

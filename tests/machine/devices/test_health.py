@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from machine.devices.health import OPERATIONS, Outcome
-from tests.machines import SOUND, failing, without_cudnn
+from machine.devices.health import Outcome
+from tests.machines import OPERATIONS, SOUND, failing, without_cudnn
 
 
 @pytest.mark.parametrize("bad", OPERATIONS)

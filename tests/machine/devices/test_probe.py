@@ -17,7 +17,7 @@ import pytest
 
 from machine.devices import probe as probing
 from machine.devices import probe_child
-from machine.devices.health import OPERATIONS, GpuHealth, OperationVerdict, Outcome
+from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.devices.probe import (
     DAY_SECONDS,
     ProbeChild,
@@ -30,6 +30,7 @@ from machine.devices.probe import (
 )
 from machine.process import ProcessResult, module_command
 from tests.machine.devices.faulty_child import with_fault
+from tests.machines import OPERATIONS
 
 DEVICE = {
     "event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6],
@@ -52,8 +53,7 @@ print(json.dumps({"event": "device", "count": int(os.environ.get("COUNT", 1)), "
                   f"GPU-{index}", "capability": [8, 6], "total_bytes": 5}))
 for name in ("fft", "sampling", "convolution"):
     reason = f"{name} failed." if name in bad else ""
-    print(json.dumps({"event": "operation", "name": name, "ok": not reason, "distance": 0.0,
-          "tolerance": 0.1, "reason": reason, "seconds": 0.0,
+    print(json.dumps({"event": "operation", "name": name, "ok": not reason, "reason": reason,
           "outcome": "build" if reason else "ok"}))
 """
 
@@ -100,12 +100,14 @@ def test_every_operation_runs_and_equals_itself(checked):
     gpu, count = gpu_of(0, checked(list(OPERATIONS)), DONE)
     assert count == 1 and gpu.outcome is Outcome.OK and gpu.verdict == "" and gpu.works
     assert tuple(one.name for one in gpu.operations) == OPERATIONS
-    for one in gpu.operations:
-        assert one.distance is not None and one.tolerance is not None
-        assert one.distance <= one.tolerance == probe_child.TOLERANCES[one.name]
+    assert tuple(probe_child.TOLERANCES) == tuple(probe_child.operations()) == OPERATIONS
     # 16 bits differ from float32, so a distance of 0 would mean that nothing was compared.
-    kinds = {one.name: one.distance for one in gpu.operations}
-    assert 0 < (kinds["attention_fp16"] or 0) < (kinds["attention_bf16"] or 0)
+    known, here = probe_child.operations(), probe_child.ProbePlace("cpu")
+    half, brain = (
+        probe_child.distance(part(here), part(probe_child.REFERENCE))
+        for part in (known["attention_fp16"]["prefill"], known["attention_bf16"]["prefill"])
+    )
+    assert 0 < half < brain
 
 
 @pytest.mark.parametrize(
@@ -228,8 +230,8 @@ def test_what_an_end_means(code, hung, last, outcome, words):
 def told(**failures: str) -> list[dict[str, Any]]:
     """The events of a check in which these operations fail with these outcomes."""
     verdicts = [
-        {"event": "operation", "name": name, "ok": name not in failures, "distance": None,
-         "tolerance": 0.1, "reason": f"{name} failed." if name in failures else "", "seconds": 0.0,
+        {"event": "operation", "name": name, "ok": name not in failures,
+         "reason": f"{name} failed." if name in failures else "",
          "outcome": failures.get(name, "ok")}
         for name in OPERATIONS
     ]  # fmt: skip
