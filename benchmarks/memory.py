@@ -29,7 +29,6 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks import measuring, synthetic
 from train.memory.estimate import tensor_bytes
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
@@ -41,7 +40,6 @@ CONDITIONING_FRAMES = 517
 CONTEXT_BYTES = 500_000_000
 LOOK_SECONDS = 0.5
 SMALL = GPTShape(text_ids=200, text_start=198, layers=4, width=128, heads=4)
-LORA = LoraShape(rank=16, alpha=32)
 
 
 # Each way of training: the trained part of the model, and the optimizer.
@@ -49,8 +47,11 @@ MODES = {
     "GRADIENT_CHECKPOINTING=off": (TrainableParts(), "adamw"),
     "GRADIENT_CHECKPOINTING=on": (TrainableParts(recompute=True), "adamw"),
     "OPTIMIZER=adamw8bit": (TrainableParts(recompute=True), "adamw8bit"),
-    "LORA_RANK=16": (TrainableParts(lora=LORA), "adamw"),
-    "LORA_RANK=16 with checkpointing": (TrainableParts(lora=LORA, recompute=True), "adamw"),
+    "LORA_RANK=16": (TrainableParts(lora_rank=16), "adamw"),
+    "LORA_RANK=16 with checkpointing": (
+        TrainableParts(lora_rank=16, recompute=True),
+        "adamw",
+    ),
 }
 
 

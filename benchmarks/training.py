@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Medians of each variant, with the peak of this machine's products for MFU."""
     torch.set_num_threads(arguments.threads)
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    peak = flops.reached_flops(torch.bfloat16 if bf16 else torch.float32, size=2048, tries=8)
+    peak = reached_flops(torch.bfloat16 if bf16 else torch.float32)
     seen: dict[str, list[Measured]] = {}
     with synthetic.base_model(arguments) as (base, folder):
         synthetic.write_dataset(folder / "data")
@@ -62,6 +62,18 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "peak_flops": peak,
         "variants": rows,
     }
+
+
+def reached_flops(kind: torch.dtype, size: int = 2048, tries: int = 8) -> float:
+    """The FLOP/s of a matrix product on this CPU, whose manufacturer states none: the best of
+    `tries`."""
+    one = torch.ones(size, size, dtype=kind)
+    seconds = float("inf")
+    for _ in range(tries + 1):  # in the first, oneDNN generates its code
+        began = time.perf_counter()
+        one @ one
+        seconds = min(seconds, time.perf_counter() - began)
+    return 2 * size**3 / seconds
 
 
 def passes(

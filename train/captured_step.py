@@ -457,6 +457,6 @@ def obstacle(learner: Learner) -> str:
         ),
         "the weights are averaged after each step": bool(parts.ema_decay),
         "GRADIENT_CHECKPOINTING runs each block twice": parts.recompute,
-        "rows of a new language have another learning rate": parts.new_rows is not None,
+        "rows of a new language have another learning rate": bool(parts.new_rows),
     }
     return next((reason for reason, present in obstacles.items() if present), "")

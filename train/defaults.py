@@ -12,8 +12,6 @@ WEIGHT_DECAY = 0.01  # of matrices only
 GRADIENT_CLIP = 1.0
 TEXT_LOSS_WEIGHT, AUDIO_LOSS_WEIGHT = 0.01, 1.0
 WARMUP_STEPS = 25
-# LoRA's alpha, as a multiple of its rank.
-ALPHA_OF_RANK = 2
 # The rate of the token embeddings that `train extend` added: everything else only has to adapt.
 NEW_ROWS_RATE = 10.0
 # Console lines; TensorBoard and metrics.jsonl get every step.

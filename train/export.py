@@ -327,7 +327,7 @@ def _write_files(
     base = voice.folder
     text_ids = len(state["gpt.text_embedding.weight"])
     megabytes = sum(tensor.nbytes for tensor in state.values()) / 1e6
-    with Progress("Writing model.pth", megabytes, "MB", patience_seconds=2.0) as progress:
+    with Progress("Writing model.pth", megabytes, "MB") as progress:
         model = replace_file(
             part / "model.pth",
             lambda file: torch.save({"model": state}, cast(BinaryIO, CountingFile(file, progress))),

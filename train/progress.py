@@ -18,19 +18,15 @@ T = TypeVar("T")
 log = logging.getLogger("train")
 
 _TELL_EVERY_SECONDS = 10.0
+# Shorter work shows no bar.
+_PATIENCE_SECONDS = 2.0
 
 
 class Progress:
-    """Counts up to a total. `with` removes the bar from the terminal.
+    """Counts up to a total, in `unit`, such as clips or seconds of sound. `with` removes the bar
+    from the terminal."""
 
-    Args:
-        total: In `unit`, such as clips, or seconds of sound.
-        patience_seconds: Shorter work shows no bar.
-    """
-
-    def __init__(
-        self, what: str, total: float, unit: str, *, patience_seconds: float = 0.0
-    ) -> None:
+    def __init__(self, what: str, total: float, unit: str) -> None:
         from tqdm import tqdm
 
         self.what = what
@@ -39,7 +35,7 @@ class Progress:
         self.done = 0.0
         self._quiet = not sys.stderr.isatty()
         self._bar = tqdm(
-            desc=what, total=total, unit=unit, disable=self._quiet, delay=patience_seconds
+            desc=what, total=total, unit=unit, disable=self._quiet, delay=_PATIENCE_SECONDS
         )
         self._began = self._told = time.monotonic()
 
@@ -90,12 +86,9 @@ class CountingFile:
         self._file.flush()
 
 
-def with_progress(
-    items: Iterable[T], total: int, what: str, unit: str = "clips", *,
-    patience_seconds: float = 0.0,
-) -> Iterator[T]:  # fmt: skip
+def with_progress(items: Iterable[T], total: int, what: str, unit: str = "clips") -> Iterator[T]:
     """Yields the items. Each counts as finished when the next one is requested."""
-    with Progress(what, total, unit, patience_seconds=patience_seconds) as progress:
+    with Progress(what, total, unit) as progress:
         for item in items:
             yield item
             progress.add()

@@ -7,7 +7,7 @@ seconds, before anything is written into OUTPUT_DIR.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +35,8 @@ from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
 from train.metrics import curves, flops, tensorboard_server
 from train.metrics.logs import Logs
-from train.optim.lora import LoraShape
-from train.optim.trainable import NewRowsShape, TrainableParts, frozen_weights, recomputes
+from train.optim.lora import ALPHA_OF_RANK
+from train.optim.trainable import TrainableParts, frozen_weights, recomputes
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
@@ -77,10 +77,10 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         enter = closing.enter_context
         if world.is_main:
             enter(run.lock())
-        for other in trainings(settings.cache_dir) if world.is_single_process else ():
-            if other.shares(device):
-                log.warning("%s also works on %s: both are slower, and memory may not last.",
-                            other.output_dir, device)  # fmt: skip
+        for other in trainings(settings.cache_dir, device) if world.is_single_process else ():
+            log.warning(
+                "%s also works on %s: both are slower, and memory may not last.", other, device
+            )
         enter(at_work(settings.cache_dir, device, run.folder))
         stop = enter(stop_on_signals(settings.stop_seconds))
         enter(distributed.joined(world, device))
@@ -402,36 +402,34 @@ def _trainable_parts(
     settings: TrainSettings, context: RunContext, gpt: GPT, batches: Batches
 ) -> TrainableParts:
     advice = context.config.training
-    lora = None
-    if settings.lora_rank:
-        lora = LoraShape(settings.lora_rank, defaults.ALPHA_OF_RANK * settings.lora_rank)
-        log.info("LoRA: rank %d, alpha %d. All other weights are frozen.", lora.rank, lora.alpha)
+    if rank := settings.lora_rank:
+        alpha = ALPHA_OF_RANK * rank
+        log.info("LoRA: rank %d, alpha %d. All other weights are frozen.", rank, alpha)
     recompute, reason = recomputes(
         settings.gradient_checkpointing,
         autotune.longest_clip_memory(settings, context, gpt, batches, recomputed=False),
         autotune.room_bytes(context),
     )
     log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)
-    frozen = frozen_weights(advice, with_adapters=lora is not None)
+    frozen = frozen_weights(advice, with_adapters=rank > 0)
     if frozen:
         log.info("Frozen: %s (recommended by the base model)", ", ".join(frozen))
     ema_decay, reason = defaults.ema_decay(advice)
     if ema_decay:
         log.info("Moving average of the weights: decay %g (%s)", ema_decay, reason)
-    return TrainableParts(lora, frozen, ema_decay, recompute, _new_rows(settings, context))
+    return TrainableParts(rank, frozen, ema_decay, recompute, _new_rows(settings, context))
 
 
-def _new_rows(settings: TrainSettings, context: RunContext) -> NewRowsShape | None:
+def _new_rows(settings: TrainSettings, context: RunContext) -> Sequence[int]:
     """The rows that were added for languages of the training clips."""
     languages = learned_languages(context)
     learned = [one for one in context.config.unlearned if one.language in languages]
-    if not learned:
-        return None
     ids = [id_ for one in learned for id_ in range(one.first_id, one.first_id + one.num_ids)]
     names = ", ".join(one.language for one in learned)
-    times = defaults.NEW_ROWS_RATE
-    log.info("New rows: %d, of %s; they learn at %g times the rate.", len(ids), names, times)
-    return NewRowsShape(ids, times)
+    if ids:
+        told = "New rows: %d, of %s; they learn at %g times the rate."
+        log.info(told, len(ids), names, defaults.NEW_ROWS_RATE)
+    return ids
 
 
 # 6. Logs and evaluation
@@ -455,7 +453,7 @@ def build_logs(
         steps_per_epoch=-(-len(batches.plan(first_epoch)) // learner.world.size),
         first_step=learner.step,
         log_every=defaults.LOG_EVERY,
-        peak_flops=flops.peak_flops(context.device.value, context.precision.value),
+        peak_flops=flops.peak_flops(context.device.value),
         usage=usage,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
     )

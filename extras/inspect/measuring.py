@@ -164,7 +164,7 @@ def _listen(
         for clip in clips
         if not (sound := sounds[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
     ]
-    shown = with_progress(missing, len(missing), "Sound", patience_seconds=2.0)
+    shown = with_progress(missing, len(missing), "Sound")
     with ThreadPoolExecutor() as pool:  # decoding and FFTs release the GIL
         begun = ((clip, pool.submit(decoded, clip)) for clip in shown)
         for clip, result in lookahead(begun, os.cpu_count() or 1):
@@ -228,7 +228,7 @@ def _likelihoods(
         gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, device=device)
         gpt.eval().requires_grad_(False)
         places = {clip.name: number for number, clip in enumerate(context.data.clips)}
-        for number in with_progress(missing, len(missing), "Likelihood", patience_seconds=2.0):
+        for number in with_progress(missing, len(missing), "Likelihood"):
             index = places[clips[number].name]
             if known.present([index]):
                 result = likelihood(

@@ -73,7 +73,7 @@ def write(plan: ExtensionPlan, to: Path) -> None:
     with whole_folder(to, num_bytes) as part:
         _write_json(part / "vocab.json", plan.vocabulary.content)
         _write_json(part / "config.json", extended_config(plan, len(state[TABLES[0]])))
-        with Progress("Writing model.pth", num_bytes / 1e6, "MB", patience_seconds=2.0) as progress:
+        with Progress("Writing model.pth", num_bytes / 1e6, "MB") as progress:
             replace_file(
                 part / "model.pth",
                 lambda file: torch.save(

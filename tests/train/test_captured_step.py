@@ -23,12 +23,11 @@ from train.captured_step import (
 )
 from train.dataset.batches import Batch
 from train.learner import Learner
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 
 GPU = pytest.mark.gpu
-LORA = {"trainable": TrainableParts(lora=LoraShape(2, 4))}
+LORA = {"trainable": TrainableParts(lora_rank=2)}
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig, mix_seed
 from train.losses import NonFiniteError
 from train.optim import optimizer as optimization
-from train.optim.lora import LoraShape
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
@@ -162,8 +161,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "adamw": {},
     "8-bit": {"optimizer": "adamw8bit"},
     "averages": {"trainable": TrainableParts(ema_decay=0.9)},
-    "lora": {"trainable": TrainableParts(lora=LoraShape(2, 4))},
-    "averages of lora": {"trainable": TrainableParts(ema_decay=0.9, lora=LoraShape(2, 4))},
+    "lora": {"trainable": TrainableParts(lora_rank=2)},
+    "averages of lora": {"trainable": TrainableParts(ema_decay=0.9, lora_rank=2)},
 }
 
 

@@ -16,7 +16,7 @@ import torch
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main
-from train.resilience.at_work import AtWork, trainings
+from train.resilience.at_work import trainings
 from train.trainer import Trainer
 from xtts.voices.run_folder import RunFolder
 
@@ -293,12 +293,12 @@ def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
 
 @pytest.mark.parametrize("verb", ["evaluate", "sample"])
 def test_a_verb_that_speaks_with_a_run_is_at_work(workshop, straight, monkeypatch, verb):
-    seen: list[AtWork] = []
+    seen: list[str] = []
     cache = workshop.folder / "cache"
     for what in ("evaluation.command.conclude", "sampling.sampler.Sampler.sample"):
         monkeypatch.setattr(f"train.{what}", lambda *_: seen.extend(trainings(cache)))
     assert main([verb, *workshop.arguments("straight", SAMPLE_DEVICE="cpu")]) == 2
-    assert seen == [AtWork("cpu", str(straight.folder))] and trainings(cache) == []
+    assert seen == [str(straight.folder)] and trainings(cache) == []
 
 
 def alive(pid: int) -> bool:

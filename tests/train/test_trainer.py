@@ -87,7 +87,7 @@ class Surroundings:
             "settings": self.settings, "num_epochs": epochs, "learner": self.learner,
             "batches": Plan(batches), "validation": Plan(1), "logs": logs, "sampler": sampler,
             "checkpoints": checkpoints, "writer": CheckpointWriter(background=False),
-            "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(None), "stop": self.stop,
+            "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(60.0), "stop": self.stop,
         }  # fmt: skip
         self.trainer = Trainer(**parts | changes)
 

@@ -195,7 +195,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     try:  # the cache is saved even if the run is stopped
         # Decoding releases the GIL.
         decoded = in_threads(lambda one: decode_clip(one, known, longest), entries, _PORTION)
-        shown = with_progress(decoded, len(entries), "Checking clips", patience_seconds=2.0)
+        shown = with_progress(decoded, len(entries), "Checking clips")
         sounds = list(shown)
         results = [
             check_clip(entry, sound, known, tokenizer, reader)

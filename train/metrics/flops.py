@@ -5,7 +5,6 @@ Recomputed blocks and padding do not count, so that the share of a GPU's peak th
 """
 
 import re
-import time
 
 import torch
 
@@ -52,12 +51,9 @@ def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float
     return 2.0 * (2 + learns) * products + 6.0 * attention
 
 
-def peak_flops(device: str, precision: str) -> float | None:
-    """The FLOP/s that MFU is a share of: a GPU's peak by its manufacturer, None if its name is
-    unknown; on a CPU, the measured peak."""
-    if device.startswith("cuda"):
-        return peak_of_gpu(torch.cuda.get_device_name(device))
-    return reached_flops(torch.bfloat16 if precision == "bf16" else torch.float32)
+def peak_flops(device: str) -> float | None:
+    """The FLOP/s that MFU is a share of; None on a CPU, whose manufacturer states none."""
+    return peak_of_gpu(torch.cuda.get_device_name(device)) if device != "cpu" else None
 
 
 def peak_of_gpu(device_name: str) -> float | None:
@@ -70,15 +66,3 @@ def peak_of_gpu(device_name: str) -> float | None:
         if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", device_name, re.IGNORECASE):
             return PEAKS.get(name)
     return None
-
-
-def reached_flops(kind: torch.dtype, size: int = 1024, tries: int = 3) -> float:
-    """The FLOP/s of a matrix product on this CPU, whose manufacturer states none: the best of
-    `tries`. Takes 20 ms with two cores and AMX."""
-    one = torch.ones(size, size, dtype=kind)
-    seconds = float("inf")
-    for _ in range(tries + 1):  # in the first, oneDNN generates its code
-        began = time.perf_counter()
-        one @ one
-        seconds = min(seconds, time.perf_counter() - began)
-    return 2 * size**3 / seconds

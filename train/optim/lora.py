@@ -8,7 +8,6 @@ plain names, so their readers need not handle adapters. A and B are also saved s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,14 +21,7 @@ from xtts.model.shapes import GPTShape
 # In every block: queries, keys and values; attention's output; the feed-forward's two.
 TARGETS = ("c_attn", "c_proj", "c_fc")
 _ADAPTER = "default"
-
-
-@dataclass(frozen=True)
-class LoraShape:
-    """rank: of each difference; alpha: its weight is alpha / rank."""
-
-    rank: int
-    alpha: int
+ALPHA_OF_RANK = 2
 
 
 def num_adapter_weights(rank: int, shape: GPTShape) -> int:
@@ -44,11 +36,11 @@ class LoraAdapters:
     Raises SotaqueError if peft is not installed.
     """
 
-    def __init__(self, gpt: GPT, shape: LoraShape, seed: int) -> None:
+    def __init__(self, gpt: GPT, rank: int, seed: int) -> None:
         self.gpt = gpt
-        self.shape = shape
+        self.alpha = ALPHA_OF_RANK * rank
         gpt.requires_grad_(False)
-        _inject(gpt, shape, seed)
+        _inject(gpt, rank, self.alpha, seed)
         self.layers: dict[str, Any] = {
             name: module for name, module in gpt.named_modules() if hasattr(module, "lora_A")
         }
@@ -126,15 +118,15 @@ class LoraAdapters:
         self.gpt.load_state_dict(dict(state), strict=False)
 
 
-def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
+def _inject(gpt: GPT, rank: int, alpha: int, seed: int) -> None:
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise SotaqueError(
-            f"LORA_RANK={shape.rank} needs peft, which is not installed ({error}). "
+            f"LORA_RANK={rank} needs peft, which is not installed ({error}). "
             f"Install it with `{commands.install_extra('lora')}`, or set LORA_RANK=0."
         ) from error
-    config = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(TARGETS))
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(TARGETS))
     device = next(gpt.parameters()).device
     # A is random: it depends on the seed alone and changes no other random state.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

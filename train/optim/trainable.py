@@ -4,7 +4,6 @@ Without LORA_RANK and averages they are the same. With adapters, the saved weigh
 averages, they are the averages. The trainer's state then holds the rest.
 """
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from machine.errors import SotaqueError
+from train import defaults
 from train.memory.estimate import MemoryEstimate
-from train.optim.lora import LoraAdapters, LoraShape
+from train.optim.lora import LoraAdapters
 from xtts.model.config import TrainingAdvice
 from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
 
@@ -27,24 +27,15 @@ LARGEST_SHARE = 0.7
 
 
 @dataclass(frozen=True)
-class NewRowsShape:
-    """ids: the rows of the languages that a run learns; times: their rate, as a multiple of
-    LEARNING_RATE."""
-
-    ids: Sequence[int]
-    times: float
-
-
-@dataclass(frozen=True)
 class TrainableParts:
-    """Which parts of a GPT learn, and how. ema_decay 0: no averages; freeze: patterns of names;
-    new_rows: None without an added language."""
+    """Which parts of a GPT learn, and how. lora_rank 0: no adapters; freeze: patterns of names;
+    ema_decay 0: no averages; new_rows: the rows of the languages that a run adds."""
 
-    lora: LoraShape | None = None
+    lora_rank: int = 0
     freeze: Sequence[str] = ()
     ema_decay: float = 0.0
     recompute: bool = False
-    new_rows: NewRowsShape | None = None
+    new_rows: Sequence[int] = ()
 
 
 class TrainableWeights:
@@ -55,7 +46,7 @@ class TrainableWeights:
 
     def __init__(self, gpt: GPT, parts: TrainableParts, seed: int) -> None:
         self.gpt = gpt
-        self.lora = LoraAdapters(gpt, parts.lora, seed) if parts.lora else None
+        self.lora = LoraAdapters(gpt, parts.lora_rank, seed) if parts.lora_rank else None
         freeze(gpt, parts.freeze)
         self.new_rows = NewRows(gpt, parts.new_rows) if parts.new_rows else None
         if parts.recompute:
@@ -102,16 +93,10 @@ class TrainableWeights:
     def model_state(self) -> dict[str, Tensor]:
         """The weights that are saved and evaluated: on the CPU, by Coqui's names and orientation,
         merged."""
-        with self.as_saved():
-            state = self.lora.merged() if self.lora else self.gpt.state_dict()
-            # A copy, because the averages are swapped out again and would change shared memory.
-            copied = self.averages is not None
-            return to_coqui(
-                {
-                    name: tensor.detach().cpu().clone() if copied else tensor.detach().cpu()
-                    for name, tensor in state.items()
-                }
-            )
+        state = {name: tensor.cpu() for name, tensor in self.unsaved_state().items()}
+        if self.averages:  # the next step changes them in place
+            state = {name: tensor.clone() for name, tensor in state.items()}
+        return to_coqui(state)
 
     @torch.no_grad()
     def adapter(self) -> tuple[dict[str, Tensor], int] | None:
@@ -121,7 +106,7 @@ class TrainableWeights:
         if self.lora is None or self._ground is not None or self.new_rows:
             return None
         with self.as_saved():
-            return self.lora.alone(), self.lora.shape.alpha
+            return self.lora.alone(), self.lora.alpha
 
     def state(self) -> dict[str, Any]:
         """The state that `model_state` does not contain; empty if it contains everything."""
@@ -221,45 +206,29 @@ class ExponentialMovingAverage:
 def frozen_weights(advice: TrainingAdvice, *, with_adapters: bool) -> tuple[str, ...]:
     """The patterns that the base model recommends. With adapters, everything else is frozen
     anyway."""
-    return () if with_adapters else patterns(advice.freeze or "")
+    names = "" if with_adapters else advice.freeze or ""
+    return tuple(part.strip() for part in names.split(",") if part.strip())
 
 
-def patterns(setting: str) -> tuple[str, ...]:
-    """Splits the setting into patterns."""
-    return tuple(part.strip() for part in setting.split(",") if part.strip())
-
-
-def freeze(module: nn.Module, globs: Sequence[str]) -> int:
-    """Freezes every weight that a pattern matches; returns the number of frozen values.
+def freeze(module: nn.Module, globs: Sequence[str]) -> None:
+    """Freezes every weight that a pattern matches.
 
     A pattern matches a whole name (`text_embedding.weight`) or the name of a part
     (`conditioning_*`). Raises SotaqueError if one matches nothing.
     """
     named = dict(module.named_parameters())
     for glob in globs:
-        if not any(fits(name, [glob]) for name in named):
-            raise SotaqueError(_nothing(glob, list(named)))
-    frozen = [parameter for name, parameter in named.items() if fits(name, globs)]
-    if len(frozen) == len(named):
-        raise SotaqueError(f"`freeze` in config.json freezes every weight: {', '.join(globs)}.")
-    for parameter in frozen:
-        parameter.requires_grad_(False)
-    return sum(parameter.numel() for parameter in frozen)
-
-
-def fits(name: str, globs: Sequence[str]) -> bool:
-    """Whether a pattern matches this weight, or a part that contains it."""
-    parts = name.split(".")
-    heads = [".".join(parts[: count + 1]) for count in range(len(parts))]
-    return any(fnmatchcase(head, glob) for glob in globs for head in heads)
-
-
-def _nothing(glob: str, names: Sequence[str]) -> str:
-    heads = sorted({".".join(name.split(".")[:depth]) for name in names for depth in (1, 2, 3, 4)})
-    near = difflib.get_close_matches(glob.strip("*."), heads, n=3, cutoff=0.5)
-    tops = sorted({name.split(".")[0] for name in names})
-    hint = f"Similar parts are {', '.join(near)}." if near else f"The parts are {', '.join(tops)}."
-    return f"`freeze` in config.json has {glob!r}, which matches no weight of the model. {hint}"
+        found = [
+            name for name in named if fnmatchcase(name, glob) or fnmatchcase(name, f"{glob}.*")
+        ]
+        for name in found:
+            named[name].requires_grad_(False)
+        if not found or not any(one.requires_grad for one in named.values()):
+            which = "every weight" if found else "no weight"
+            raise SotaqueError(
+                f"`freeze` in config.json has {glob!r}, which matches {which} of the model. Its "
+                f"parts are {', '.join(sorted({name.split('.')[0] for name in named}))}."
+            )
 
 
 # Rows that `train extend` added to the text tables
@@ -276,11 +245,10 @@ class NewRows:
         undecayed: The tables that were frozen. Weight decay would change their old rows.
     """
 
-    def __init__(self, gpt: GPT, shape: NewRowsShape) -> None:
-        self.times = shape.times
+    def __init__(self, gpt: GPT, ids: Sequence[int]) -> None:
         parameters = dict(gpt.named_parameters())
         self._tables = [parameters[name] for name in TEXT_TABLES]
-        self._ids = torch.tensor(shape.ids, device=self._tables[0].device)
+        self._ids = torch.tensor(ids, device=self._tables[0].device)
         self.undecayed = [table for table in self._tables if not table.requires_grad]
         for table in self.undecayed:
             table.requires_grad_(True)
@@ -294,7 +262,7 @@ class NewRows:
         yield
         with torch.no_grad():
             for table, old in zip(self._tables, before, strict=True):
-                table[self._ids] = old.lerp(table[self._ids], self.times)
+                table[self._ids] = old.lerp(table[self._ids], defaults.NEW_ROWS_RATE)
 
     def _of_new_rows(self, gradient: Tensor) -> Tensor:
         kept = torch.zeros_like(gradient)

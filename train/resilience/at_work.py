@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from machine.storage import locks
@@ -23,19 +22,6 @@ from machine.storage.reading import read_text
 _FOLDER = "at_work"
 # A file exists briefly before it is locked.
 _STALE_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class AtWork:
-    """A training in progress. device: "cpu" or "cuda:N"; output_dir: as its process names it."""
-
-    device: str
-    output_dir: str
-
-    def shares(self, wish: str) -> bool:
-        """Whether a training with DEVICE=wish may compute on the same device. `auto` may choose
-        any."""
-        return wish == "auto" or self.device == ("cuda:0" if wish == "cuda" else wish)
 
 
 @contextmanager
@@ -52,13 +38,15 @@ def at_work(cache_dir: Path, device: str, output_dir: Path) -> Iterator[None]:
         yield
 
 
-def trainings(cache_dir: Path) -> list[AtWork]:
-    """The trainings in progress; none on a file system without locks."""
+def trainings(cache_dir: Path, wish: str = "auto") -> list[str]:
+    """The OUTPUT_DIR of each training in progress, as its process names it, that may compute on the
+    same device as one with DEVICE=wish; none on a file system without locks."""
     found = []
     for path in sorted((cache_dir / _FOLDER).glob("*.lock")):
         if locks.held(path):
             device, _, output_dir = read_text(path).partition(" ")
-            found.append(AtWork(device, output_dir))
+            if wish == "auto" or device == ("cuda:0" if wish == "cuda" else wish):
+                found.append(output_dir)
             continue
         with contextlib.suppress(OSError):  # left by a killed training
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:

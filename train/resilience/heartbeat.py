@@ -43,12 +43,12 @@ def allowed_seconds(steps: Sequence[float], stall_seconds: float) -> float:
 
 
 class Heartbeat:
-    """`with` starts the watchdog and ends it. stall_seconds: None = no watchdog.
+    """`with` starts the watchdog and ends it; without it, nothing is sent.
 
     There is no time limit before the first `watch` or `allow`.
     """
 
-    def __init__(self, stall_seconds: float | None) -> None:
+    def __init__(self, stall_seconds: float) -> None:
         self.stall_seconds = stall_seconds
         self._child: subprocess.Popen[bytes] | None = None
         self._beats: int | None = None
@@ -56,15 +56,26 @@ class Heartbeat:
         self._steps: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED_STEPS))
 
     def __enter__(self) -> "Heartbeat":
-        if self.stall_seconds is not None:
-            self._start()
+        # faulthandler writes in C, in the thread that gets the signal, even if the GIL is never
+        # released.
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        read_end, self._beats = os.pipe()
+        os.set_blocking(self._beats, False)
+        wire = tripwire(EXIT_CODE)
+        words = (os.getpid(), read_end, -1 if wire is None else wire)
+        self._child = subprocess.Popen(
+            (sys.executable, "-I", "-S", str(Path(watchdog.__file__)), *map(str, words)),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            pass_fds=(read_end, *(() if wire is None else (wire,))),
+        )  # fmt: skip
+        os.close(read_end)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._child is None or self._beats is None:
-            return
-        os.close(self._beats)
-        self._beats = None
+        assert self._child is not None
+        if self._beats is not None:
+            os.close(self._beats)
+            self._beats = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(timeout=1.0)  # it ends when the pipe closes
         if self._child.poll() is None:
@@ -72,22 +83,16 @@ class Heartbeat:
             self._child.wait()
         faulthandler.unregister(signal.SIGUSR1)
 
-    @property
-    def pid(self) -> int | None:
-        """The watchdog's process id; None if there is none."""
-        return self._child.pid if self._child and self._child.poll() is None else None
-
     def watch(self, items: Iterable[T], doing: str) -> Iterator[T]:
         """Yields the items, and sends a heartbeat whenever the next one is requested."""
         steps = self._steps[doing]
-        stall = self.stall_seconds or 0.0
         began = time.monotonic()
-        self._sign(allowed_seconds(steps, stall), doing)
+        self._sign(allowed_seconds(steps, self.stall_seconds), doing)
         for item in items:
             yield item
             steps.append(time.monotonic() - began)
             began = time.monotonic()
-            self._sign(allowed_seconds(steps, stall), doing)
+            self._sign(allowed_seconds(steps, self.stall_seconds), doing)
         self._sign(self.stall_seconds, f"{doing} ended")
 
     @contextmanager
@@ -99,23 +104,8 @@ class Heartbeat:
         finally:
             self._sign(self.stall_seconds, f"{doing} ended")
 
-    def _start(self) -> None:
-        # faulthandler writes in C, in the thread that gets the signal, even if the GIL is never
-        # released.
-        faulthandler.register(signal.SIGUSR1, file=_console(), all_threads=True)
-        read_end, self._beats = os.pipe()
-        os.set_blocking(self._beats, False)
-        wire = tripwire(EXIT_CODE)
-        words = (os.getpid(), read_end, -1 if wire is None else wire)
-        self._child = subprocess.Popen(
-            (sys.executable, "-I", "-S", str(Path(watchdog.__file__)), *map(str, words)),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            pass_fds=(read_end, *(() if wire is None else (wire,))),
-        )  # fmt: skip
-        os.close(read_end)
-
-    def _sign(self, allowed: float | None, doing: str) -> None:
-        if self._beats is None or allowed is None:
+    def _sign(self, allowed: float, doing: str) -> None:
+        if self._beats is None:
             return
         try:
             os.write(self._beats, f"{allowed:.3f} {doing}\n".encode())
@@ -125,10 +115,3 @@ class Heartbeat:
             log.warning("The watchdog has ended. A stall will not be detected.")
             os.close(self._beats)
             self._beats = None
-
-
-def _console() -> int:
-    try:
-        return sys.stderr.fileno()
-    except (OSError, ValueError, AttributeError):  # a test has replaced it
-        return 2

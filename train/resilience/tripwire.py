@@ -9,7 +9,6 @@ of SIGKILL.
 
 import ctypes
 import os
-from functools import cache
 
 _SIGEV_THREAD = 2
 
@@ -41,17 +40,14 @@ class _Read(ctypes.Structure):
     )
 
 
-@cache
 def tripwire(exit_code: int) -> int | None:
-    """The descriptor to write the byte to, which a child inherits; one for the whole process.
+    """The descriptor to write the byte to, which a child inherits.
 
     This process keeps the descriptor open too, so that the end of the child does not end it. None
-    if the C library has no such read.
+    if the C library has no such read (glibc before 2.34 has it in another library).
     """
-    if ctypes.sizeof(ctypes.c_void_p) != 8:
-        return None
-    library = _with_aio()
-    if library is None:
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "aio_read"):
         return None
     read_end, write_end = os.pipe()
     buffer = ctypes.create_string_buffer(1)
@@ -70,17 +66,4 @@ def tripwire(exit_code: int) -> int | None:
     # shuts down. Freed memory would look like a failed request, and cause this exit code.
     for kept in (library, buffer, request):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    # A forked child does not have the reading thread.
-    os.register_at_fork(after_in_child=tripwire.cache_clear)
     return write_end
-
-
-def _with_aio() -> ctypes.CDLL | None:
-    for name in (None, "librt.so.1"):  # a separate library before glibc 2.34
-        try:
-            library = ctypes.CDLL(name, use_errno=True)
-            if library.aio_read and library._exit:
-                return library
-        except (OSError, AttributeError):
-            continue
-    return None

@@ -233,9 +233,7 @@ def sentence_of(code: int, stderr: str) -> str:
 def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
     """The trainings that a job of this run has to wait for, by their OUTPUT_DIR."""
     found = [str(one.folder) for one in (RunFolder(settings.output_dir), run) if one.is_locked()]
-    return found or [
-        one.output_dir for one in trainings(settings.cache_dir) if one.shares(settings.device)
-    ]
+    return found or trainings(settings.cache_dir, settings.device)
 
 
 def _appended(path: Path) -> BinaryIO:

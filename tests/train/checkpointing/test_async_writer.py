@@ -12,7 +12,6 @@ from tests.train.test_learner import a_batch, a_learner
 from train.checkpointing import async_writer
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import to_coqui
@@ -158,7 +157,7 @@ def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "parts", [TrainableParts(), TrainableParts(ema_decay=0.9), TrainableParts(lora=LoraShape(2, 4))]
+    "parts", [TrainableParts(), TrainableParts(ema_decay=0.9), TrainableParts(lora_rank=2)]
 )
 def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts):
     learner = a_learner(trainable=parts)

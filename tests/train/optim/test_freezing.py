@@ -4,13 +4,14 @@ import pytest
 
 from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.optim.trainable import TrainableParts, freeze, frozen_weights, patterns
+from train.optim.trainable import TrainableParts, freeze, frozen_weights
 from train.trainer import train_step
 from xtts.model.config import TrainingAdvice
 
 
 def test_what_a_pattern_fits_stays_without_a_state_and_the_rest_learns():
-    globs = patterns(" conditioning_*, gpt.h.0 ,*.bias,,")
+    advice = TrainingAdvice(freeze=" conditioning_*, gpt.h.0 ,*.bias,,")
+    globs = frozen_weights(advice, with_adapters=False)
     assert globs == ("conditioning_*", "gpt.h.0", "*.bias")
     learner = a_learner(trainable=TrainableParts(freeze=globs))
     before = weights(learner)
@@ -27,12 +28,12 @@ def test_what_a_pattern_fits_stays_without_a_state_and_the_rest_learns():
     ("glob", "told"),
     [
         ("text_embeding", "'text_embeding', which matches no weight.*text_embedding"),
-        ("gpt.h.1.atn", r"'gpt.h.1.atn', which matches no weight.*gpt\.h\.1\.attn"),
-        ("vocoder", "'vocoder', which matches no weight.*The parts are .*mel_head"),
-        ("*", "freezes every weight"),
+        ("*", "which matches every weight"),
     ],
 )
-def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_near_it(glob, told):
+def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_of_the_parts(
+    glob, told
+):
     with pytest.raises(SotaqueError, match=told) as raised:
         freeze(a_learner().gpt, (glob,))
     assert raised.value.exit_code == 2
@@ -40,7 +41,9 @@ def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_nea
 
 def test_a_layer_number_is_not_the_beginning_of_another():
     gpt = a_learner().gpt
-    assert freeze(gpt, ("gpt.h.1",)) == sum(p.numel() for p in gpt.gpt.h[1].parameters())
+    freeze(gpt, ("gpt.h.1",))
+    frozen = [name for name, one in gpt.named_parameters() if not one.requires_grad]
+    assert frozen and all(name.startswith("gpt.h.1.") for name in frozen)
 
 
 def test_what_the_base_recommends_is_frozen_but_beside_adapters():

@@ -8,12 +8,11 @@ import torch
 
 from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import from_coqui, new_gpt
 
-SMALL = TrainableParts(lora=LoraShape(rank=4, alpha=8))
+SMALL = TrainableParts(lora_rank=4)
 
 
 def with_adapters(**changes):
@@ -79,7 +78,7 @@ def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
 
 def test_another_rank_is_refused_in_words():
     first = learned(1)
-    other = a_learner(trainable=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
+    other = a_learner(trainable=TrainableParts(lora_rank=2))
     with pytest.raises(SotaqueError, match="adapters of rank 4, and LORA_RANK is 2"):
         other.resume(first.model_state(), first.trainer_state(), 1)
 
@@ -141,7 +140,7 @@ def test_adapters_on_other_weights_than_the_base_s_are_not_told_alone():
 
 
 def test_the_adapter_alone_is_the_average_where_averages_are_saved():
-    parts = TrainableParts(lora=SMALL.lora, ema_decay=0.5)
+    parts = TrainableParts(lora_rank=SMALL.lora_rank, ema_decay=0.5)
     learner = a_learner(trainable=parts, learning_rate=1e-2)
     for seed in range(3):
         train_step(learner, a_batch(seed))

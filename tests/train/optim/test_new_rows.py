@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.optim.lora import LoraShape
-from train.optim.trainable import NewRowsShape, TrainableParts
+from train import defaults
+from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import TEXT_TABLES
 
@@ -16,9 +16,8 @@ NEW = (4, 5, 6)
 FROZEN = ("conditioning_*", "text_*")
 
 
-def learner(times: float = 10.0, **parts):
-    rows = NewRowsShape(NEW, times)
-    return a_learner(trainable=TrainableParts(new_rows=rows, **parts), dropout=0.0)
+def learner(**parts):
+    return a_learner(trainable=TrainableParts(new_rows=NEW, **parts), dropout=0.0)
 
 
 def moved(one, steps: int = 1):
@@ -31,22 +30,23 @@ def moved(one, steps: int = 1):
     return {name: (rows[list(NEW)], rows[old]) for name, rows in far.items()}
 
 
-def test_new_rows_move_so_many_times_further_and_old_ones_as_before():
-    plain, scaled = moved(learner(1.0)), moved(learner(10.0))
+def test_new_rows_move_so_many_times_further_and_old_ones_as_before(monkeypatch):
+    scaled = moved(learner())
+    monkeypatch.setattr(defaults, "NEW_ROWS_RATE", 1.0)
+    plain = moved(learner())
     for name in TEXT_TABLES:
         assert plain[name][0].max() > 0 and plain[name][1].max() > 0
         torch.testing.assert_close(scaled[name][0], 10 * plain[name][0], rtol=1e-3, atol=1e-7)
         assert torch.equal(scaled[name][1], plain[name][1])
 
 
-@pytest.mark.parametrize("parts", [{"freeze": FROZEN}, {"lora": LoraShape(2, 4)}])
+@pytest.mark.parametrize("parts", [{"freeze": FROZEN}, {"lora_rank": 2}])
 @pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
 def test_in_frozen_tables_only_new_rows_learn(parts, optimizer):
-    if "lora" in parts:
+    if "lora_rank" in parts:
         pytest.importorskip("peft")
-    rows = NewRowsShape(NEW, 10.0)
     one = a_learner(
-        trainable=TrainableParts(new_rows=rows, **parts), dropout=0.0, optimizer=optimizer,
+        trainable=TrainableParts(new_rows=NEW, **parts), dropout=0.0, optimizer=optimizer,
         weight_decay=0.1,
     )  # fmt: skip
     for name, (new, old) in moved(one, steps=3).items():
@@ -56,7 +56,7 @@ def test_in_frozen_tables_only_new_rows_learn(parts, optimizer):
 
 def test_a_resumed_run_with_adapters_keeps_the_rows_that_it_learned():
     pytest.importorskip("peft")
-    parts = {"lora": LoraShape(2, 4), "ema_decay": 0.5}
+    parts = {"lora_rank": 2, "ema_decay": 0.5}
     first, second = learner(**parts), learner(**parts)
     for seed in range(2):
         train_step(first, a_batch(seed))

@@ -57,7 +57,7 @@ def main() -> None:
         for step in beating.watch(range(6), "learning"):
             time.sleep(0.4 if kind == "slow" else 0.02)
             if step == 3:
-                print(beating.pid, flush=True)
+                print(beating._child.pid, flush=True)
                 if kind in globals():
                     globals()[kind]()
         if kind == "saving":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from train.resilience.at_work import AtWork, at_work, trainings
+from train.resilience.at_work import at_work, trainings
 
 
 def test_those_at_work_are_told_with_their_devices(tmp_path):
@@ -15,9 +15,9 @@ def test_those_at_work_are_told_with_their_devices(tmp_path):
     first, second = tmp_path / "out put", tmp_path / "other"
     with at_work(tmp_path, "cuda:1", first):
         with at_work(tmp_path, "cpu", second):
-            found = sorted(trainings(tmp_path), key=lambda one: one.device)
-            assert found == [AtWork("cpu", str(second)), AtWork("cuda:1", str(first))]
-        assert trainings(tmp_path) == [AtWork("cuda:1", str(first))]
+            assert sorted(trainings(tmp_path)) == sorted(map(str, (first, second)))
+            assert trainings(tmp_path, "cpu") == [str(second)]
+        assert trainings(tmp_path) == [str(first)]
     assert trainings(tmp_path) == []
     assert list((tmp_path / "at_work").iterdir()) == []
 
@@ -42,9 +42,10 @@ def test_a_killed_one_is_not_at_work_and_its_file_goes(tmp_path):
         ("cpu", ("auto", "cpu"), ("cuda", "cuda:0")),
     ],
 )
-def test_two_trainings_on_two_devices_do_not_wait(device, shared, apart):
-    one = AtWork(device, "")
-    assert all(map(one.shares, shared)) and not any(map(one.shares, apart))
+def test_two_trainings_on_two_devices_do_not_wait(tmp_path, device, shared, apart):
+    with at_work(tmp_path, device, tmp_path):
+        assert all(trainings(tmp_path, wish) for wish in shared)
+        assert not any(trainings(tmp_path, wish) for wish in apart)
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_not_to_train(tmp_path):

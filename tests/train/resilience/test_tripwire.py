@@ -1,18 +1,14 @@
 """A byte ends a process that can no longer run Python."""
 
-import os
 import subprocess
 import sys
 import time
-
-from train.resilience.tripwire import tripwire
 
 # Sleeps inside C with the GIL held: no Python thread and no signal handler runs.
 STALLED = """
 import ctypes, os, sys
 from train.resilience.tripwire import tripwire
 wire = tripwire(75)
-assert wire == tripwire(75)
 child = os.fork()
 if child == 0:
     import time
@@ -36,10 +32,3 @@ def test_without_a_byte_nothing_happens():
         subprocess.run([sys.executable, "-c", code], timeout=50, check=False) for _ in range(20)
     ]
     assert [done.returncode for done in ended] == 20 * [0]
-
-
-def test_a_library_without_such_a_read_gives_no_wire(monkeypatch):
-    monkeypatch.setattr("train.resilience.tripwire._with_aio", lambda: None)
-    before = len(os.listdir("/proc/self/fd"))
-    assert tripwire.__wrapped__(75) is None
-    assert len(os.listdir("/proc/self/fd")) == before

@@ -11,7 +11,6 @@ from benchmarks.synthetic import noise_batch
 from tests.operations import OperationCounter, small_shape
 from tests.train.test_learner import RECIPE
 from train.learner import Learner
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import forward_backward
 from xtts.model import casting, varlen
@@ -46,7 +45,7 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
         ("fp32", TrainableParts()),
         ("bf16", TrainableParts(recompute=True)),
         ("bf16", TrainableParts(freeze=("gpt.h.0.*",))),
-        ("bf16", TrainableParts(lora=LoraShape(4, 8))),
+        ("bf16", TrainableParts(lora_rank=4)),
     ],
     ids=["bf16", "fp16", "fp32", "recomputed", "frozen", "lora"],
 )
