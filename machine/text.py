@@ -36,12 +36,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def gigabytes(num_bytes: float) -> str:
-    """A size with two significant digits: 0.06 GB, 2.4 GB, 68 GB."""
-    amount = num_bytes / 1e9
-    return f"{amount:.{2 if amount < 1 else 1 if amount < 10 else 0}f} GB"
-
-
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """One line per row, with columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

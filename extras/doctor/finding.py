@@ -58,3 +58,9 @@ def fail(observed: str, expected: str, meaning: str, fix: str, evidence: str = "
 def could_not_run(observed: str, meaning: str = "", fix: str = "", evidence: str = "") -> Finding:
     """A finding for a reading or check that failed."""
     return Finding(Severity.COULD_NOT_RUN, observed, "", meaning, fix, evidence)
+
+
+def gigabytes(num_bytes: float) -> str:
+    """A size with two significant digits: 0.06 GB, 2.4 GB, 68 GB."""
+    amount = num_bytes / 1e9
+    return f"{amount:.{2 if amount < 1 else 1 if amount < 10 else 0}f} GB"

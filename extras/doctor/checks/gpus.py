@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from extras.doctor.finding import Finding, could_not_run, fail, ok, warn
+from extras.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
 from machine import commands
 from machine.devices.health import GpuHealth, Outcome
 from machine.devices.selection import DeviceError, Environment, choose_device
@@ -15,7 +15,6 @@ from machine.remedies import (
     get_driver,
     use_backend,
 )
-from machine.text import gigabytes
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from extras.doctor.finding import Finding, fail, ok, warn
+from extras.doctor.finding import Finding, fail, gigabytes, ok, warn
 from machine import commands
 from machine.devices.selection import Environment
 from machine.readings.snapshot import (
@@ -12,7 +12,6 @@ from machine.readings.snapshot import (
     Storage,
     TrialSpeech,
 )
-from machine.text import gigabytes
 
 XTTS_V2_BYTES = 1_867_929_118
 # The size of logs, samples and the feature cache of a small dataset.

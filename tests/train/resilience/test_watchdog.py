@@ -26,17 +26,17 @@ class Run:
         )  # fmt: skip
         assert self.process.stdout is not None
         self.watchdog = int(self.process.stdout.readline())
-        while not self._ignores_ctrl_c():  # on a busy machine it has not started yet
+        while not self._is_ready():  # on a busy machine it has not started yet
             time.sleep(0.01)
 
-    def _ignores_ctrl_c(self) -> bool:
+    def _is_ready(self) -> bool:
         """Whether the watchdog has set up its signals, and its end with the trainer."""
         try:
             status = Path(f"/proc/{self.watchdog}/status").read_text()
         except OSError:  # its trainer has ended
             return True
         words = dict(line.split(":\t") for line in status.splitlines())
-        return words["State"][0] == "Z" or bool(int(words["SigIgn"], 16) & 1 << signal.SIGINT - 1)
+        return words["State"][0] == "Z" or bool(int(words["SigIgn"], 16) & 1 << signal.SIGTERM - 1)
 
     def hangs(self) -> None:
         """Waits until it hangs, which may take longer on a busy machine."""
