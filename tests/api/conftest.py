@@ -161,6 +161,31 @@ def service(tmp_path: Path) -> Iterator[Running]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def service_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Path]]:
+    """For `shared_service`: a ready service with a fake child, and its folder."""
+    folder = tmp_path_factory.mktemp("shared")
+    # On a busy machine, the imports of the first answer stop the server's loop for seconds.
+    with running(settings_in(folder), limits=replace(QUICK, deadline=60.0, hang=60.0)) as found:
+        yield found, folder
+
+
+@pytest.fixture
+def shared_service(service_of_module: tuple[Running, Path]) -> Iterator[Running]:
+    """One service for the tests of a module that leave no file in it and do not end its child."""
+    found, folder = service_of_module
+    before = files_in(folder), found.parts.engine.happened.restarts
+    yield found
+    assert (files_in(folder), found.parts.engine.happened.restarts) == before
+
+
+def files_in(folder: Path) -> set[Path]:
+    """The files below a folder, except locks, which stay."""
+    return {
+        path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock")
+    }
+
+
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with the embedded voice, as on a fresh clone; one for the session."""

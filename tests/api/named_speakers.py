@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.api.conftest import QUICK, Running
-from tests.models import tiny_voice
+from tests.models import ending_base, tiny_voice
 from tests.xtts.voices.test_speakers import named
 
 TEXT = "Good morning, how did you sleep?"
@@ -17,7 +17,7 @@ LIMITS = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
 
 
 def voice_in(folder: Path) -> str:
-    return str(named(tiny_voice(folder / "voice"), *NAMES))
+    return str(named(ending_base(tiny_voice(folder / "voice")), *NAMES))
 
 
 def own_sounds(service: Running) -> dict[str, set[bytes]]:

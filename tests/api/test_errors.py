@@ -68,19 +68,21 @@ def test_openais_clients_find_theirs_inside(status, kind):
     [("POST", "/audio/speech", True), ("GET", "/models", True), ("GET", "/voices", True),
      ("GET", "/audio/speeches", False), ("POST", "/audio/speeches", False), ("GET", "/x", False)],
 )  # fmt: skip
-def test_an_address_without_v1_is_told_the_right_one(service, method, path, there):
+def test_an_address_without_v1_is_told_the_right_one(shared_service, method, path, there):
     """Many clients need the address with /v1 but are configured without it."""
-    answer = service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
+    answer = shared_service.client.request(
+        method, path, json={"input": "x"} if method == "POST" else None
+    )
     assert answer.status_code in (404, 405)
     assert (f"Did you mean /v1{path}?" in answer.json()["detail"]) is there
     assert answer.status_code == 404 or not there
 
 
 @pytest.mark.parametrize("path", served("/api/tts-generate", "/api/previewvoice/", "/v1/voices"))
-def test_json_where_a_form_is_taken_is_told_so(service, path):
-    answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
+def test_json_where_a_form_is_taken_is_told_so(shared_service, path):
+    answer = shared_service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
     assert answer.status_code == 415 and "a form, not JSON" in answer.json()["detail"]
-    as_form = service.client.post(path, data={"other": "x"})
+    as_form = shared_service.client.post(path, data={"other": "x"})
     assert as_form.status_code == 422 and "is missing" in as_form.json()["detail"]
 
 
@@ -102,22 +104,22 @@ def test_json_where_a_form_is_taken_is_told_so(service, path):
         (b"[" * 50_000, "application/json", 400, "The body does not match its Content-Type."),
     ],
 )
-def test_a_body_that_is_none_is_told_why(service, content, kind, status, words):
-    answer = service.client.post(
+def test_a_body_that_is_none_is_told_why(shared_service, content, kind, status, words):
+    answer = shared_service.client.post(
         "/v1/audio/speech", content=content, headers={"content-type": kind}
     )
     assert (answer.status_code, answer.json()["detail"][: len(words)]) == (status, words)
 
 
-def test_an_address_is_told_what_it_takes(service):
+def test_an_address_is_told_what_it_takes(shared_service):
     for method, path, words in (
         ("GET", "/v1/audio/speech", "This path takes POST."),
         ("PUT", "/v1/voices/default", "This path takes DELETE and GET and HEAD and PATCH."),
         ("GET", "/nothing", "/openapi.json lists the paths"),
         ("GET", "/v1/runs/current/metrics?since=x", "since must be a whole number, not 'x'."),
     ):
-        assert words in service.client.request(method, path).json()["detail"]
-    assert service.client.get("/v1/audio/speech").headers["allow"] == "POST"
+        assert words in shared_service.client.request(method, path).json()["detail"]
+    assert shared_service.client.get("/v1/audio/speech").headers["allow"] == "POST"
 
 
 def test_numbers_have_the_bounds_of_python():

@@ -36,7 +36,10 @@ def by_coqui(coqui, latents: Tensor, tokens: Tensor, penalty: float):
 # 1 is none, 5 is in the published config.json, 10 is the default of `Xtts.inference`. Penalties
 # apply to the placeholders of the prefix as well.
 @pytest.mark.parametrize("penalty", [1.0, 5.0, 10.0])
-@pytest.mark.parametrize("text", range(20))
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(text, marks=pytest.mark.slow if text % 4 else ()) for text in range(20)],
+)
 def test_greedy_codes_equal_coquis(both, penalty, text):
     coqui, ours = both
     generator = torch.Generator().manual_seed(text)

@@ -62,6 +62,7 @@ def test_each_epoch_keeps_its_adapter_which_belongs_to_it(workshop, run):
         assert run.adapter_path(epoch).stat().st_size < saved.checkpoint.stat().st_size / 4
 
 
+@pytest.mark.slow
 def test_a_damaged_adapter_is_no_whole_epoch_and_a_pruned_one_goes_along(workshop):
     run = workshop.run("pruned", 3, **LORA, KEEP_CHECKPOINTS="1")
     kept = {run.adapter_path(epoch) for epoch in run.epochs()}

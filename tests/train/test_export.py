@@ -281,7 +281,7 @@ def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_h
 # The target folder
 
 
-@pytest.mark.parametrize("onnx", [[], ["--onnx", "int8"]])
+@pytest.mark.parametrize("onnx", [[], pytest.param(["--onnx", "int8"], marks=pytest.mark.slow)])
 def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
     checkpoint, tmp_path, capsys, onnx
 ):

@@ -86,6 +86,7 @@ MARKED = (
     "after best",
     "mid-prune",
 )
+IN_MAKE_TEST = ("half written:trainer_state_epoch_2.pt", "after manifest", "mid-prune")
 
 
 def test_every_marked_point_is_killed_at():
@@ -101,7 +102,13 @@ def test_every_marked_point_is_killed_at():
     assert [name for name in marked if not any(f'"{name}' in text for text in tests)] == []
 
 
-@pytest.mark.parametrize("point", MARKED)
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(point, marks=() if point in IN_MAKE_TEST else pytest.mark.slow)
+        for point in MARKED
+    ],
+)
 def test_killed_at_a_marked_point(ground, whole, point):
     name = re.sub(r"\W", "-", point)
     run = RunFolder(ground.folder / name)

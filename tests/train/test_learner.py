@@ -164,9 +164,13 @@ WAYS: dict[str, dict[str, Any]] = {
     "lora": {"trainable": TrainableParts(lora_rank=2)},
     "averages of lora": {"trainable": TrainableParts(ema_decay=0.9, lora_rank=2)},
 }
+IN_MAKE_TEST = ("adamw", "averages")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(way, marks=() if way in IN_MAKE_TEST else pytest.mark.slow) for way in WAYS],
+)
 def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path, way):
     straight, first, second = (a_learner(**WAYS[way]) for _ in range(3))
     for seed in range(4):

@@ -51,7 +51,7 @@ def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     return workshop.run(name, EPOCHS, **settings)
 
 
-IN_MAKE_TEST = ("lora", "eight bits")
+IN_MAKE_TEST = ("lora",)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,7 @@ def test_what_the_base_recommends_stays_frozen(workshop, tmp_path):
     assert moved and not moved & listening
 
 
+@pytest.mark.slow
 def test_the_average_that_the_base_recommends_is_made(workshop, tmp_path, caplog):
     advised = with_advice(workshop, tmp_path, ema_decay=0.75)
     as_advised = learned(advised, "advised")

@@ -97,7 +97,9 @@ def test_a_cache_that_cannot_be_read_stops_the_run_and_names_the_clips(ground, w
 # Numbers
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    "value", ["nan", *(pytest.param(one, marks=pytest.mark.slow) for one in ("inf", "-inf"))]
+)
 def test_a_clip_without_numbers_costs_its_step_and_is_named(ground, value):
     run = RunFolder(ground.folder / f"poisoned{value}")
     assert ground.run(run.folder.name, poison=f"no_numbers clip-3 1 {value}") == 0, ground.told()
@@ -119,6 +121,7 @@ def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(ground
     assert_goes_on(ground, whole, "sick")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground):
     assert ground.run("born-sick", poison="no_numbers all 1 nan") == 65
     run = RunFolder(ground.folder / "born-sick")
@@ -173,6 +176,7 @@ def test_a_second_signal_inside_a_save_ends_it(ground, whole):
     assert_same_end(run, whole, EPOCHS)
 
 
+@pytest.mark.slow
 def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(ground, whole):
     heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
     assert ground.run("in-sample", poison="signal_while_sampling 15", **heard) == 143
@@ -194,7 +198,10 @@ def test_a_signal_before_the_first_step_ends_at_once(ground, whole):
 # Disks
 
 
-@pytest.mark.parametrize("num_bytes", [947_000, 2_000_000, 3_500_000])
+@pytest.mark.parametrize(
+    "num_bytes",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in (947_000, 2_000_000)), 3_500_000],
+)
 def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
     name = f"full-{num_bytes}"
     assert ground.run(name, poison=f"full_after {num_bytes}") == 74
@@ -208,6 +215,7 @@ def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
     assert_goes_on(ground, whole, name)
 
 
+@pytest.mark.slow
 def test_a_limit_on_file_sizes_ends_the_run_with_74(ground, whole):
     """The weights fit under the limit, the optimizer's state does not."""
     assert ground.run("limited", poison="small_files 1500000") == 74
@@ -227,7 +235,7 @@ def small_disk(ground: Ground) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("asked", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_true_disk_that_is_full(ground, whole, small_disk, asked):
     """Found by the check for free space, or by a failed write; curves and metrics are on the disk
     too."""
@@ -243,6 +251,7 @@ def test_a_true_disk_that_is_full(ground, whole, small_disk, asked):
     assert_same_end(run, whole, EPOCHS)
 
 
+@pytest.mark.slow
 def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(ground, whole, small_disk):
     filler = small_disk / "filler"
     filler.write_bytes(bytes(30 << 20))  # an epoch takes 2.9 MB
@@ -260,6 +269,7 @@ def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(ground, wh
     assert_same_end(RunFolder(small_disk / "run"), whole, EPOCHS)
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_curves_ends_nothing(ground, whole, small_disk):
     (small_disk / "filler").write_bytes(bytes((32 << 20) - (24 << 10)))
     assert ground.run("curveless", RUNS_DIR=small_disk / "runs", SEED=5) == 0, ground.told()
@@ -291,12 +301,15 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
     assert "Ready to train" not in ground.told()
 
 
-def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole):
-    for name in ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt"):
-        assert ground.run(name, crash_at=f"after replace:{name}") == -9
-        assert_goes_on(ground, whole, name)
-        assert "lacks a manifest, because the run was killed" in ground.told()
-        assert not list((ground.folder / name).rglob("*.corrupt"))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("checkpoint_epoch_2.pt", marks=pytest.mark.slow), "trainer_state_epoch_2.pt"],
+)
+def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole, name):
+    assert ground.run(name, crash_at=f"after replace:{name}") == -9
+    assert_goes_on(ground, whole, name)
+    assert "lacks a manifest, because the run was killed" in ground.told()
+    assert not list((ground.folder / name).rglob("*.corrupt"))
 
 
 # Folders and children
@@ -317,6 +330,7 @@ def test_two_runs_with_one_runs_dir_keep_their_curves(ground):
     assert not (ground.folder / "a/output/archive").exists()
 
 
+@pytest.mark.slow
 def test_pruning_that_fails_does_not_end_the_run(ground, whole):
     assert ground.run("stuck", poison="undeletable", KEEP_CHECKPOINTS=1) == 0, ground.told()
     assert "could not be removed (Permission denied). It stays" in ground.told()
@@ -325,6 +339,7 @@ def test_pruning_that_fails_does_not_end_the_run(ground, whole):
     assert_same_end(run, whole, EPOCHS)
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_moved_goes_on(ground, whole):
     pid = ground.start("here", poison="slow_steps 0.1")
     wait_for(RunFolder(ground.folder / "here"), 4, pid)

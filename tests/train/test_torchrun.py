@@ -48,6 +48,7 @@ def test_two_ranks_write_one_run(straight, workshop):
     )
 
 
+@pytest.mark.slow
 def test_at_another_world_size_it_goes_on(straight, workshop):
     """One epoch with two ranks, then one process."""
     run = on_two_ranks(workshop, "fewer", NUM_EPOCHS="1")

@@ -58,7 +58,7 @@ def test_one_recording_is_kept_as_ever(service):
     assert service.client.get("/v1/voices").json()["voices"][0]["recordings"] is None
 
 
-@pytest.mark.parametrize("count", [3, 10])
+@pytest.mark.parametrize("count", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_several_recordings_are_one_voice_in_which_each_is_heard(service, count):
     answer = sent(service, *(take(number, 4.0) for number in range(count)))
     assert answer.status_code == 201, answer.text

@@ -54,9 +54,9 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"voice": "af_bella+af_sky"}, (400, "unsupported"), "voice", "a mixture of voices"),
     ],
 )
-def test_what_is_refused_and_how(service, body, found, param, words):
+def test_what_is_refused_and_how(shared_service, body, found, param, words):
     whole = {"response_format": "wav", **({"input": "x"} if body else {}), **body}
-    answer = service.client.post("/v1/audio/speech", json=whole)
+    answer = shared_service.client.post("/v1/audio/speech", json=whole)
     told = answer.json()
     assert (answer.status_code, told["code"], told.get("param")) == (*found, param)
     assert answer.headers["content-type"] == "application/problem+json"
@@ -67,15 +67,15 @@ def test_what_is_refused_and_how(service, body, found, param, words):
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_a_client_that_goes_away_frees_its_slot(service, hears):
-    engine = service.parts.engine
+def test_a_client_that_goes_away_frees_its_slot(shared_service, hears):
+    engine = shared_service.parts.engine
     asked = request("POST /v1/audio/speech", {"input": "z" * 4000, "response_format": "pcm"})
-    with connected(service.port, asked) as client:
-        service.wait_until(lambda: bool(engine.requests.speaking))
+    with connected(shared_service.port, asked) as client:
+        shared_service.wait_until(lambda: bool(engine.requests.speaking))
         if hears:
             assert client.recv(100)
     started = time.monotonic()
-    service.wait_until(lambda: not engine.requests.speaking and not engine.spoken, 5)
+    shared_service.wait_until(lambda: not engine.requests.speaking and not engine.spoken, 5)
     assert time.monotonic() - started < 1.0
 
 
@@ -97,15 +97,15 @@ def test_sixteen_at_once_and_none_is_mixed(tmp_path):
         assert [one.content[44:] for one in found] == [said(TEXT, seed) for seed in range(16)]
 
 
-def test_head_is_get_without_a_body(service):
+def test_head_is_get_without_a_body(shared_service):
     for path in ("/", "/livez", "/status", "/v1/voices", "/v1/models", "/v1/runs", "/nothing",
                  "/openapi.json", "/page/page.js", "/v1/audio/speech"):  # fmt: skip
-        head, got = service.client.head(path), service.client.get(path)
+        head, got = shared_service.client.head(path), shared_service.client.get(path)
         assert (head.status_code, head.content) == (got.status_code, b""), path
         assert head.headers["content-type"] == got.headers["content-type"]
     # An endless GET has a HEAD that ends.
-    assert service.client.head("/events", timeout=10).status_code == 200
-    assert "HEAD" in service.client.post("/v1/models").headers["allow"]
+    assert shared_service.client.head("/events", timeout=10).status_code == 200
+    assert "HEAD" in shared_service.client.post("/v1/models").headers["allow"]
 
 
 def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path):
@@ -120,20 +120,20 @@ def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path):
     assert all({"500", "507"} <= set(one["responses"]) for one in operations)
 
 
-def test_a_body_that_is_too_large_is_refused_however_it_comes(service):
+def test_a_body_that_is_too_large_is_refused_however_it_comes(shared_service):
     def pieces():
         for _ in range(100):
             yield b" " * 1000
 
     for content in (b" " * 100_000, pieces()):
         try:
-            answer = service.client.post("/v1/audio/speech", content=content)
+            answer = shared_service.client.post("/v1/audio/speech", content=content)
             assert answer.status_code == 413
         except httpx.WriteError:  # refused during the upload
             pass
 
 
-def test_a_slow_body_is_given_up(service, monkeypatch):
+def test_a_slow_body_is_given_up(shared_service, monkeypatch):
     monkeypatch.setattr(gate, "_TEXT", gate._TEXT._replace(seconds=0.3))
 
     def pieces():
@@ -142,7 +142,7 @@ def test_a_slow_body_is_given_up(service, monkeypatch):
         yield b'"x"}'
 
     headers = {"content-type": "application/json"}
-    answer = service.client.post("/v1/audio/speech", content=pieces(), headers=headers)
+    answer = shared_service.client.post("/v1/audio/speech", content=pieces(), headers=headers)
     assert refused(answer) == (408, "slow_body")
 
 

@@ -47,10 +47,11 @@ ID3 = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
      ID3 + file_of(speech(), format="MP3")],
     ids=["flac", "ogg", "mp3", "float", "24 bit", "mp3 with a tag"],
 )  # fmt: skip
-def test_other_forms_are_read_too(service, data):
-    answer = upload(service, data)
+def test_other_forms_are_read_too(shared_service, data):
+    answer = upload(shared_service, data)
     assert answer.status_code == 201, answer.text
     assert answer.json()["duration_seconds"] == pytest.approx(2.0, abs=0.1)
+    shared_service.client.delete(f"/v1/voices/{answer.json()['id']}")
 
 
 @pytest.mark.parametrize(
@@ -71,13 +72,13 @@ def test_other_forms_are_read_too(service, data):
         (file_of(np.random.default_rng(0).normal(0, 0.1, 44_100)), "steady tone or noise"),
     ],
 )
-def test_what_is_no_usable_recording_is_refused(service, data, words):
-    answer = upload(service, data)
+def test_what_is_no_usable_recording_is_refused(shared_service, data, words):
+    answer = upload(shared_service, data)
     assert answer.status_code == 422 and words in answer.json()["detail"]
-    assert not service.parts.voices.all()
+    assert not shared_service.parts.voices.all()
 
 
-def test_a_bomb_is_refused_by_its_header_in_no_time(service):
+def test_a_bomb_is_refused_by_its_header_in_no_time(shared_service):
     """250 kB of FLAC with an hour of silence, 302 MB decoded."""
     out = io.BytesIO()
     with soundfile.SoundFile(out, "w", 22_050, 1, "PCM_16", format="FLAC") as file:
@@ -86,30 +87,30 @@ def test_a_bomb_is_refused_by_its_header_in_no_time(service):
     bomb = out.getvalue()
     assert len(bomb) < 400_000
     started = time.monotonic()
-    answer = upload(service, bomb)
+    answer = upload(shared_service, bomb)
     assert answer.status_code == 422 and "3,600 s long" in answer.json()["detail"]
     assert time.monotonic() - started < 8
     # The same with a header that states no length.
     hidden = bytearray(bomb)
     hidden[21] &= 0xF0
     hidden[22:26] = bytes(4)
-    assert upload(service, bytes(hidden)).status_code == 422
+    assert upload(shared_service, bytes(hidden)).status_code == 422
 
 
 @pytest.mark.parametrize(
     "name", ["", " ", "\u200b", "\x00", "x" * 101], ids=["empty", "space", "zero", "nul", "long"]
 )
-def test_a_name_that_cannot_be_seen_is_refused(service, name):
-    assert upload(service, file_of(speech()), name).status_code == 422
+def test_a_name_that_cannot_be_seen_is_refused(shared_service, name):
+    assert upload(shared_service, file_of(speech()), name).status_code == 422
 
 
-def test_a_file_is_needed_and_not_more_than_is_allowed(service):
-    client = service.client
+def test_a_file_is_needed_and_not_more_than_is_allowed(shared_service):
+    client = shared_service.client
     assert client.post("/v1/voices", data={"name": "x"}).status_code == 422
     assert client.post("/v1/voices", content=b"x").status_code == 422
     wrong = {"content-type": "multipart/form-data; boundary=x"}
     assert client.post("/v1/voices", content=b"--y", headers=wrong).status_code in (400, 422)
-    assert upload(service, b"RIFF" + bytes(21 << 20)).status_code == 413
+    assert upload(shared_service, b"RIFF" + bytes(21 << 20)).status_code == 413
     assert client.delete("/v1/voices/default").status_code == 409
 
 
@@ -187,12 +188,13 @@ def test_a_new_name_is_one_that_can_be_seen(service):
 
 
 @pytest.mark.parametrize("name", ["default", "alloy", " Nova ", "DEFAULT"])
-def test_a_name_that_always_means_the_served_voice_is_refused(service, name):
-    voice = upload(service, file_of(speech())).json()
-    renamed = service.client.patch(f"/v1/voices/{voice['id']}", json={"name": name})
-    for answer in (upload(service, file_of(speech()), name), renamed):
+def test_a_name_that_always_means_the_served_voice_is_refused(shared_service, name):
+    voice = upload(shared_service, file_of(speech())).json()
+    renamed = shared_service.client.patch(f"/v1/voices/{voice['id']}", json={"name": name})
+    for answer in (upload(shared_service, file_of(speech()), name), renamed):
         assert refusal(answer) == (422, "reserved_name", "name")
-    assert [one.name for one in service.parts.voices.all()] == ["Anna"]
+    assert [one.name for one in shared_service.parts.voices.all()] == ["Anna"]
+    shared_service.client.delete(f"/v1/voices/{voice['id']}")
 
 
 def test_a_voice_tells_the_quality_of_its_recording(service):

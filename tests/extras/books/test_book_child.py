@@ -61,6 +61,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 def test_a_book_that_takes_too_much_memory_is_refused(tmp_path):
     """A few kilobytes that unpack to a huge text, within all other limits."""
     documents = {f"c{n}.xhtml": page(f"<p>{'a' * 900_000}</p>") for n in range(80)}

@@ -128,7 +128,11 @@ def test_the_text_of_another_recording_writes_nothing(tmp_path, capsys, text):
 
 
 @pytest.mark.parametrize(
-    ("gain", "step", "cause"), [(60.0, 1, "of the speech is clipped"), (1.0, -1, "another order")]
+    ("gain", "step", "cause"),
+    [
+        pytest.param(60.0, 1, "of the speech is clipped", marks=pytest.mark.slow),
+        (1.0, -1, "another order"),
+    ],
 )
 def test_the_cause_is_named_where_the_text_is_the_right_one(tmp_path, capsys, gain, step, cause):
     tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
@@ -141,6 +145,7 @@ def test_the_cause_is_named_where_the_text_is_the_right_one(tmp_path, capsys, ga
     assert cause in told and "another language" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paragraphs", "told"),
     [
@@ -324,6 +329,7 @@ def test_a_full_disk_ends_with_74_and_the_next_call_finishes(ground, tmp_path, c
     assert hashes(to) == hashes(ground.folder)
 
 
+@pytest.mark.slow
 def test_the_sound_of_a_film_is_cut(ground, tmp_path):
     av = pytest.importorskip("av", reason="extra `cut`")
     film = tmp_path / "film.mkv"

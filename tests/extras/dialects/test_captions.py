@@ -23,22 +23,22 @@ def sound(lines: list[dict[str, Any]]) -> bytes:
     return b"".join(base64.b64decode(line["audio"]) for line in lines)
 
 
-def test_captioned_speech_streams_lines_of_sound_and_words(service):
-    lines = lines_of(service, response_format="pcm")
+def test_captioned_speech_streams_lines_of_sound_and_words(shared_service):
+    lines = lines_of(shared_service, response_format="pcm")
     assert len(lines) > 2
     assert all({"audio", "audio_format", "timestamps"} <= set(line) for line in lines)
     assert {line["audio_format"] for line in lines} == {"audio/pcm"}
     assert rounded([word for line in lines for word in line["timestamps"]]) == WORDS
-    assert sound(lines) == service.say(TEXT, response_format="pcm").content
+    assert sound(lines) == shared_service.say(TEXT, response_format="pcm").content
     assert lines[-1]["pieces"][0]["ending"] == "good" and lines[-1]["cut_pieces"] == 0
     assert all("pieces" not in line for line in lines[:-1])
 
 
-def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(service):
+def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(shared_service):
     body = {"input": "!broken x", "stream": False, "response_format": "wav"}
-    answer = service.client.post("/dev/captioned_speech", json=body)
+    answer = shared_service.client.post("/dev/captioned_speech", json=body)
     told = answer.json()
-    assert base64.b64decode(told["audio"]) == service.say("!broken x").content
+    assert base64.b64decode(told["audio"]) == shared_service.say("!broken x").content
     assert [word["word"] for word in told["timestamps"]] == ["!broken", "x"]
     assert told["audio_format"] == "audio/wav"
     assert told["pieces"][0]["ending"] == "unfinished"
@@ -46,26 +46,26 @@ def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(service)
 
 
 @pytest.mark.parametrize("form", ["mp3", "opus", "flac", "wav"])
-def test_the_sound_of_the_lines_is_the_format_s_own_stream(service, form):
-    lines = lines_of(service, response_format=form)
-    streamed = service.say(TEXT, response_format=form, stream=True)
+def test_the_sound_of_the_lines_is_the_format_s_own_stream(shared_service, form):
+    lines = lines_of(shared_service, response_format=form)
+    streamed = shared_service.say(TEXT, response_format=form, stream=True)
     assert {line["audio_format"] for line in lines} == {streamed.headers["content-type"]}
     # Each Ogg stream has a different serial number.
     same = len if form == "opus" else bytes
     assert same(sound(lines)) == same(streamed.content)
 
 
-def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(service):
-    lines = lines_of(service, input="!untimed words", response_format="pcm")
+def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(shared_service):
+    lines = lines_of(shared_service, input="!untimed words", response_format="pcm")
     assert lines[-1]["timestamps"] is None and sound(lines)
     assert not any(line["timestamps"] for line in lines)
     for asked in ({"input": "!untimed words"}, {"return_timestamps": False}):
-        (whole,) = lines_of(service, stream=False, **asked)
+        (whole,) = lines_of(shared_service, stream=False, **asked)
         assert whole["timestamps"] is None and whole["audio"]
 
 
-def test_words_of_a_long_text_come_as_its_pieces_end(service):
-    lines = lines_of(service, input="word " * 120, response_format="pcm")
+def test_words_of_a_long_text_come_as_its_pieces_end(shared_service):
+    lines = lines_of(shared_service, input="word " * 120, response_format="pcm")
     told = [at for at, line in enumerate(lines) if line["timestamps"]]
     assert len(told) == 3 and told[0] < len(lines) / 2
     starts = [word["start_time"] for line in lines for word in line["timestamps"]]

@@ -45,6 +45,7 @@ def distil(workshop: Workshop, to: Path, *more: str, name: str = "run") -> int:
     return main(["distil", "--to", str(to), *(more or ASKED), *settings])
 
 
+@pytest.mark.slow
 def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch, caplog):
     compared = list[tuple[Candidate, Candidate]]()
     monkeypatch.setattr(command, "may_replace", lambda *both: compared.append(both))
@@ -80,6 +81,7 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     assert all(torch.equal(small[name], again[name]) for name in small)
 
 
+@pytest.mark.slow
 def test_a_student_that_has_learned_what_judges_now_begins_anew(workshop, tmp_path, monkeypatch):
     keys = list[str]()
 
@@ -97,6 +99,7 @@ def test_a_student_that_has_learned_what_judges_now_begins_anew(workshop, tmp_pa
     assert keys[0] == keys[1] != keys[2]
 
 
+@pytest.mark.slow
 def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, monkeypatch, capsys):
     to = tmp_path / "small"
 
@@ -111,6 +114,7 @@ def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, m
     assert (to / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 @needs("onnx")
 def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "may_replace", lambda small, large: None)
@@ -124,6 +128,7 @@ def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, c
     assert "copy its folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_speaker_is_taught_and_judged_from_their_own_recording(
     workshop, tmp_path, monkeypatch
 ):
@@ -167,6 +172,7 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "may_replace", lambda small, large: None)
     run, to = RunFolder(workshop.folder / "run"), tmp_path / "small"
@@ -196,6 +202,7 @@ def test_an_adapter_is_no_voice_for_onnx_models(tmp_path, capsys, base_folder):
     assert "is an adapter" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_sentence_that_nobody_can_say_is_named_before_anything_is_said(
     workshop, tmp_path, capsys
 ):
@@ -204,6 +211,7 @@ def test_a_sentence_that_nobody_can_say_is_named_before_anything_is_said(
     assert "--texts, sentence 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "may_replace", lambda small, large: "No.")
     left = workshop.folder / "run" / "distillation" / ".student.pt.1.sotaque-part"
@@ -217,6 +225,7 @@ def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
     assert not left.exists() and not part.exists() and replaced.exists()
 
 
+@pytest.mark.slow
 def test_one_that_may_not_be_served_is_not_exported_and_the_reason_is_told(
     workshop, tmp_path, monkeypatch, caplog
 ):
@@ -227,6 +236,7 @@ def test_one_that_may_not_be_served_is_not_exported_and_the_reason_is_told(
     assert (workshop.folder / "run" / "distillation" / "student.pt").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -246,6 +256,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_said(
     assert not (tmp_path / "small").exists()
 
 
+@pytest.mark.slow
 def test_a_run_without_an_epoch_and_a_folder_of_others_are_refused(workshop, tmp_path, capsys):
     assert distil(workshop, tmp_path / "small", name="empty") == 2
     assert "no epoch yet" in capsys.readouterr().err

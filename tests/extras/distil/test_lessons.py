@@ -77,6 +77,7 @@ def test_as_much_is_said_as_is_asked_for_by_every_narrator(scene, tmp_path):
     assert rates[-1] / rates[0] <= 4  # neither truncated nor babbling
 
 
+@pytest.mark.slow
 def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeypatch):
     monkeypatch.setattr(lessons, "_PORTION", 4)
     whole = said(scene, tmp_path)

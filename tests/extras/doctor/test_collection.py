@@ -50,6 +50,7 @@ def test_garbage_for_every_file(tmp_path):
     assert judge(found)
 
 
+@pytest.mark.slow
 def test_files_that_are_folders_and_folders_that_are_files(tmp_path):
     for name in ("proc/driver/nvidia/version", "etc/os-release", "proc/1/cgroup"):
         (tmp_path / name).mkdir(parents=True)
@@ -60,6 +61,7 @@ def test_files_that_are_folders_and_folders_that_are_files(tmp_path):
     assert exit_code(judge(found)) in (0, 1)
 
 
+@pytest.mark.slow
 def test_an_empty_machine(tmp_path):
     found = seen(tmp_path / "nowhere")
     assert found.troubles == {} and found.programs == {}
@@ -67,7 +69,10 @@ def test_an_empty_machine(tmp_path):
     assert {one.status for one in judge(found)} == {Severity.OK}
 
 
-@pytest.mark.parametrize(("device", "finding"), [("tpu", "settings"), ("cuda", "device")])
+@pytest.mark.parametrize(
+    ("device", "finding"),
+    [("tpu", "settings"), pytest.param("cuda", "device", marks=pytest.mark.slow)],
+)
 def test_a_device_that_is_none_or_is_not_there_is_a_finding(tmp_path, device, finding):
     found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": device}))}
     assert found[finding].status is Severity.FAIL
@@ -75,6 +80,7 @@ def test_a_device_that_is_none_or_is_not_there_is_a_finding(tmp_path, device, fi
     assert found["disk"].status is not Severity.COULD_NOT_RUN
 
 
+@pytest.mark.slow
 def test_nvidia_smi_that_hangs_is_left_behind_with_what_it_started(tmp_path):
     pid_file = tmp_path / "pid"
     program(tmp_path / "bin", "nvidia-smi", f"sleep 300 & echo $$ $! > {pid_file}; sleep 300")

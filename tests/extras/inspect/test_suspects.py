@@ -99,6 +99,7 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch
     assert "SPEAKER_MODEL" in caplog.text and "is not a file" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path, monkeypatch):
     spoiled(tmp_path / "data")
     (first,) = re.findall(r"clip-5 .*", check()[1])

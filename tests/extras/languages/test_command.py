@@ -103,6 +103,7 @@ def test_a_sign_of_the_new_language_is_still_unknown_in_an_old_one(extended, bas
     assert new.unknown("Αύριο · θα πάμε.", "el") == []
 
 
+@pytest.mark.slow
 def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resume_it(
     extended, check, tmp_path
 ):

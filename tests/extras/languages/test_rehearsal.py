@@ -30,6 +30,7 @@ def settings(tmp_path_factory):
     return learning
 
 
+@pytest.mark.slow
 def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(settings, tmp_path):
     settings = replace(settings, output_dir=tmp_path / "out", rehearsal=0.5)
     context = build_context(settings)

@@ -1,5 +1,7 @@
 """The speakers of a run in its ONNX voice."""
 
+import pytest
+
 import xtts
 from extras.onnx.export import exporter
 from tests.models import tiny_base
@@ -9,6 +11,7 @@ from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
+@pytest.mark.slow
 def test_an_exported_voice_speaks_as_each_of_them(tmp_path):
     """From stored latents."""
     base = tiny_base(tmp_path / "base")

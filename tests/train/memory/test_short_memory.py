@@ -39,6 +39,7 @@ def halved(workshop) -> RunFolder:
         return workshop.run("halved", EPOCHS, **SETTINGS)
 
 
+@pytest.mark.slow
 def test_the_budget_is_halved_and_the_run_goes_on(halved, workshop):
     straight = workshop.run("straight", EPOCHS, **SETTINGS)
     assert len(losses(halved)) > len(losses(straight))

@@ -187,7 +187,8 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
     assert reports == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
 
 
-@pytest.mark.parametrize("code", [700, pytest.param(710, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [700, 710])
 def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
     workshop, straight, monkeypatch, capfd, reports, code
 ):

@@ -126,7 +126,8 @@ def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path):
     assert np.array_equal(found, xtts.synthesize(here, "one two", seed=2))
 
 
-@pytest.mark.parametrize("of_first", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("of_first", [False, True])
 def test_each_speaker_speaks_with_the_decoder_that_was_learned_for_them(base, tmp_path, of_first):
     """In a run and in its export, ben uses his decoder; anna's whisper, which lacks one, uses the
     base's even if anna has one."""

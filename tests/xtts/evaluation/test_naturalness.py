@@ -124,6 +124,7 @@ def test_silence_that_is_computed_once_changes_no_score(judge, samples):
     assert judge.mos(sound[0]) == pytest.approx(whole, abs=1e-4) and 1 <= whole <= 5
 
 
+@pytest.mark.slow
 @installed
 def test_opening_it_draws_no_random_number_prints_nothing_and_needs_no_network():
     code = """

@@ -34,7 +34,14 @@ def alone(gpt: GPT, number: int, adapter: Adapter | None, count: int) -> TorchUt
 
 @pytest.mark.parametrize(
     ("kind", "count", "requests"),
-    [("fp32", 4, 16), ("fp32", 6, 16), ("int8", 4, 6), ("int4", 4, 6), ("bf16", 4, 6)],
+    [
+        pytest.param("fp32", 4, 16, marks=pytest.mark.slow),
+        pytest.param("fp32", 6, 16, marks=pytest.mark.slow),
+        pytest.param("int8", 4, 6, marks=pytest.mark.slow),
+        ("fp32", 4, 6),
+        ("int4", 4, 6),
+        pytest.param("bf16", 4, 6, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.usefixtures("two_threads")
 def test_a_crowd_of_different_adapters_changes_no_bit(kind, count, requests):

@@ -23,6 +23,8 @@ from xtts.text.errors import TextError
 
 RULES = SamplingParams(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
 LONG = "the tin hat and the inner thin tent. " * 24
+# Codes of a piece: 1.9 s of sound, and random weights speak for half a minute.
+MOST = 40
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def voice(model: Model) -> Voice:
 
 @pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
 def test_a_stream_joined_is_what_speak_says(model, voice, text):
-    request = SynthesisRequest(text, "en", sampling=RULES, seed=3)
+    request = SynthesisRequest(text, "en", sampling=RULES, seed=3, max_codes=MOST)
     whole = speech.synthesize(TorchBackend(model), voice, request)
     chunks = list(speech.stream(TorchBackend(model), voice, request))
     joined = torch.cat(chunks)
@@ -70,7 +72,7 @@ def test_a_stream_speaks_before_the_model_has_finished(monkeypatch, model, voice
 
 
 def pieces_of(model: Model, voice: Voice, text: str) -> Iterator[torch.Tensor]:
-    request = SynthesisRequest(text, "en", sampling=RULES)
+    request = SynthesisRequest(text, "en", sampling=RULES, max_codes=MOST)
     spoken = Speech(TorchBackend(model), voice, request, chunked=False)
     while not spoken.done:
         yield torch.cat(list(spoken.next_piece()))
@@ -121,7 +123,7 @@ def test_a_text_of_two_people_is_spoken_by_both(model, voice):
     backend = TorchBackend(model)
 
     def spoken(text: str, cast: dict[str, Voice] | None = None) -> torch.Tensor:
-        request = SynthesisRequest(text, "en", sampling=RULES, seed=3)
+        request = SynthesisRequest(text, "en", sampling=RULES, seed=3, max_codes=MOST)
         return torch.as_tensor(speech.synthesize(backend, voice, request, None, cast or {}))
 
     text = "a thin tin[pause:1s][voice:ben]the tin hat"

@@ -43,7 +43,13 @@ def spoken_together(gpt: GPT, count: int, requests: list[int]) -> dict[int, Torc
 
 @pytest.mark.parametrize(
     ("kind", "count", "requests"),
-    [("fp32", 2, 14), ("fp32", 5, 14), ("int8", 3, 5), ("int4", 3, 5)],
+    [
+        pytest.param("fp32", 2, 14, marks=pytest.mark.slow),
+        pytest.param("fp32", 5, 14, marks=pytest.mark.slow),
+        ("fp32", 3, 5),
+        pytest.param("int8", 3, 5, marks=pytest.mark.slow),
+        ("int4", 3, 5),
+    ],
 )
 def test_a_crowd_changes_no_bit(kind, count, requests, two_threads):
     gpt = speaking(kind)

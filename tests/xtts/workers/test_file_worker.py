@@ -79,7 +79,8 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker, tmp_path):
         ("SIGSEGV", "crashed", "SIGSEGV", None),
         ("SIGKILL", "killed", "SIGKILL", None),
         ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
-        ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
+        pytest.param("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB",
+                     Outcome.TRANSIENT, marks=pytest.mark.slow),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
         pytest.param("700", "gpu_fault", "failed on cpu: CUDA error: number 700.", Outcome.STICKY,
                      marks=pytest.mark.slow),
@@ -236,6 +237,7 @@ def checkpoint(base: Path, path: Path, change: float) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recording, tmp_path):
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
     broken = checkpoint(base_folder, tmp_path / "broken.pt", float("nan"))

@@ -86,11 +86,15 @@ UNSPEAKABLE = {
 }
 
 
-@pytest.fixture
-def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> FileSpeaker:
-    """A speaker that from now on must not read weights or compute."""
-    speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
+@pytest.fixture(scope="module")
+def opened(base_folder: Path) -> FileSpeaker:
+    return FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
 
+
+@pytest.fixture
+def idle(opened: FileSpeaker, monkeypatch: pytest.MonkeyPatch) -> FileSpeaker:
+    """A speaker that from now on must not read weights or compute."""
+    speaker = opened
     call = torch.nn.Module.__call__
 
     def computed(*_arguments: object) -> NoReturn:

@@ -59,7 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tiny_voice(tmp_path_factory.mktemp("ray") / "voice"))
 
 
-@pytest.mark.parametrize("at_once", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once", [1, 2])
 def test_a_sentence_has_the_same_bytes_whoever_says_it(folder, tmp_path, at_once):
     alone = spoken(BookVoice(opened(folder), at_once), tmp_path / "alone")
     voice = RayBookVoice(opened(folder), at_once, Apart(), partial(opened, folder))

@@ -22,8 +22,9 @@ from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
 
+@pytest.mark.slow
 @torch.no_grad()
-@pytest.mark.parametrize("sizes", [SMALL, pytest.param(FULL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sizes", [SMALL, FULL])
 def test_the_graph_makes_the_sound_of_torch(tmp_path, sizes):
     base = coquis_base(tmp_path / "base", sizes)
     config = ModelConfig.read(base)

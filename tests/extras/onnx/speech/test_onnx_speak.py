@@ -46,6 +46,7 @@ def test_it_says_whose_voice_or_which_precision_is_missing(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_model, tmp_path):
     recording = tmp_path / "who.wav"
     sound = 0.1 * torch.randn(60_000, generator=torch.Generator().manual_seed(0))
@@ -60,6 +61,7 @@ def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_m
     assert speaking(onnx_folder, tmp_path / "a.wav", "--reference", str(recording)) == 0
 
 
+@pytest.mark.slow
 def test_a_recording_without_a_voice_is_refused_by_the_child(onnx_model, tmp_path):
     recording = tmp_path / "silence.wav"
     audio.write_wav(recording, torch.zeros(60_000), 22_050)

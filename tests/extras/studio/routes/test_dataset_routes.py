@@ -128,21 +128,24 @@ def test_an_unfinished_upload_of_an_earlier_version_is_no_recording(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])
-def test_what_is_no_recording_by_its_name_is_refused(service, name):
-    assert refused(Dataset(service).upload(name)) == (422, "not_a_recording")
+def test_what_is_no_recording_by_its_name_is_refused(shared_service, name):
+    one = Dataset(shared_service)
+    assert refused(one.upload(name)) == (422, "not_a_recording")
+    one.ask("DELETE")
 
 
 @pytest.mark.parametrize(
     "name", ["../../evil.wav", "/etc/passwd.wav", "..\\..\\x.wav", "a/b/../c.wav", "-rf.wav",
              ".wav.wav", "text.srt.wav", "\u202etxt.wav", "日本.wav"],
 )  # fmt: skip
-def test_no_name_of_a_recording_becomes_a_path(service, name):
-    one = Dataset(service, "../..")
+def test_no_name_of_a_recording_becomes_a_path(shared_service, name):
+    one = Dataset(shared_service, "../..")
     identity = one.uploaded(name)["id"]
-    every = service.parts.part(Studio).datasets.folder
+    every = shared_service.parts.part(Studio).datasets.folder
     assert one.id == "dataset"
     assert list(every.parent.rglob("*.wav")) == [every / f"dataset/recordings/{identity}.wav"]
     assert all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in identity)
+    one.ask("DELETE")
 
 
 def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
@@ -189,9 +192,9 @@ def test_a_folder_that_is_no_dataset_of_ours_is_none(service):
 
 
 @pytest.mark.parametrize("language", ["../x", "xx", "en-; rm", "", "english"])
-def test_a_language_that_is_none_is_refused_with_those_there_are(service, language):
+def test_a_language_that_is_none_is_refused_with_those_there_are(shared_service, language):
     body = {"name": "Anna", "language": language}
-    answer = service.client.post("/v1/datasets", json=body)
+    answer = shared_service.client.post("/v1/datasets", json=body)
     assert answer.status_code == 422 and answer.json()["param"] == "language"
     assert repr(language) in answer.json()["detail"] and "nl, pl, pt" in answer.json()["detail"]
 

@@ -42,7 +42,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path, caplog):
     assert kept_or_measured(None, measure) and len(asked) == 3
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("told", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
     tmp_path, caplog, monkeypatch, told
 ):
