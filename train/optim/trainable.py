@@ -75,11 +75,9 @@ class TrainableWeights:
         if self.averages:
             self.averages.add(step)
 
-    @contextmanager
-    def as_saved(self) -> Iterator[None]:
+    def as_saved(self) -> AbstractContextManager[None]:
         """Inside, the GPT has the weights that would be saved."""
-        with self.averages.in_place() if self.averages else nullcontext():
-            yield
+        return self.averages.in_place() if self.averages else nullcontext()
 
     @torch.no_grad()
     def unsaved_state(self) -> dict[str, Tensor]:
