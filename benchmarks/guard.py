@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from benchmarks import guard_counts, guard_texts, judges, texts
-from benchmarks.guard_counts import JudgedUtterance, forced, own_voice, said
+from benchmarks.guard_counts import JudgedUtterance, forced, own_voice, said, word_spans
 from xtts.audio import CODE_RATE, SPEAKER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.inference.alignment.guarded_piece import LoudnessLog, without_silence
@@ -194,7 +194,7 @@ def _told_pairs(
         for k in range(size)
     }
     ours = _times(utterance)
-    for word in voice.model.tokenizer.word_spans(piece.ids):
+    for word in word_spans(voice.model.tokenizer, piece.ids):
         if word.first in matched and word.last in matched:
             begin, end = float(ours[word.first, 0]), float(ours[word.last, 1])
             yield (begin, end), (matched[word.first][0], matched[word.last][1])

@@ -27,7 +27,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchUtterance
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
-from xtts.text.tokenizer import Piece, WordSpan
+from xtts.text.tokenizer import Piece, Tokenizer, WordSpan
 
 Line = Mapping[str, Any]
 # Sound of this level below the loudest, for this long, is speech that was cut off.
@@ -115,7 +115,7 @@ def _with_faults(voice: LoadedVoice, text: str) -> dict[str, Any]:
         good = said(voice, piece)
         if not good.verdict.good:
             continue
-        for name, patch in patches(good, voice.model.tokenizer.word_spans(piece.ids)).items():
+        for name, patch in patches(good, word_spans(voice.model.tokenizer, piece.ids)).items():
             bad = said(voice, piece, patch)
             if name.startswith("stop") and not speech_behind(good, len(bad.codes)):
                 harmless += 1
@@ -256,12 +256,27 @@ def own_voice(voice: LoadedVoice) -> Voice:
     return found
 
 
+def word_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[WordSpan]:
+    """The words in these ids: the spoken parts between spaces. Positions count START, the ids and
+    STOP."""
+    spans, begun, spoken = list[WordSpan](), list[int](), tokenizer.spoken(ids)
+    for position, token in enumerate([*map(tokenizer.token, ids), "[SPACE]"], start=1):
+        if token == "[SPACE]" and begun:
+            text = "".join(tokenizer.token(ids[one - 1]) for one in begun)
+            spans.append(WordSpan(text, begun[0], begun[-1]))
+        if token == "[SPACE]":
+            begun = []
+        elif spoken[position]:
+            begun.append(position)
+    return spans
+
+
 def pieces_of(voice: LoadedVoice, text: str) -> list[tuple[Piece, list[str]]]:
     """The pieces of a text with the spelled words of each; none if they were split otherwise."""
     tokenizer = voice.model.tokenizer
     pieces = tokenizer.split(text, "en")
     spelled = tokenizer.spelled(text, "en")
-    counts = [len(tokenizer.word_spans(piece.ids)) for piece in pieces]
+    counts = [len(word_spans(tokenizer, piece.ids)) for piece in pieces]
     if sum(counts) != len(spelled):
         return [(piece, []) for piece in pieces]
     ends = np.cumsum(counts)

@@ -100,6 +100,18 @@ def test_a_module_imports_only_what_its_package_may():
     assert broken == []
 
 
+def test_normalization_has_one_door():
+    package = "xtts.text.normalization"
+    broken = [
+        f"{path}:{one.line}: {one.module}"
+        for path in MODULES
+        if not within(dotted(path), package)
+        for one in imports(path)
+        if within(one.module, package) and not within(one.module, f"{package}.registry")
+    ]
+    assert broken == []
+
+
 def test_no_modules_import_each_other():
     """No circle of any length, not even inside functions or for types."""
     modules = {dotted(path): path for path in MODULES}

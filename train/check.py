@@ -91,7 +91,7 @@ def _show_texts(context: RunContext) -> None:
     log.info("Transcripts are read by %s.", context.config.normalizer)
     same = 0
     for clip in context.data.clips:
-        words = context.tokenizer.show_transcript(clip.text, clip.language)
+        words = context.tokenizer.read(clip.text, clip.language).words
         if words == " ".join(clip.text.lower().split()):
             same += 1
         else:

@@ -72,7 +72,7 @@ def inspect(
         scores = answers.get(_SPOOF, {})
         measured = []
         for number, clip in enumerate(clips):
-            spoken = context.tokenizer.show_transcript(clip.text, clip.language)
+            spoken = context.tokenizer.read(clip.text, clip.language).words
             nats, evidence = likely.get(number, (None, None))
             measured.append(
                 Measurements(

@@ -12,6 +12,8 @@ from typing import Any
 
 from extras.languages.nearest import nearest_language
 from extras.languages.spelling import OldSpelling
+from extras.languages.table import NAME as TABLE
+from extras.languages.table import Pairs, read
 from extras.languages.vocabulary import (
     MOST_PIECES,
     ExtendedVocabulary,
@@ -29,10 +31,7 @@ from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, short_code
-from xtts.text.normalization.icu_rules import icu_rules
-from xtts.text.normalization.registry import LANGUAGES
-from xtts.text.replacements import NAME as TABLE
-from xtts.text.replacements import Pairs, read
+from xtts.text.normalization.registry import LANGUAGES, rules_of
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import base_models
 
@@ -146,7 +145,7 @@ class ExtensionPlan:
             yield f"{TABLE} reads {len(self.replacements)} signs and abbreviations."
         if self.language in LANGUAGES:
             return
-        if icu_rules(self.language) is None:
+        if rules_of(self.language) is None:
             yield (
                 f"Numbers: ICU lacks numerals for {self.language!r}, so transcripts with digits "
                 "are refused. Write numbers in words."
@@ -240,7 +239,7 @@ def _read(
     texts, unreadable = list[str](), list[tuple[str, str]]()
     for entry in entries:
         try:
-            texts.append(tokenizer.normalised(entry.text, entry.language))
+            texts.append(tokenizer.read(entry.text, entry.language).normal)
         except TextError as error:
             if isinstance(error.__cause__, ImportError):
                 raise

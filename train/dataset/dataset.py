@@ -436,7 +436,7 @@ def _tokenised(entry: TranscriptEntry, tokenizer: Tokenizer) -> tuple[list[int],
     if not entry.text.strip():
         return [], "an empty text", "the words spoken in the clip"
     try:
-        unknown = tokenizer.unknown(entry.text, entry.language)
+        unknown = tokenizer.read(entry.text, entry.language).missing
         tokens = [] if unknown else tokenizer.encode(entry.text, entry.language)
     except TextError as error:
         if isinstance(error.__cause__, ImportError):

@@ -51,7 +51,7 @@ class TrainingAdvice:
 class Extension:
     """A language that `train extend` added to a model. like: the language whose tag initialised the
     new tag; first_id, num_ids: the ids of the tag and the new tokens; replacements: words for signs
-    and abbreviations (`xtts.text.replacements`); learned: whether the model was trained in the
+    and abbreviations (`xtts.text.pronunciations`); learned: whether the model was trained in the
     language, which `train export` records."""
 
     language: str

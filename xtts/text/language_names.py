@@ -61,19 +61,7 @@ _ALIASES = {
 }  # fmt: skip
 # ISO 639-2's undetermined, multiple, no linguistic content and uncoded; and words for these.
 _NOT_STATED = frozenset(
-    (
-        "",
-        "x",
-        "und",
-        "mul",
-        "zxx",
-        "mis",
-        "unknown",
-        "undefined",
-        "undetermined",
-        "none",
-        "multiple",
-    )
+    ["", *"x und mul zxx mis unknown undefined undetermined none multiple".split()]
 )
 _QUALIFIERS = frozenset(
     "american australian austrian brazilian british canadian european indian latin mexican modern "

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 
 from xtts.text.errors import TextError, shown
-from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.say_as import KINDS, say_as
+from xtts.text.normalization.registry import KINDS, LanguageRules, say_as
 
 PARAGRAPH_SECONDS = 0.6
 MOST_PAUSE_SECONDS = 10.0
@@ -46,10 +45,8 @@ _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
 # A style follows the last colon of a voice's name.
 STYLE_MARK = ":"
-_VOICE = re.compile(
-    r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I
-)
-_PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
+VOICE = re.compile(r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I)
+PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
 _KNOWN_BRACKETS = "[pause:500ms], [voice:NAME] and [style:NAME]"
 # A malformed pause; `[name:value]`; and SSML's names, even without a closing bracket.
 _BRACKETS = re.compile(
@@ -77,49 +74,20 @@ def voices_named(text: str) -> list[str]:
     """The voices that a text changes to, each once and in order, without "". Does not validate the
     text."""
     named, voice = dict[str, None](), ""
-    for tag in _VOICE.finditer(text) if "[" in text else ():
+    for tag in VOICE.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
         named[voice] = None
     return [one for one in named if one]
 
 
 def voice_after(tag: re.Match[str], voice: str) -> str:
-    """The voice after a tag of `_VOICE`: NAME, NAME:STYLE, :STYLE for a style of the request's
+    """The voice after a tag of `VOICE`: NAME, NAME:STYLE, :STYLE for a style of the request's
     voice, or "" for the request's voice."""
     person = voice.rpartition(STYLE_MARK)[0] if STYLE_MARK in voice else voice
     if tag[3]:
         return "" if tag[3].lower() == "voice" else person
     name = " ".join(tag[2].split())
     return name if tag[1].lower() == "voice" else f"{person}{STYLE_MARK}{name}"
-
-
-def voice_at_end(text: str, voice: str = "") -> str:
-    """The voice at the end of a text that begins with `voice`."""
-    for tag in _VOICE.finditer(text) if "[" in text else ():
-        voice = voice_after(tag, voice)
-    return voice
-
-
-def tag_of(voice: str) -> str:
-    """The tag that changes to a voice, which is named as in `voice_after`; "" for ""."""
-    if voice.startswith(STYLE_MARK):
-        return f"[style:{voice[1:]}]"
-    return f"[voice:{voice}]" if voice else ""
-
-
-def with_brackets_as_words(text: str) -> str:
-    """Prepares a text whose writer may not know the markup: pauses, voices and styles in brackets
-    stay tags, other square brackets become round ones, and SSML is disabled."""
-    if "<" in text:
-        text = re.sub(r"<(?=[/A-Za-z!?])", " ", text)
-    if "[" not in text and "]" not in text:
-        return text
-    tags = sorted([*_PAUSE.finditer(text), *_VOICE.finditer(text)], key=lambda tag: tag.start())
-    parts, place = list[str](), 0
-    for tag in tags:
-        parts += [text[place : tag.start()].replace("[", "(").replace("]", ")"), tag[0]]
-        place = tag.end()
-    return "".join([*parts, text[place:].replace("[", "(").replace("]", ")")])
 
 
 def of_request(named: str, voice: str) -> str:
@@ -158,6 +126,11 @@ class _Reader:
     open: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
     escaped: bool = False
     voice: str = ""
+
+    @property
+    def inside(self) -> str:
+        """The innermost open tag, if it may contain text only."""
+        return self.open[-1][0] if self.open and self.open[-1][0] in ("say-as", "sub") else ""
 
     def read(self, text: str) -> None:
         # In an SSML document `&lt;` is an entity; elsewhere an ampersand is a character.
@@ -198,10 +171,10 @@ class _Reader:
                 f'write <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         place = 0
-        tags = [*_PAUSE.finditer(text), *_VOICE.finditer(text)]
+        tags = [*PAUSE.finditer(text), *VOICE.finditer(text)]
         for match in sorted(tags, key=lambda tag: tag.start()):
             self._words(text[place : match.start()])
-            if match.re is _PAUSE:
+            if match.re is PAUSE:
                 self._wait(_seconds(match[1], match[2]))
             else:
                 self._change_voice(match)
@@ -223,10 +196,7 @@ class _Reader:
                 f"The tag {shown(match[0])} is unknown ({match[2] or match[3]}); known "
                 f"are {_KNOWN_BRACKETS}."
             )
-        if self.open and self.open[-1][0] in ("say-as", "sub"):
-            self.text += unescape(text) if self.escaped else text
-            return
-        for number, part in enumerate(_BLANK_LINE.split(text)):
+        for number, part in enumerate([text] if self.inside else _BLANK_LINE.split(text)):
             if number:
                 self._wait(PARAGRAPH_SECONDS, paragraph=True)
             self.text += unescape(part) if self.escaped else part
@@ -238,9 +208,8 @@ class _Reader:
                 f"The tag <{tag[1]}{tag[2]}> is unknown. Known are "
                 f"{', '.join(f'<{one}>' for one in TAGS)}, {_KNOWN_BRACKETS}."
             )
-        inside = self.open[-1][0] if self.open else ""
-        if inside in ("say-as", "sub") and not (closing and name == inside):
-            raise TextError(f"<{inside}> may contain text only, not <{name}>.")
+        if not (closing and name == self.inside):
+            self._refuse_inside_words(f"<{name}>")
         attributes = {
             match[1].lower(): match[2] if match[2] is not None else match[3]
             for match in _ATTRIBUTE.finditer(tag[3])
@@ -262,7 +231,7 @@ class _Reader:
         if name == "sub" and "alias" not in attributes:
             raise TextError('<sub> needs the text to speak: <sub alias="…">.')
         if name == "p":
-            self._paragraph()
+            self._wait(PARAGRAPH_SECONDS, paragraph=True)
         self.open.append((name, attributes, self.text))
         if name in ("say-as", "sub"):
             self.text = ""
@@ -272,21 +241,14 @@ class _Reader:
             raise TextError(f"</{name}> closes a tag that is not open.")
         _, attributes, before = self.open.pop()
         if name == "say-as":
-            kind = attributes["interpret-as"].lower()
-            spoken_text = say_as(
-                kind, self.text.strip(), attributes.get("format", ""), self.language
-            )
-            self.text = f"{before}{spoken_text}"
+            kind, form = attributes["interpret-as"].lower(), attributes.get("format", "")
+            self.text = before + say_as(kind, self.text.strip(), form, self.language)
         elif name == "sub":
             alias = attributes["alias"]
-            if any(tag.search(alias) for tag in (_PAUSE, _VOICE, _BRACKETS)):
+            if any(tag.search(alias) for tag in (PAUSE, VOICE, _BRACKETS)):
                 raise TextError(f"The alias {shown(alias)} contains a tag; write words.")
             self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":
-            self._paragraph()
-
-    def _paragraph(self) -> None:
-        if self.text.strip():
             self._wait(PARAGRAPH_SECONDS, paragraph=True)
 
     def _wait(self, seconds: float, *, paragraph: bool = False) -> None:
@@ -306,8 +268,8 @@ class _Reader:
             )
 
     def _refuse_inside_words(self, what: str) -> None:
-        if self.open and self.open[-1][0] in ("say-as", "sub"):
-            raise TextError(f"<{self.open[-1][0]}> may contain text only, not {what}.")
+        if self.inside:
+            raise TextError(f"<{self.inside}> may contain text only, not {what}.")
 
     def _flush(self) -> None:
         if self.text.strip():

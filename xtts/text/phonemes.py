@@ -7,7 +7,6 @@ learn English spelling well.
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import cache, lru_cache
 
 # X-SAMPA if it is a single character. Stress is dropped, except that AH0 is a schwa.
@@ -60,17 +59,12 @@ def is_known(word: str) -> bool:
     return word in _dictionary()
 
 
-def letters_to_phones(letters: str) -> str:
-    """The phones of letters `a` to `z` by letter rules, without the dictionary."""
-    return _spelled(letters)
-
-
 # Bounded, because callers choose the words.
 @lru_cache(1 << 16)
 def _word(word: str) -> str:
-    if "a" <= word[0] <= "z":
-        return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)
-    return word
+    if not "a" <= word[0] <= "z":
+        return word
+    return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)
 
 
 def _looked_up(word: str) -> str:
@@ -79,20 +73,16 @@ def _looked_up(word: str) -> str:
 
 def _inflected(word: str) -> str:
     """A known word with an ending: 's, -s, -ed, -ing, -er, -ly, -ness, -less, -ful."""
-    for ending, stems in _endings(word.rstrip("'")):
-        for stem in stems:
-            if len(stem) > 1 and (spoken := _looked_up(stem)):
-                return spoken + _ending_sound(ending, spoken)
-    return ""
-
-
-def _endings(word: str) -> Iterable[tuple[str, tuple[str, ...]]]:
+    word = word.rstrip("'")
     for ending in ("'s", "es", "s", "ed", "ing", "er", "est", "ly", "ness", "less", "ful"):
         stem = word.removesuffix(ending)
         if stem == word or len(stem) < 2:
             continue
         doubled = stem[:-1] if stem[-1] == stem[-2] else stem
-        yield ending, (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem)
+        for one in (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem):
+            if len(one) > 1 and (spoken := _looked_up(one)):
+                return spoken + _ending_sound(ending, spoken)
+    return ""
 
 
 def _ending_sound(ending: str, spoken: str) -> str:
@@ -118,14 +108,15 @@ def _compound(word: str) -> str:
 def _by_rules(word: str) -> str:
     letters = word.replace("'", "")
     if len(letters) > 3 and letters[-1] == "e" and letters[-2] not in "aeiouy":
-        vowel = letters[-3]
+        start, vowel, end = letters[:-3], letters[-3], letters[-2:]
         if vowel in _LONG:
-            return _spelled(letters[:-3]) + _LONG[vowel] + _spelled(letters[-2:])[:1]
+            return letters_to_phones(start) + _LONG[vowel] + letters_to_phones(end)[:1]
         letters = letters[:-1]
-    return _spelled(letters)
+    return letters_to_phones(letters)
 
 
-def _spelled(letters: str) -> str:
+def letters_to_phones(letters: str) -> str:
+    """The phones of letters `a` to `z` by letter rules, without the dictionary."""
     spoken = ""
     while letters:
         size = next(size for size in (4, 3, 2, 1) if letters[:size] in _LETTERS)
@@ -148,9 +139,6 @@ def _dictionary() -> dict[str, str]:
         for line in stream:
             word, *phones = line.decode().partition("#")[0].split()
             if not word.endswith(")"):  # `read(2)` is another pronunciation of `read`
-                found[word] = _one_each(phones)
+                plain = ("AX" if one == "AH0" else one.rstrip("012") for one in phones)
+                found[word] = "".join(map(PHONES.__getitem__, plain))
     return found
-
-
-def _one_each(phones: Iterable[str]) -> str:
-    return "".join(PHONES["AX" if phone == "AH0" else phone.rstrip("012")] for phone in phones)

@@ -1,4 +1,5 @@
-"""Pronunciation lists of a voice or a request; no list is built in.
+"""Pronunciation lists of a voice or a request, and the signs of an added language; no list is built
+in.
 
 A list is a text file, `pronunciations.txt`, with one entry per line: a word, `=`, a pronunciation.
 
@@ -12,8 +13,9 @@ Only whole words match, in any case; a longer entry takes precedence over a shor
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from xtts.text.errors import TextError, shown
@@ -38,65 +40,69 @@ class Pronunciation:
     phones: str = ""
 
 
-@dataclass(frozen=True)
 class Pronunciations:
-    """The merged entries of some lists, by language ("" for all languages); a later list wins."""
+    """The merged entries of some lists, by language ("" for all languages); a later list wins.
+    with_phones: whether the model reads phones. Raises TextError."""
 
-    entries: dict[str, dict[str, Pronunciation]] = field(default_factory=dict)
-    _kept: "dict[str, _Compiled]" = field(default_factory=dict, compare=False, repr=False)
-
-    @staticmethod
-    def of(paths: Iterable[Path], *, with_phones: bool) -> "Pronunciations":
-        """Reads lists. with_phones: whether the model reads phones. Raises TextError."""
-        merged = Pronunciations()
+    def __init__(self, paths: Iterable[Path], *, with_phones: bool) -> None:
+        self.entries: dict[str, dict[str, Pronunciation]] = {}
         for path in paths:
-            read_list(path, merged.entries, with_phones=with_phones)
-        return merged
+            read_list(path, self.entries, with_phones=with_phones)
+        self._marked = cache(self._with_marks)
 
     def replace(self, text: str, language: str) -> str:
         """Replaces the words of a text with their pronunciations; phones become marks for
         `restore`."""
-        marked, pattern = self._compiled(language)
-        if pattern is None:
-            return text
+        marked, pattern = self._marked(language)
 
         def spoken(match: re.Match[str]) -> str:
             known, mark = marked[match[0].casefold()]
             return mark if known.phones else known.spoken
 
-        return pattern.sub(spoken, text)
+        return pattern.sub(spoken, text) if marked else text
 
     def restore(self, text: str, language: str, *, phones: bool) -> str:
         """Replaces the marks of `replace` with their phones, or with the written words to show a
         text to a person."""
         if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
             return text
-        for known, mark in self._compiled(language)[0].values():
+        for known, mark in self._marked(language)[0].values():
             if known.phones:
                 text = text.replace(mark, known.phones if phones else known.word.lower())
         return text
 
-    def _compiled(self, language: str) -> "_Compiled":
-        if language not in self._kept:
-            merged = self.entries.get("", {}) | self.entries.get(language, {})
-            marked = {
-                word: (known, chr(_FIRST_MARK + place))
-                for place, (word, known) in enumerate(sorted(merged.items()))
-            }
-            self._kept[language] = marked, _pattern(marked)
-        return self._kept[language]
+    def _with_marks(
+        self, language: str
+    ) -> tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str]]:
+        """The entries of a language with their marks, and the pattern of their words."""
+        merged = sorted((self.entries.get("", {}) | self.entries.get(language, {})).items())
+        marked = {word: (known, chr(_FIRST_MARK + n)) for n, (word, known) in enumerate(merged)}
+        ordered = sorted(marked, key=len, reverse=True)
+        # In scripts without spaces, words may touch each other.
+        letter = "[A-Za-z0-9_\u00c0-\u24ff]"
+        words = "|".join(map(re.escape, ordered))
+        return marked, re.compile(rf"(?<!{letter})(?:{words})(?!{letter})", re.I)
 
 
-_Compiled = tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str] | None]
+def replacer(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
+    """Replaces the written words and signs of an added language, with spaces between their words
+    and adjacent letters or digits. No letter may touch a word, but a digit may (`5км`)."""
+    spoken = {written.casefold(): words for written, words in pairs}
+    if not spoken:
+        return lambda text: text
+    letter = r"[^\W\d_]"
+    pattern = re.compile("|".join(
+        (rf"(?<!{letter})" if one[0].isalpha() else "") + re.escape(one)
+        + (rf"(?!{letter})" if one[-1].isalpha() else "")
+        for one in sorted(spoken, key=len, reverse=True)
+    ), re.IGNORECASE)  # fmt: skip
 
+    def replaced(match: re.Match[str]) -> str:
+        before = " " if match.string[: match.start()][-1:].isalnum() else ""
+        after = " " if match.string[match.end() :][:1].isalnum() else ""
+        return before + spoken[match[0].casefold()] + after
 
-def _pattern(words: Iterable[str]) -> re.Pattern[str] | None:
-    ordered = sorted(words, key=len, reverse=True)
-    if not ordered:
-        return None
-    # In scripts without spaces, words may touch each other.
-    letter = "[A-Za-z0-9_\u00c0-\u24ff]"
-    return re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, ordered))})(?!{letter})", re.I)
+    return lambda text: pattern.sub(replaced, text)
 
 
 def read_list(

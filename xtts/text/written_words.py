@@ -7,6 +7,7 @@ the alignment; the read words between two anchors are divided among the written 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import accumulate
 from unicodedata import category
 
 _READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -78,9 +79,9 @@ def spoken_spans(
                 spans.append(("".join(tokens[its_ids[one - 1]] for one in begun), piece, begun))
                 begun = []
     words = read_words(read)
-    if len(words) != len(spans):
-        return spans
-    return [(word, piece, at) for word, (_, piece, at) in zip(words, spans, strict=True)]
+    if len(words) == len(spans):
+        return [(word, piece, at) for word, (_, piece, at) in zip(words, spans, strict=True)]
+    return spans
 
 
 def placed(
@@ -97,9 +98,7 @@ def placed(
         return []
     positions = [(piece, place) for _, piece, places in spans for place in places]
     # The number of positions before each span.
-    begins = [0]
-    for _, _, places in spans:
-        begins.append(begins[-1] + len(places))
+    begins = list(accumulate((len(places) for _, _, places in spans), initial=0))
     ends = _shared_out(written, [word for word, _, _ in spans], begins, count)
     result, start = list[Placed](), 0
     for word, end in zip(written, ends, strict=True):
@@ -134,7 +133,7 @@ def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], i
         return [begins[-1]]
     counts = [count(word) for word in words]
     if sum(counts) == spans:
-        return [begins[sum(counts[: number + 1])] for number in range(len(words))]
+        return [begins[end] for end in accumulate(counts)]
     weights = [_weight(word) for word in words]
     if spans >= len(words):
         return [begins[one] for one in _cuts(weights, spans, 1)]
@@ -145,10 +144,8 @@ def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
     """Divides `total` items by weight, at least `least` for each; returns the ends of the
     shares."""
     free, whole = total - least * len(weights), sum(weights)
-    return [
-        least * (number + 1) + round(free * sum(weights[: number + 1]) / whole)
-        for number in range(len(weights))
-    ]
+    ends = enumerate(accumulate(weights), start=1)
+    return [least * number + round(free * weight / whole) for number, weight in ends]
 
 
 def _at_pieces(

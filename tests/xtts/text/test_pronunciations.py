@@ -7,7 +7,7 @@ import pytest
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import NEWEST
 from xtts.text.phonemes import to_phones
-from xtts.text.pronunciations import check_entry
+from xtts.text.pronunciations import check_entry, replacer
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.voices.base_models import DEMO
 
@@ -79,3 +79,24 @@ def test_phones_are_refused_where_the_model_reads_letters(base_folder, tmp_path)
     (tmp_path / "list.txt").write_text("a = /S OW/", encoding="utf-8")
     with pytest.raises(TextError, match="this voice reads letters"):
         TokenizerSpec(base_folder, NEWEST, (tmp_path / "list.txt",)).open()
+
+
+SIGNS = (("№", "номер"), ("₴", "гривень"), ("км", "кілометрів"), ("км/год", "кілометрів за годину"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("№5", "номер 5"),
+        ("20₴.", "20 гривень."),
+        ("5км, 5 КМ", "5 кілометрів, 5 кілометрів"),
+        ("90 км/год", "90 кілометрів за годину"),
+        ("кмін і скм", "кмін і скм"),
+    ],
+)
+def test_whole_entries_are_replaced_and_stand_apart(text, said):
+    assert replacer(SIGNS)(text) == said
+
+
+def test_no_entry_changes_nothing():
+    assert replacer(())("20 ₴") == "20 ₴"

@@ -116,8 +116,8 @@ def test_as_much_as_a_book_is_refused_before_anything_is_done_with_it(tokenizer)
 def test_signs_and_emoji_that_are_unknown_are_left_out(tokenizer):
     known = set(tokenizer.encode("hello there", "en"))
     assert set(tokenizer.encode("hello 🙂❤️† there", "en")) == known
-    assert tokenizer.unknown("hello 🙂 ж", "en") == ["🙂", "ж"]  # a clip must not have any
-    assert tokenizer.unknown("hello", "en") == []
+    assert tokenizer.read("hello 🙂 ж", "en").missing == ["🙂", "ж"]  # a clip must not have any
+    assert tokenizer.read("hello", "en").missing == []
 
 
 @pytest.mark.parametrize("text", ["你好 world", "Hello Ж there", "weather in नमस्ते"])
@@ -136,7 +136,7 @@ def test_what_the_normaliser_cannot_read_is_refused_with_the_word(polyglot):
     coquis = TokenizerSpec(polyglot.spec.folder, COQUI).open()
     with pytest.raises(TextError, match=r"'12\.' cannot be read in language cs \(NotImpl"):
         coquis.encode("dnes je 12. prosince a prší", "cs")
-    assert polyglot.show_transcript("dnes je 12. prosince a prší", "cs") == (
+    assert polyglot.read("dnes je 12. prosince a prší", "cs").words == (
         "dnes je dvanáctého prosince a prší"
     )
 
@@ -144,7 +144,7 @@ def test_what_the_normaliser_cannot_read_is_refused_with_the_word(polyglot):
 def test_the_normaliser_stands_in_the_key_of_caches(polyglot):
     coquis = TokenizerSpec(polyglot.spec.folder, COQUI).open()
     assert coquis.fingerprint != polyglot.fingerprint and polyglot.spec.normalizer == NEWEST
-    assert coquis.show_transcript("it is $5", "en") == "it is five dollars"
+    assert coquis.read("it is $5", "en").words == "it is five dollars"
 
 
 def test_a_language_in_brackets_is_a_word_and_no_mark(polyglot):

@@ -113,11 +113,11 @@ def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(worker, folde
 def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
     """The normaliser never ends: CPU time is limited, and the process survives."""
     slow = """
-        import xtts.text.tokenizer, xtts.workers.text_worker, sys
+        import xtts.text.reading, xtts.workers.text_worker, sys
         def endless(self, text, short, spoken=False):
             while text == "slow": pass
             return text, text
-        xtts.text.tokenizer.Tokenizer._normalised = endless
+        xtts.text.reading.Reader._normalised = endless
         xtts.workers.text_worker.CPU_SECONDS = 0.2
         sys.exit(xtts.workers.text_worker.main())
     """

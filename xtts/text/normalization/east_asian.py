@@ -4,16 +4,16 @@ import re
 from functools import cached_property
 
 from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.quantities import Noun, WrittenNumber, moneys, nouns
-from xtts.text.normalization.spelling import spell
+from xtts.text.normalization.nouns import Noun, moneys, nouns
+from xtts.text.normalization.numbers import WrittenNumber, spell
 
 
 class EastAsianRules(LanguageRules):
     """Common rules of the three languages."""
 
-    group, spaced_groups, spaced, space = ",", False, False, ""
+    group, spaced_groups, spaced, space, joining = ",", False, False, "", "0-9A-Za-z"
     fraction_digits, minute_joiner = True, ""
-    year_sign, month_sign, day_sign = "年", "月", "日"
+    year_sign, date_forms = "年", ("{month}月{day}日", "{year}年{month}月{day}日")
     hour_form, minute_form, second_form = "{}時", "{}分", "{}秒"
     fraction_of = "分の"
 
@@ -34,11 +34,6 @@ class EastAsianRules(LanguageRules):
     def part_words(self, top: int, bottom: int) -> str:
         """四分の三."""
         return f"{self.cardinal(bottom)}{self.fraction_of}{self.cardinal(top)}"
-
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """2024年3月5日 in words."""
-        spoken = f"{self.cardinal(month)}{self.month_sign}{self.cardinal(day)}{self.day_sign}"
-        return spoken if year is None else f"{self.year(year)}{self.year_sign}{spoken}"
 
     @cached_property
     def read_years(self) -> Step:
@@ -76,21 +71,13 @@ class ChineseRules(EastAsianRules):
     _spans = "间"
     calling = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
-    currencies = moneys("""
-        ¥ ￥ RMB CNY = 元
-        $ US$ USD = 美元
-        € EUR = 欧元
-        £ = 英镑
-        ₩ = 韩元
-    """)
+    currencies = moneys("""¥ ￥ RMB CNY = 元, $ US$ USD = 美元, € EUR = 欧元, £ = 英镑, ₩ = 韩元""")
     scales = ("万", "亿", "万亿")
     scale_joiner = ""
-    units = nouns("""
-        kg = 公斤, g = 克, mg = 毫克, t = 吨, km = 公里, m = 米, cm = 厘米, mm = 毫米,
+    units = nouns("""kg = 公斤, g = 克, mg = 毫克, t = 吨, km = 公里, m = 米, cm = 厘米, mm = 毫米,
         km/h = 公里每小时, m/s = 米每秒, km² = 平方公里, m² = 平方米, m³ = 立方米, l L = 升,
         ml mL = 毫升, h = 小时, min = 分钟, s = 秒, °C ℃ = 摄氏度, °F = 华氏度, ° = 度, kW = 千瓦,
-        kWh = 千瓦时
-    """)
+        kWh = 千瓦时""")
 
     def year(self, number: int) -> str:
         """Digit by digit."""
@@ -131,22 +118,15 @@ class JapaneseRules(EastAsianRules):
     point, minus, plus, to = "点", "マイナス", "プラス", "から"
     calling = "電話|携帯|番号"
     percent = Noun.of("パーセント")
-    currencies = moneys("""
-        ¥ ￥ JPY = 円
-        $ US$ USD = ドル
-        € EUR = ユーロ
-        £ = ポンド
-        ₩ = ウォン
-    """)
+    currencies = moneys("""¥ ￥ JPY = 円, $ US$ USD = ドル, € EUR = ユーロ, £ = ポンド,
+        ₩ = ウォン""")
     scales = ("万", "億", "兆")
     scale_joiner = ""
-    units = nouns("""
-        kg = キログラム, g = グラム, mg = ミリグラム, t = トン, km = キロメートル, m = メートル,
-        cm = センチメートル, mm = ミリメートル, km/h = キロメートル毎時, m/s = メートル毎秒,
-        km² = 平方キロメートル, m² = 平方メートル, m³ = 立方メートル, l L = リットル,
-        ml mL = ミリリットル, h = 時間, min = 分, s = 秒, °C ℃ = 度, °F = 華氏度, ° = 度,
-        kW = キロワット, GB = ギガバイト, MB = メガバイト
-    """)
+    units = nouns("""kg = キログラム, g = グラム, mg = ミリグラム, t = トン, km = キロメートル,
+        m = メートル, cm = センチメートル, mm = ミリメートル, km/h = キロメートル毎時,
+        m/s = メートル毎秒, km² = 平方キロメートル, m² = 平方メートル, m³ = 立方メートル,
+        l L = リットル, ml mL = ミリリットル, h = 時間, min = 分, s = 秒, °C ℃ = 度, °F = 華氏度,
+        ° = 度, kW = キロワット, GB = ギガバイト, MB = メガバイト""")
 
 
 class KoreanRules(EastAsianRules):
@@ -156,27 +136,20 @@ class KoreanRules(EastAsianRules):
     cardinals = {"m": "cardinal-sinokorean"}
     digit_rules, zero_digit = "cardinal-sinokorean", "영"
     point, minus, plus, to = "점", "영하", "플러스", "에서"
-    year_sign = "년"
+    year_sign, date_forms = "년", ("{month}월 {day}일", "{year}년 {month}월 {day}일")
     minute_form, second_form = " {} 분", " {} 초"
     fraction_of = "분의 "
     mixed, powers = "{}와 {}", ("의 제곱", "의 세제곱", "의 {}제곱")
     _spans = "간"
     calling = "전화|휴대폰|번호|연락처"
     percent = Noun.of("퍼센트")
-    currencies = moneys("""
-        ₩ ￦ KRW = 원
-        $ US$ USD = 달러
-        € EUR = 유로
-        £ = 파운드
-        ¥ = 엔
-    """)
+    currencies = moneys("""₩ ￦ KRW = 원, $ US$ USD = 달러, € EUR = 유로, £ = 파운드, ¥ = 엔""")
     scales = ("만", "억", "조")
     scale_joiner = " "
-    units = nouns("""
-        kg = 킬로그램, g = 그램, mg = 밀리그램, t = 톤, km = 킬로미터, m = 미터, cm = 센티미터,
-        mm = 밀리미터, km/h = 킬로미터 매 시, m² = 제곱미터, l L = 리터, ml mL = 밀리리터,
-        h = 시간, °C ℃ = 도, °F = 화씨 도, ° = 도, kW = 킬로와트, GB = 기가바이트, MB = 메가바이트
-    """)
+    units = nouns("""kg = 킬로그램, g = 그램, mg = 밀리그램, t = 톤, km = 킬로미터, m = 미터,
+        cm = 센티미터, mm = 밀리미터, km/h = 킬로미터 매 시, m² = 제곱미터, l L = 리터,
+        ml mL = 밀리리터, h = 시간, °C ℃ = 도, °F = 화씨 도, ° = 도, kW = 킬로와트, GB = 기가바이트,
+        MB = 메가바이트""")
     _MONTHS = {6: "유", 10: "시"}
     _COUNTERS = (
         "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|"
@@ -195,10 +168,9 @@ class KoreanRules(EastAsianRules):
         """A telephone's zero is 공."""
         return super().phone(text).replace("영", "공")
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """이천이십사년 삼월 오일."""
-        spoken = f"{self._MONTHS.get(month) or self.cardinal(month)}월 {self.cardinal(day)}일"
-        return spoken if year is None else f"{self.year(year)}년 {spoken}"
+    def month(self, number: int) -> str:
+        """유 for June, and 시 for October."""
+        return self._MONTHS.get(number) or self.cardinal(number)
 
     def hours(self, hour: int) -> str:
         """세 시: native up to twelve."""
@@ -233,13 +205,11 @@ class KoreanRules(EastAsianRules):
                 return f"{self.cardinal(number)} {counter}"
             return f"{self.native(number)} {counter}"
 
-        def month(match: re.Match[str]) -> str:
-            number = int(match[1])
-            return f"{self._MONTHS.get(number) or self.cardinal(number)}월"
-
         thousands = re.compile(r"(?<![0-9.,])1(?=만)")
         unit = Noun.of("도")
         return lambda text: degrees.sub(
             lambda m: self.counted(m[1], unit),
-            counters.sub(counted, months.sub(month, thousands.sub("", text))),
+            counters.sub(
+                counted, months.sub(lambda m: f"{self.month(int(m[1]))}월", thousands.sub("", text))
+            ),
         )

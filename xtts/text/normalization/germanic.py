@@ -3,9 +3,9 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.quantities import ClockTime, Noun, marks, moneys, nouns, scale_words
-from xtts.text.normalization.spelling import spell
+from xtts.text.normalization.language_rules import ClockTime, LanguageRules, Step
+from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
+from xtts.text.normalization.numbers import spell
 
 
 class EnglishRules(LanguageRules):
@@ -16,7 +16,7 @@ class EnglishRules(LanguageRules):
     ordinals = {"m": "ordinal-verbose"}
     group = ","
     point, minus, to = "point", "minus", "to"
-    month_first = True
+    month_first, date_forms = True, ("{month} {day}", "{month} {day}, {year}")
     fraction_digits = True
     zero_minute, second_form = "oh ", " and {} seconds"
     # 21st
@@ -24,19 +24,14 @@ class EnglishRules(LanguageRules):
         r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
     )
     calling = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
-    months = (
-        "January", "February", "March", "April", "May", "June", "July", "August", "September",
-        "October", "November", "December",
-    )  # fmt: skip
+    months = words("""January February March April May June July August September October November
+        December""")
     percent = Noun.of("percent")
     scales = ("thousand", "million", "billion", "trillion", "lakh", "crore")
     thousands = ("thousand",)
     scale_marks = marks("bn bn. Bn = 9, mn mln = 6, trn tn = 12")
-    scale_nouns = scale_words("million", "billion", "trillion")
-    denominators = (
-        "third/thirds fifth/fifths sixth/sixths seventh/sevenths eighth/eighths ninth/ninths "
-        "tenth/tenths"
-    )
+    scale_nouns = scale_words("million, billion, trillion")
+    denominators = "third/-s fifth/-s sixth/-s seventh/-s eighth/-s ninth/-s tenth/-s"
     bar, mixed, mixed_half = "over", "{} and {}", "{} and a half"
     powers = ("squared", "cubed", "to the power of {}")
     clock_range = re.compile(
@@ -45,61 +40,41 @@ class EnglishRules(LanguageRules):
         re.I,
     )
     money_joiner = " and "
-    currencies = moneys("""
-        $ = dollar/dollars; cent/cents
-        US$ USD = US dollar/US dollars; cent/cents
-        A$ AUD = Australian dollar/Australian dollars; cent/cents
-        C$ CA$ CAD = Canadian dollar/Canadian dollars; cent/cents
-        CHF = Swiss franc/Swiss francs
-        ¢ = cent/cents
-        € EUR = euro/euros; cent/cents
-        £ GBP = pound/pounds; penny/pence
-        ¥ = yen
-        ₹ Rs. INR = rupee/rupees; paisa/paise
-        ₩ = won
-    """)
-    units = nouns("""
-        kg = kilogram/kilograms, g = gram/grams, mg = milligram/milligrams, t = tonne/tonnes,
-        lb lbs lb. lbs. = pound/pounds, oz oz. = ounce/ounces, km = kilometer/kilometers,
-        m = meter/meters, cm = centimeter/centimeters, mm = millimeter/millimeters,
-        mi mi. = mile/miles, ft ft. = foot/feet, in. = inch/inches,
-        km/h kph = kilometer per hour/kilometers per hour, mph = mile per hour/miles per hour,
-        m/s = meter per second/meters per second, km² = square kilometer/square kilometers,
-        m² = square meter/square meters, m³ = cubic meter/cubic meters, l L = liter/liters,
-        ml mL = milliliter/milliliters, h hr hrs = hour/hours, min min. = minute/minutes,
-        s sec sec. = second/seconds, ms = millisecond/milliseconds,
-        °C ℃ = degree celsius/degrees celsius, °F ℉ = degree fahrenheit/degrees fahrenheit,
-        ° = degree/degrees, W = watt/watts, kW = kilowatt/kilowatts,
-        kWh = kilowatt hour/kilowatt hours, V = volt/volts, Hz = hertz, kHz = kilohertz,
-        MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/kilobytes, MB = megabyte/megabytes,
-        GB = gigabyte/gigabytes, TB = terabyte/terabytes
-    """)
-    abbreviations = {
-        "e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus",
-        "approx.": "approximately", "No.#": "number", "Prof.": "professor", "Ave.": "avenue",
-        "Blvd.": "boulevard", "Rd.": "road", "Sept.": "September", "Mrs.": "misess", "Ms.": "miss",
-        "Mt.": "mount", "dept.": "department", "Jan.": "January", "Feb.": "February",
-        "Aug.": "August", "Oct.": "October", "Nov.": "November", "Dec.": "December", "St.": "saint",
-        "Sr.": "senior",
-    }  # fmt: skip
+    currencies = moneys("""$ = dollar/-s; cent/-s, US$ USD = US dollar/-s; cent/-s,
+        A$ AUD = Australian dollar/-s; cent/-s, C$ CA$ CAD = Canadian dollar/-s; cent/-s,
+        CHF = Swiss franc/-s, ¢ = cent/-s, € EUR = euro/-s; cent/-s, £ GBP = pound/-s; penny/pence,
+        ¥ = yen, ₹ Rs. INR = rupee/-s; paisa/paise, ₩ = won""")
+    units = nouns("""kg = kilogram/-s, g = gram/-s, mg = milligram/-s, t = tonne/-s,
+        lb lbs lb. lbs. = pound/-s, oz oz. = ounce/-s, km = kilometer/-s, m = meter/-s,
+        cm = centimeter/-s, mm = millimeter/-s, mi mi. = mile/-s, ft ft. = foot/feet,
+        in. = inch/-es, km/h kph = kilometer/-s + per hour, mph = mile/-s + per hour,
+        m/s = meter/-s + per second, km² = square kilometer/-s, m² = square meter/-s,
+        m³ = cubic meter/-s, l L = liter/-s, ml mL = milliliter/-s, h hr hrs = hour/-s,
+        min min. = minute/-s, s sec sec. = second/-s, ms = millisecond/-s,
+        °C ℃ = degree/-s + celsius, °F ℉ = degree/-s + fahrenheit, ° = degree/-s, W = watt/-s,
+        kW = kilowatt/-s, kWh = kilowatt hour/-s, V = volt/-s, Hz = hertz, kHz = kilohertz,
+        MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/-s, MB = megabyte/-s, GB = gigabyte/-s,
+        TB = terabyte/-s""")
+    abbreviations = pairs("""e.g. = for example, i.e. = that is, etc. = et cetera, vs. = versus,
+        approx. = approximately, No.# = number, Prof. = professor, Ave. = avenue, Blvd. = boulevard,
+        Rd. = road, Sept. = September, Mrs. = misess, Ms. = miss, Mt. = mount, dept. = department,
+        Jan. = January, Feb. = February, Aug. = August, Oct. = October, Nov. = November,
+        Dec. = December, St. = saint, Sr. = senior""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
-    names = dict(zip(
-        "abcdefghijklmnopqrstuvwxyz",
-        ("ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue are ess tee you vee "
-         "double you ex why zee").replace("double you", "double-you").split(),
-        strict=True,
-    ))  # fmt: skip
+    names = dict(
+        zip(
+            "abcdefghijklmnopqrstuvwxyz",
+            words("""ay bee see dee ee eff gee aitch eye jay
+        kay ell em en oh pee cue are ess tee you vee double-you ex why zee"""),
+            strict=True,
+        )
+    )
 
     def year(self, number: int) -> str:
         """Nineteen ninety-nine, two thousand and seven."""
         if 2000 <= number <= 2009 or number % 1000 == 0:
             return self.cardinal(number)
         return spell("en", number, "numbering-year")
-
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """March fifth, twenty twenty-four; after `the`, the fifth of March."""
-        spoken = f"{self.months[month - 1]} {self.day(day)}"
-        return spoken if year is None else f"{spoken}, {self.year(year)}"
 
     def day(self, number: int, before: str = "") -> str:
         """The fifth."""
@@ -108,8 +83,7 @@ class EnglishRules(LanguageRules):
     @cached_property
     def read_named_dates(self) -> Step:
         """March 5th, 2024; 5 March 2024."""
-        names = "|".join(self.months)
-        year = r"(?:,?\s(?P<year>[0-9]{4})(?![\w.,]?\d))?"
+        names, year = "|".join(self.months), r"(?:,?\s(?P<year>[0-9]{4})(?![\w.,]?\d))?"
         month, day = rf"(?P<month>{names})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
         american = re.compile(rf"\b{month}\s{day}(?![\w.,:]?\d){year}")
         british = re.compile(
@@ -232,18 +206,14 @@ _CLOCKS = re.compile(
     r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"
     r"(?=[0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
 )
-_GERMAN_YEAR = re.compile(
-    r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
-    r"frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
-    r"dezember)\s)(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
-    re.IGNORECASE,
-)
-_DUTCH_YEAR = re.compile(
-    r"(\b(?:jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
-    r"februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december)\s)"
-    r"(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
-    re.IGNORECASE,
-)
+
+
+def _year_after(before: str) -> re.Pattern[str]:
+    """The pattern of a year after one of these words."""
+    return re.compile(
+        rf"(\b(?:{before})\s)(1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
+        re.IGNORECASE,
+    )
 
 
 class GermanRules(LanguageRules):
@@ -255,17 +225,19 @@ class GermanRules(LanguageRules):
     cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine",
                  "n": "cardinal-neuter"}  # fmt: skip
     point, minus, to = "Komma", "minus", "bis"
-    year_marks = (_GERMAN_YEAR, _BARE_YEAR)
+    year_marks = (_year_after(
+        "jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
+        "frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
+        "dezember"
+    ), _BARE_YEAR)  # fmt: skip
     fraction_digits = True
     # 14:30 Uhr, 14.30 Uhr, 9 Uhr
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
     clock_range = _CLOCKS
     hour_form, hour_gender, second_form = "{} Uhr", "m", " und {} Sekunden"
     calling = "tel|telefon|telefonnummer|ruf|rufen|rufnummer|fax|handy|nummer|anrufen|unter"
-    months = (
-        "Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September",
-        "Oktober", "November", "Dezember",
-    )  # fmt: skip
+    months = words("""Januar Februar März April Mai Juni Juli August September Oktober November
+        Dezember""")
     percent = Noun.of("Prozent")
     scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
     thousands = ("tausend",)
@@ -273,43 +245,29 @@ class GermanRules(LanguageRules):
         "Tsd. Tsd tsd. = 3, Mio. Mio mio. Mill. = 6, Mrd. Mrd mrd. Mia. = 9, Bio. Bio = 12"
     )
     money_marks = marks("T = 3")
-    scale_nouns = scale_words(
-        "Million/Millionen f", "Milliarde/Milliarden f", "Billion/Billionen f"
-    )
+    scale_nouns = scale_words("Million/-en f, Milliarde/-n f, Billion/-en f")
     denominators = "Drittel Fünftel Sechstel Siebtel Achtel Neuntel Zehntel"
     denominator_gender, bar = "n", "durch"
     mixed, mixed_half, mixed_gender = "{} {}", "{}einhalb", "m"
     powers = ("Quadrat", "hoch drei", "hoch {}")
     money_joiner = " und "
-    currencies = moneys("""
-        € EUR = Euro; Cent
-        $ = Dollar; Cent
-        US$ USD = US-Dollar; Cent
-        £ = Pfund n; Penny/Pence
-        CHF = Franken; Rappen
-        ¥ = Yen
-    """)
-    units = nouns("""
-        kg = Kilogramm n, g = Gramm n, mg = Milligramm n, t = Tonne/Tonnen f, km = Kilometer,
-        m = Meter, cm = Zentimeter, mm = Millimeter, km/h = Kilometer pro Stunde,
+    currencies = moneys("""€ EUR = Euro; Cent, $ = Dollar; Cent, US$ USD = US-Dollar; Cent,
+        £ = Pfund n; Penny/Pence, CHF = Franken; Rappen, ¥ = Yen""")
+    units = nouns("""kg = Kilogramm n, g = Gramm n, mg = Milligramm n, t = Tonne/-n f,
+        km = Kilometer, m = Meter, cm = Zentimeter, mm = Millimeter, km/h = Kilometer pro Stunde,
         m/s = Meter pro Sekunde, km² qkm = Quadratkilometer, m² qm = Quadratmeter, m³ = Kubikmeter,
-        l = Liter, ml = Milliliter, h Std. = Stunde/Stunden f, min Min. min. = Minute/Minuten f,
-        s Sek. sek. = Sekunde/Sekunden f, ms = Millisekunde/Millisekunden f, °C ℃ = Grad Celsius,
-        °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n,
-        kWh = Kilowattstunde/Kilowattstunden f, V = Volt n, Hz = Hertz n, MHz = Megahertz n,
-        GHz = Gigahertz n, MB = Megabyte n, GB = Gigabyte n, TB = Terabyte n
-    """)
-    abbreviations = {
-        "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem",
-        "usw.": "und so weiter", "bzw.": "beziehungsweise", "ca.": "circa", "Nr.": "Nummer",
-        "Prof.": "Professor", "Hr.": "Herr", "Fr.": "Frau", "etc.": "et cetera",
-        "vgl.": "vergleiche", "z. T.": "zum Teil", "o. Ä.": "oder Ähnliches",
-        "u. Ä.": "und Ähnliches", "i. d. R.": "in der Regel", "Str.": "Straße", "Mio.": "Millionen",
-        "Mrd.": "Milliarden", "Tsd.": "Tausend", "S.#": "Seite", "Abb.": "Abbildung",
-        "inkl.": "inklusive", "evtl.": "eventuell", "ggf.": "gegebenenfalls", "max.": "maximal",
-        "min.": "minimal", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
-        "Jh.": "Jahrhundert",
-    }  # fmt: skip
+        l = Liter, ml = Milliliter, h Std. = Stunde/-n f, min Min. min. = Minute/-n f,
+        s Sek. sek. = Sekunde/-n f, ms = Millisekunde/-n f, °C ℃ = Grad Celsius,
+        °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n, kWh = Kilowattstunde/-n f,
+        V = Volt n, Hz = Hertz n, MHz = Megahertz n, GHz = Gigahertz n, MB = Megabyte n,
+        GB = Gigabyte n, TB = Terabyte n""")
+    abbreviations = pairs("""z. B. = zum Beispiel, d. h. = das heißt, u. a. = unter anderem,
+        usw. = und so weiter, bzw. = beziehungsweise, ca. = circa, Nr. = Nummer, Prof. = Professor,
+        Hr. = Herr, Fr. = Frau, etc. = et cetera, vgl. = vergleiche, z. T. = zum Teil,
+        o. Ä. = oder Ähnliches, u. Ä. = und Ähnliches, i. d. R. = in der Regel, Str. = Straße,
+        Mio. = Millionen, Mrd. = Milliarden, Tsd. = Tausend, S.# = Seite, Abb. = Abbildung,
+        inkl. = inklusive, evtl. = eventuell, ggf. = gegebenenfalls, max. = maximal, min. = minimal,
+        v. Chr. = vor Christus, n. Chr. = nach Christus, Jh. = Jahrhundert""")
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
 
     def year(self, number: int) -> str:
@@ -319,11 +277,10 @@ class GermanRules(LanguageRules):
     def day(self, number: int, before: str = "") -> str:
         """An ordinal with the ending that the word before it requires."""
         match = _GERMAN_ARTICLE.search(before)
-        article = match[1].casefold() if match else ""
-        nominative = article in ("der", "die", "das", "jede", "diese")
-        return spell("de", number, "ordinal" if nominative or not article else "ordinal-n") + (
-            "r" if not article else ""
-        )
+        if match is None:
+            return spell("de", number, "ordinal") + "r"
+        nominative = match[1].casefold() in ("der", "die", "das", "jede", "diese")
+        return spell("de", number, "ordinal" if nominative else "ordinal-n")
 
     def read_dates(self, text: str) -> str:
         """Reads dates, also without a year: 24.12., 3.–5. Mai."""
@@ -334,18 +291,16 @@ class GermanRules(LanguageRules):
         """The first day of a range, as an ordinal."""
         if not 1 <= int(match[1]) <= 31:
             return match[0]
-        spoken = self.day(int(match[1]), match.string[: match.start()])
         # The ending follows the article before the first day.
-        last = self.day(int(match[2]), match.string[: match.start()])
-        return f"{spoken} {self.to} {last}"
+        first, last = (self.day(int(one), match.string[: match.start()]) for one in match.groups())
+        return f"{first} {self.to} {last}"
 
     def _without_year(self, match: re.Match[str]) -> str:
-        day, month, before = int(match[1]), int(match[2]), match.string[: match.start()]
-        sure = len(match[1]) == len(match[2]) == 2 or _GERMAN_ARTICLE.search(before)
-        if not (sure and 1 <= day <= 31 and 1 <= month <= 12):
-            return match[0]
+        paired = len(match[1]) == len(match[2]) == 2
+        sure = paired or _GERMAN_ARTICLE.search(match.string[: match.start()])
+        spoken = self.dated(match, match[1], match[2]) if sure else ""
         dot = "." if match.end() == len(match.string) else ""
-        return self.date(day, month, None, before) + dot
+        return spoken + dot if spoken else match[0]
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
@@ -378,8 +333,11 @@ class DutchRules(LanguageRules):
 
     code = "nl"
     cardinals = {"m": "cardinal"}
-    point, minus, to = "komma", "min", "tot"
-    year_marks = (_DUTCH_YEAR, _BARE_YEAR)
+    point, minus, to, hundred = "komma", "min", "tot", "{}honderd{}"
+    year_marks = (_year_after(
+        "jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
+        "februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december"
+    ), _BARE_YEAR)  # fmt: skip
     # 14.30 uur, 9:00
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
     clock_range = _CLOCKS
@@ -387,46 +345,28 @@ class DutchRules(LanguageRules):
     # 2e, 8ste, 3de
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(?:e|de|ste)\b")
     calling = "bel|tel|telefoon|telefoonnummer|nummer|mobiel"
-    months = (
-        "januari", "februari", "maart", "april", "mei", "juni", "juli", "augustus", "september",
-        "oktober", "november", "december",
-    )  # fmt: skip
+    months = words("""januari februari maart april mei juni juli augustus september oktober november
+        december""")
     percent = Noun.of("procent")
     scales = ("duizend", "miljoen", "miljard")
     thousands = ("duizend",)
     scale_marks = marks("dzd. = 3, mln mln. mio = 6, mld mld. mrd mrd. = 9, bln bln. = 12")
-    scale_nouns = scale_words("miljoen", "miljard", "biljoen")
+    scale_nouns = scale_words("miljoen, miljard, biljoen")
     denominators = "derde vijfde zesde zevende achtste negende tiende"
     bar, mixed, mixed_half = "gedeeld door", "{} en {}", "{} en een half"
     powers = ("kwadraat", "tot de derde", "tot de macht {}")
     money_joiner = " en "
-    currencies = moneys("""
-        € EUR = euro; cent
-        $ = dollar; cent
-        US$ USD = Amerikaanse dollar; cent
-        £ = pond; penny/pence
-        ¥ = yen
-    """)
-    units = nouns("""
-        kg = kilogram, g = gram, mg = milligram, t = ton, km = kilometer, m = meter,
+    currencies = moneys("""€ EUR = euro; cent, $ = dollar; cent, US$ USD = Amerikaanse dollar; cent,
+        £ = pond; penny/pence, ¥ = yen""")
+    units = nouns("""kg = kilogram, g = gram, mg = milligram, t = ton, km = kilometer, m = meter,
         cm = centimeter, mm = millimeter, km/u km/h = kilometer per uur, m/s = meter per seconde,
         km² = vierkante kilometer, m² = vierkante meter, m³ = kubieke meter, l = liter,
-        ml = milliliter, u = uur, min = minuut/minuten, sec = seconde/seconden,
-        °C ℃ = graad celsius/graden celsius, °F = graad fahrenheit/graden fahrenheit,
-        ° = graad/graden, kW = kilowatt, kWh = kilowattuur, MB = megabyte, GB = gigabyte
-    """)
-    abbreviations = {
-        "bijv.": "bijvoorbeeld", "bv.": "bijvoorbeeld", "enz.": "enzovoort", "o.a.": "onder andere",
-        "d.w.z.": "dat wil zeggen", "m.b.t.": "met betrekking tot", "ca.": "circa", "nr.": "nummer",
-        "prof.": "professor", "i.p.v.": "in plaats van", "t.a.v.": "ter attentie van",
-        "a.u.b.": "alstublieft", "etc.": "et cetera", "mln.": "miljoen", "blz.": "bladzijde",
-        "drs.": "doctorandus", "ir.": "ingenieur", "mr.": "meester", "p.#": "pagina",
-    }  # fmt: skip
+        ml = milliliter, u = uur, min = minuut/minuten, sec = seconde/-n,
+        °C ℃ = graad/graden + celsius, °F = graad/graden + fahrenheit, ° = graad/graden,
+        kW = kilowatt, kWh = kilowattuur, MB = megabyte, GB = gigabyte""")
+    abbreviations = pairs("""bijv. = bijvoorbeeld, bv. = bijvoorbeeld, enz. = enzovoort,
+        o.a. = onder andere, d.w.z. = dat wil zeggen, m.b.t. = met betrekking tot, ca. = circa,
+        nr. = nummer, prof. = professor, i.p.v. = in plaats van, t.a.v. = ter attentie van,
+        a.u.b. = alstublieft, etc. = et cetera, mln. = miljoen, blz. = bladzijde,
+        drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina""")
     fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}
-
-    def year(self, number: int) -> str:
-        """Negentienhonderdnegenennegentig, tweeduizendvierentwintig."""
-        if 1100 <= number <= 1999:
-            hundreds, rest = divmod(number, 100)
-            return f"{self.cardinal(hundreds)}honderd{self.cardinal(rest) if rest else ''}"
-        return self.cardinal(number)

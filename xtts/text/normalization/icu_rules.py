@@ -7,11 +7,10 @@ percentages and months, so these stay as they are written.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.quantities import Noun, WrittenNumber
-from xtts.text.normalization.spelling import spell
+from xtts.text.normalization.nouns import Noun
+from xtts.text.normalization.numbers import engine, spell
 
 # Languages that separate thousands with a comma, like English.
 _COMMA_GROUPS = frozenset(
@@ -22,10 +21,8 @@ _CODES = {"nb": "no", "tl": "fil"}
 # Errors in CLDR's numerals: a Latin i in Belarusian, a superfluous accent in Greek, cedillas
 # instead of commas in Romanian.
 _CORRECTIONS = {
-    "be": (("i", "і"),),
-    "el": (("χίλι", "χιλι"),),
-    "ro": (("ş", "ș"), ("ţ", "ț")),
-}
+    "be": (("i", "і"),), "el": (("χίλι", "χιλι"),), "ro": (("ş", "ș"), ("ţ", "ț")),
+}  # fmt: skip
 # A zero-width space, which allows a line break in scripts without spaces.
 _BREAK = "\u200b"
 _RULE_SETS = (
@@ -35,68 +32,46 @@ _RULE_SETS = (
 
 
 class IcuRules(LanguageRules):
-    """The base class of the rules that `icu_rules` makes."""
+    """The rules that `icu_rules` makes."""
 
-    plus = ""
+    plus, fraction_digits = "", True
+    # ICU's numerals lack words for percent and units.
+    percents: Mapping[str, Noun] = {}
+    read_percents: Step = staticmethod(lambda text: text)
+    read_units: Step = staticmethod(lambda text: text)
+
+    def __init__(self, code: str, rule_set: str) -> None:
+        self.code, self.cardinals, self.digit_rules = code, {"m": rule_set}, rule_set
+        self.corrections = _CORRECTIONS.get(code, ())
+        self.group = "," if code in _COMMA_GROUPS else "."
+        two, five = (spell(code, number, rule_set) for number in (2, 5))
+        self.point = _between(_spelled(code, "2.5", rule_set), two, five)
+        self.minus = _between(_spelled(code, "-2", rule_set), "", two)
 
     def read(self, text: str) -> str:
         """The text in words."""
         return " ".join(super().read(text).replace(_BREAK, "").split())
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """A numeric date, number by number."""
-        numbers = [day, month] if year is None else [day, month, year]
-        return " ".join(self.cardinal(number) for number in numbers)
-
-    @property
-    def percents(self) -> Mapping[str, Noun]:
-        """Empty, because ICU's numerals lack a word for percent."""
-        return {}
-
-    @property
-    def read_percents(self) -> Step:
-        """Leaves percentages unchanged."""
-        return lambda text: text
-
-    def decimal_words(self, number: WrittenNumber) -> str:
-        """A decimal, with the digits of its fraction one by one."""
-        words = (self.whole(number.whole), self.point, self.digits(number.fraction))
-        return " ".join(words)
-
 
 @cache
 def icu_rules(language: str) -> LanguageRules | None:
     """Makes the rules of a language from ICU's numerals; None if ICU does not know it."""
+    from unicode_rbnf import RbnfEngine
+
     code = _CODES.get(language, language)
-    engine = _engine(code)
-    if engine is None:
+    if code not in RbnfEngine.get_supported_languages():
         return None
-    names = set(engine.format_number(2).text_by_ruleset)
+    names = set(engine(code).format_number(2).text_by_ruleset)
     rule_set = next((name for name in _RULE_SETS if f"spellout-{name}" in names), None)
-    if rule_set is None:
-        return None
-    two, five = (spell(code, number, rule_set) for number in (2, 5))
-    made: type[IcuRules] = type(
-        f"IcuRules_{language}", (IcuRules,),
-        {
-            "code": code,
-            "cardinals": {"m": rule_set},
-            "digit_rules": rule_set,
-            "corrections": _CORRECTIONS.get(code, ()),
-            "group": "," if code in _COMMA_GROUPS else ".",
-            "point": _between(_spelled(engine, "2.5", rule_set), two, five),
-            "minus": _between(_spelled(engine, "-2", rule_set), "", two),
-        },
-    )  # fmt: skip
-    return made()
+    return None if rule_set is None else IcuRules(code, rule_set)
 
 
-def _spelled(engine: Any, number: str, rule_set: str) -> str:
+def _spelled(code: str, number: str, rule_set: str) -> str:
     """A number in words; "" if the rules lack them."""
     from unicode_rbnf.engine import RbnfError
 
     try:
-        texts: dict[str, str] = engine.format_number(number).text_by_ruleset
+        texts: dict[str, str] = engine(code).format_number(number).text_by_ruleset
     except RbnfError:  # Zulu lacks decimals
         return ""
     # The rule set `numbering` lacks decimals in some languages.
@@ -109,11 +84,3 @@ def _between(words: str, first: str, last: str) -> str:
     if words.startswith(first) and words.endswith(last):
         return words[len(first) : len(words) - len(last)].strip(f" {_BREAK}")
     return " ".join(words.split()[1 if first else 0 : -1])
-
-
-def _engine(language: str) -> Any:
-    from unicode_rbnf import RbnfEngine
-
-    if language not in RbnfEngine.get_supported_languages():
-        return None
-    return RbnfEngine.for_language(language)

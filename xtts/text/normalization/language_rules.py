@@ -6,80 +6,75 @@ it again. Every pattern takes linear time, because texts are untrusted.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from xtts.text.normalization import numerals
-from xtts.text.normalization.quantities import ClockTime, Money, Noun, WrittenNumber, shifted
-from xtts.text.normalization.spelling import MOST_DIGITS, spell
+from xtts.text.normalization.nouns import Money, Noun
+from xtts.text.normalization.numbers import NumberRules, WrittenNumber
 
 Step = Callable[[str], str]
+Pattern = re.Pattern[str]
+# For what a language does not write. It has the groups that replacements name.
+NEVER = re.compile("(?!)()()")
+_HOURS_TO = re.compile(
+    r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
+)
 
 
-class LanguageRules:
+@dataclass(frozen=True)
+class ClockTime:
+    """A time of day. before, after: the text around it."""
+
+    hour: int
+    minute: int
+    second: int | None = None
+    before: str = ""
+    after: str = ""
+
+    @property
+    def full_hour(self) -> bool:
+        """Whether only the hour is written."""
+        return not self.minute and self.second is None
+
+
+class LanguageRules(NumberRules):
     """The rules of one language. Immutable, thread-safe."""
 
-    code: ClassVar[str]
-    # CLDR's rule sets for numerals, by gender; "" is for a number without a noun, if it differs
-    # from the masculine.
-    cardinals: ClassVar[Mapping[str, str]] = {}
-    ordinals: ClassVar[Mapping[str, str]] = {}
-    # Errors in CLDR's cardinals, with corrections.
-    corrections: ClassVar[Sequence[tuple[str, str]]] = ()
-    # The rule set of single digits, and their zero if it differs from that set's.
-    digit_rules: ClassVar[str] = "numbering"
-    zero_digit: ClassVar[str] = ""
-    # The thousands separators.
-    group: ClassVar[str] = "."
-    spaced_groups: ClassVar[bool] = True
-    # Whether the script has spaces. Without them, a number may follow a letter.
-    spaced: ClassVar[bool] = True
-    # Between the words of a number, and before the noun.
-    space: ClassVar[str] = " "
-    point: ClassVar[str] = ""
-    minus: ClassVar[str] = ""
-    plus: ClassVar[str] = "plus"
-    to: ClassVar[str] = ""
-    # Whether the digits after a decimal separator are spoken one by one.
-    fraction_digits: ClassVar[bool] = False
     months: ClassVar[tuple[str, ...]] = ()
-    # The words between day, month and year, and for the first of a month if it is an ordinal.
-    date_joiner: ClassVar[str] = " "
-    first_day: ClassVar[str] = ""
-    # The order of day and month in numeric dates.
-    month_first: ClassVar[bool] = False
-    # Words after which 3/5 is a day and a month.
-    date_words: ClassVar[str] = ""
+    # A date without its year, and with it; the first of a month if that is an ordinal; marks after
+    # a day and a year beside the name of a month.
+    date_forms, first_day = ("{day} {month}", "{day} {month} {year}"), ""
+    day_mark = r"(?:\.|º|°|er|st|nd|rd|th)?\s(?:de\s|of\s)?"
+    year_mark = r"(?:(?:\sde|\sdel|,)?\s([0-9]{4})(?![\w.,]?\d))?"
+    # The order of day and month in numeric dates; words after which 3/5 is a day and a month.
+    month_first, date_words = False, "(?!)"
     # Words before a telephone number whose groups could be those of a number.
-    calling: ClassVar[str] = "tel"
+    calling = "tel"
     percent: ClassVar[Noun]
     currencies: ClassVar[Mapping[str, Money]] = {}
     units: ClassVar[Mapping[str, Noun]] = {}
     abbreviations: ClassVar[Mapping[str, str]] = {}
-    # The words around the numbers of a time, and the gender of these numbers.
-    hour_form: ClassVar[str] = "{}"
-    minute_form: ClassVar[str] = "{}"
-    second_form: ClassVar[str] = " {}"
-    hour_gender: ClassVar[str] = ""
-    minute_gender: ClassVar[str] = ""
-    # The words between hour and minutes, and before minutes of one digit.
-    minute_joiner: ClassVar[str] = " "
-    zero_minute: ClassVar[str] = ""
-    # A time in the notation of the language; a range of hours; and hour and minutes (groups 1 and
-    # 2) that a following sign marks as a time.
-    clock: ClassVar[re.Pattern[str] | None] = None
-    clock_range: ClassVar[re.Pattern[str] | None] = None
-    clock_sign: ClassVar[re.Pattern[str] | None] = None
+    # The words around the numbers of a time, between hour and minutes, and before minutes of one
+    # digit; the gender of these numbers.
+    hour_form, minute_form, second_form = "{}", "{}", " {}"
+    minute_joiner, zero_minute = " ", ""
+    hour_gender, minute_gender = "", ""
+    # A time in the notation of the language; a range of hours; hour and minutes (groups 1 and 2)
+    # that a following sign marks as a time; and words after which 8.30 is a time.
+    clock: ClassVar[Pattern] = NEVER
+    clock_range: ClassVar[Pattern] = _HOURS_TO
+    clock_sign: ClassVar[Pattern] = NEVER
+    clock_words = "(?!)"
     # A written ordinal (its number and its mark), and the feminine marks.
-    ordinal_mark: ClassVar[re.Pattern[str] | None] = None
+    ordinal_mark: ClassVar[Pattern] = NEVER
     feminine_marks: ClassVar[tuple[str, ...]] = ()
     # A symbol or number (group 1), and its ending (group 2) after a joiner.
-    suffix: ClassVar[re.Pattern[str] | None] = None
+    suffix: ClassVar[Pattern] = NEVER
     # A year (group 2), alone or after a word that marks it (group 1), which is kept.
-    year_marks: ClassVar[tuple[re.Pattern[str], ...]] = ()
-    # Words after which 8.30 is a time.
-    clock_words: ClassVar[str] = ""
+    year_marks: ClassVar[tuple[Pattern, ...]] = ()
     # The words of scales, those that mean a thousand, and the nouns of the others by powers of ten.
     # A thousand, or a scale without a noun, is read as one number together with its amount.
     scales: ClassVar[tuple[str, ...]] = ()
@@ -89,33 +84,27 @@ class LanguageRules:
     # currency, in any case: 5 m is five metres, $5m five million dollars.
     scale_marks: ClassVar[Mapping[str, int]] = {}
     money_marks: ClassVar[Mapping[str, int]] = {}
-    # Whether nouns have capitals.
-    capital_nouns: ClassVar[bool] = False
     # The word between a million, or more, and the noun: millions *of* euros.
-    scale_joiner: ClassVar[str] = " "
-    money_joiner: ClassVar[str] = " "
+    scale_joiner = money_joiner = " "
+    # Whether nouns have capitals.
+    capital_nouns = False
     fractions: ClassVar[Mapping[str, str]] = {}
-    # The names of `DENOMINATORS`, with their gender; the word for the bar of other fractions.
-    denominators: ClassVar[str] = ""
-    denominator_gender: ClassVar[str] = "m"
-    bar: ClassVar[str] = ""
-    # A number with a fraction, and with a half.
-    mixed: ClassVar[str] = "{} {}"
-    mixed_half: ClassVar[str] = ""
-    mixed_gender: ClassVar[str] = ""
+    # The denominators with names, these names, and their gender; the word for the bar of other
+    # fractions; the words for a number with a fraction, and with a half.
+    DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
+    denominators, denominator_gender, bar = "", "m", ""
+    mixed, mixed_half, mixed_gender = "{} {}", "", ""
     # The words for squared, cubed and other powers.
-    powers: ClassVar[tuple[str, str, str]] = ("", "", "")
+    powers = ("", "", "")
 
     def read(self, text: str) -> str:
         """The text in words."""
-        text = self._whole_decimals(numerals.plain_digits(text))
+        text = _BARE_DECIMAL.sub("0", numerals.plain_digits(text))  # .5 is 0.5
         text = _DATE_AND_TIME.sub(r" \1", _NO_CENTS.sub("", text))
-        if self.suffix:
-            text = self.suffix.sub(rf"\1{_JOINED}\2", text)
+        text = self.suffix.sub(rf"\1{_JOINED}\2", text)
         for step in self.steps:
             text = step(text)
-        spoken = " ".join(text.split())
-        return re.sub(rf"\s?{_JOINED}\s?", "", spoken) if self.suffix else spoken
+        return re.sub(rf"\s?{_JOINED}\s?", "", " ".join(text.split()))
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -127,138 +116,17 @@ class LanguageRules:
             self.read_ranges, self.read_signs, self.read_numbers,
         )  # fmt: skip
 
-    # --- Numbers
-
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """An integer in words. gender: of the noun that it counts."""
-        rules = self.cardinals.get(gender) or self.cardinals.get("m") or "numbering"
-        return self._corrected(spell(self.code, number, rules))
-
-    def ordinal(self, number: int, gender: str = "m") -> str:
-        """The first, the second, …"""
-        rules = self.ordinals.get(gender) or self.ordinals.get("m") or "ordinal"
-        return spell(self.code, number, rules)
-
-    def year(self, number: int) -> str:
-        """A year in words."""
-        return self.cardinal(number)
-
-    def digits(self, text: str) -> str:
-        """The digits of a text, one by one."""
-        return self.space.join(self.digit(int(one)) for one in text if one.isdecimal())
-
-    def digit(self, number: int) -> str:
-        """One digit of a telephone number."""
-        if number == 0 and self.zero_digit:
-            return self.zero_digit
-        return self._corrected(spell(self.code, number, self.digit_rules))
-
-    def _corrected(self, words: str) -> str:
-        for wrong, right in self.corrections:
-            words = words.replace(wrong, right)
-        return words
-
-    def number(self, text: str, gender: str = "") -> str:
-        """A written number, with its separators, in words."""
-        return self.words(self.parse(text), gender)
-
-    def words(self, number: WrittenNumber, gender: str = "") -> str:
-        """A parsed number in words."""
-        if number.parts:
-            return f" {self.point} ".join(self.whole(part) for part in number.parts)
-        if not number.fraction:
-            return self.whole(number.whole, gender)
-        return self.decimal_words(number)
-
-    def decimal_words(self, number: WrittenNumber) -> str:
-        """A number with a fraction in words."""
-        return self.space.join(
-            (self.whole(number.whole), self.point, self.fraction(number.fraction))
-        )
-
-    def fraction(self, digits: str) -> str:
-        """The digits after the decimal separator; two digits are read as a number."""
-        if self.fraction_digits or len(digits) > 2 or digits.startswith("0"):
-            return self.digits(digits)
-        return self.cardinal(int(digits))
-
-    def whole(self, digits: str, gender: str = "") -> str:
-        """Digits without separators: as a number, or one by one (007, account numbers)."""
-        if len(digits) > MOST_DIGITS or (len(digits) > 1 and digits.startswith("0")):
-            return self.digits(digits)
-        return self.cardinal(int(digits), gender)
-
-    def parse(self, text: str) -> WrittenNumber:
-        """Parses a written number, which has only digits, spaces, points and commas."""
-        text = text.replace(" ", "")
-        marks = [character for character in text if character in ".,"]
-        if not marks:
-            return WrittenNumber(text)
-        if len(set(marks)) == 2 and marks.count(marks[-1]) == 1:
-            whole, _, fraction = text.rpartition(marks[-1])
-            return WrittenNumber(re.sub(r"\D", "", whole), fraction)
-        if len(set(marks)) == 1 and self._grouped(text, marks[0], len(marks)):
-            return WrittenNumber(re.sub(r"\D", "", text))
-        if len(marks) == 1:
-            whole, _, fraction = text.partition(marks[0])
-            return WrittenNumber(whole, fraction)
-        return WrittenNumber("0", parts=tuple(part for part in re.split("[.,]", text) if part))
-
-    def _grouped(self, text: str, mark: str, count: int) -> bool:
-        """Whether all marks in the text separate thousands."""
-        pattern = rf"[1-9]\d{{0,2}}(?:[{mark}]\d{{3}})+"
-        if mark == "," and re.fullmatch(r"\d{1,2}(?:,\d{2})+,\d{3}", text):  # 1,23,456 in India
-            return True
-        return bool(re.fullmatch(pattern, text)) and (mark == self.group or count > 1)
-
-    def form(self, number: WrittenNumber, noun: Noun) -> str:
-        """The form of a noun after a number."""
-        if number.fraction:
-            return noun.part
-        return noun.one if number.value == 1 else noun.few
-
-    def counted(self, amount: str, noun: Noun) -> str:
-        """An amount (`5`, `-5`, `5-7`) of a noun, in words."""
-        sign, first, second = self.amount(amount)
-        number = self.parse(second or first)
-        spoken = [self.words(number, noun.gender), self.form(number, noun)]
-        if second:
-            spoken = [self.number(first, noun.gender), self.to, *spoken]
-        return self.space.join((sign, *spoken)).strip()
-
-    def amount(self, text: str) -> tuple[str, str, str]:
-        """The sign in words, the number, and the end of a range."""
-        sign = {"-": self.minus, "+": self.plus}.get(text[0], "")
-        first, *rest = re.split(r"\s?[–—-]\s?", text.lstrip("-+"))
-        return sign, first, rest[0] if rest else ""
-
     # --- Patterns
 
-    @cached_property
-    def written(self) -> str:
-        """The pattern of a written number, such as 1.234.567,89."""
-        plain = r"[0-9]+(?:[.,][0-9]+)*"
-        if not self.spaced_groups:
-            return plain
-        return rf"(?:[1-9][0-9]{{0,2}}(?: [0-9]{{3}})+(?! ?[0-9])(?:[.,][0-9]+)?|{plain})"
-
-    @cached_property
-    def signed(self) -> str:
-        """The pattern of an amount: a number with its sign, or a range."""
-        before = r"(?<![\w.,)%°-])" if self.spaced else r"(?<![0-9A-Za-z.,)%°-])"
-        sign = rf"(?:{before}[-+])?"
-        start = r"(?<![0-9])(?<![0-9][.,])"
-        return rf"{sign}{start}{self.written}(?:(?:-|\s?[–—]\s?){self.written})?"
-
-    @cached_property
+    @property
     def begin(self) -> str:
         """The pattern of what no number continues."""
-        return r"(?<![\w.,:/-])" if self.spaced else r"(?<![0-9A-Za-z.,:/-])"
+        return rf"(?<![{self.joining}.,:/-])"
 
-    @cached_property
+    @property
     def end(self) -> str:
         """The pattern of the end of a word."""
-        return r"(?![\w])" if self.spaced else r"(?![0-9A-Za-z])"
+        return rf"(?![{self.joining}])"
 
     # --- Steps
 
@@ -266,12 +134,10 @@ class LanguageRules:
     def read_abbreviations(self) -> Step:
         """Reads abbreviations such as `e.g.`, also at the end of a sentence, and fraction
         characters."""
-        known = {name.rstrip("#"): words for name, words in self.abbreviations.items()}
-        if not known:
-            return self.read_fractions
         names = sorted(self.abbreviations, key=len, reverse=True)
-        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(self._abbreviation, names))})")
-        folded = {_folded(name): words for name, words in known.items()}
+        any_name = "|".join(map(self._abbreviation, names)) or "(?!)"
+        pattern = re.compile(rf"(?<![\w.])(?:{any_name})")
+        folded = {_folded(name.rstrip("#")): words for name, words in self.abbreviations.items()}
 
         def spoken(match: re.Match[str]) -> str:
             words = folded[_folded(match[0])]
@@ -284,18 +150,14 @@ class LanguageRules:
         """The pattern of an abbreviation, whose first letter may be a capital; `#` at its end
         requires a number after it."""
         plain = name.rstrip("#")
-        first = plain[0]
-        start = (
-            f"[{first}{first.upper()}]" if first.isalpha() and first.islower() else re.escape(first)
-        )
+        start, first = re.escape(plain[0]), plain[0]
+        if first.isalpha() and first.islower():
+            start = f"[{first}{first.upper()}]"
         rest = re.escape(plain[1:]).replace(r"\ ", r"\s?")
         # Behind a number it is the unit: 5 min. are five minutes.
-        before = r"(?<![0-9])(?<![0-9]\s)" if _stem(plain) in self._counted_stems else ""
+        counted = map(_stem, (*self.units, *self.scale_marks))
+        before = r"(?<![0-9])(?<![0-9]\s)" if _stem(plain) in counted else ""
         return before + start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
-
-    @cached_property
-    def _counted_stems(self) -> frozenset[str]:
-        return frozenset(map(_stem, (*self.units, *self.scale_marks)))
 
     @property
     def percents(self) -> Mapping[str, Noun]:
@@ -343,10 +205,10 @@ class LanguageRules:
         """A fraction in words."""
         if words := self.fractions.get(_CHARACTERS.get((top, bottom), "")):
             return words
-        names = self.denominators.split()
-        if not names or bottom not in DENOMINATORS:
+        names = dict(zip(self.DENOMINATORS, self.denominators.split(), strict=False))
+        if bottom not in names:
             return f"{self.cardinal(top)} {self.bar} {self.cardinal(bottom)}"
-        noun = Noun.of(names[DENOMINATORS.index(bottom)].replace("_", " "), self.denominator_gender)
+        noun = Noun.of(names[bottom], self.denominator_gender)
         number = WrittenNumber(str(top))
         return f"{self.words(number, noun.gender)} {self.form(number, noun)}"
 
@@ -359,20 +221,16 @@ class LanguageRules:
     def read_dates(self, text: str) -> str:
         """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's
         name."""
-        text = _ISO_DATE.sub(lambda m: self._dated(m, m[1], m[2], m[3]), text)
-        text = _FIGURES_DATE.sub(self._ordered, text)
-        if self.date_words:
-            text = self._day_and_month.sub(self._without_year, text)
+        text = _ISO_DATE.sub(lambda m: self.dated(m, m[3], m[2], m[1]) or m[0], text)
+        text = self._day_and_month.sub(self._after_word, _FIGURES_DATE.sub(self._ordered, text))
         return self.read_named_dates(self.read_day_spans(text))
 
     @cached_property
     def read_day_spans(self) -> Step:
         """Reads the first day of a range: 3-5 May."""
-        if not self.months:
-            return lambda text: text
         pattern = re.compile(
             r"(?<![\w.,/-])([0-9]{1,2})(?:\.|er|[º°])?\s?[–—-]\s?"
-            rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{'|'.join(self.months)})(?!\w))",
+            rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{_alternatives(self.months)})(?!\w))",
             re.IGNORECASE,
         )
 
@@ -391,7 +249,7 @@ class LanguageRules:
             swapped = not swapped
         if swapped:
             day, month = month, day
-        return self._dated(match, match[4], month, day)
+        return self.dated(match, day, month, match[4]) or match[0]
 
     @cached_property
     def _day_and_month(self) -> re.Pattern[str]:
@@ -400,22 +258,27 @@ class LanguageRules:
             re.IGNORECASE,
         )
 
-    def _without_year(self, match: re.Match[str]) -> str:
-        day, month = int(match[2]), int(match[3])
-        if not (1 <= day <= 31 and 1 <= month <= 12):
-            return match[0]
-        return match[1] + self.date(day, month, None, match.string[: match.start(2)])
+    def _after_word(self, match: re.Match[str]) -> str:
+        spoken = self.dated(match, match[2], match[3])
+        return match[1] + spoken if spoken else match[0]
 
-    def _dated(self, match: re.Match[str], year: str, month: str, day: str) -> str:
+    def dated(self, match: re.Match[str], day: str, month: str, year: str | None = None) -> str:
+        """The date of a match in words; "" if there is no such date."""
         if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
-            return match[0]
+            return ""
         before = match.string[: match.start()]
-        return self.date(int(day), int(month), int(year), before)
+        return self.date(int(day), int(month), int(year) if year else None, before)
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """A date in words. before: the text before it, which may govern its case."""
-        spoken = f"{self.day(day, before)}{self.date_joiner}{self.months[month - 1]}"
-        return spoken if year is None else f"{spoken}{self.date_joiner}{self.year(year)}"
+        said = "" if year is None else self.year(year)
+        return self.date_forms[year is not None].format(
+            day=self.day(day, before), month=self.month(month), year=said
+        )
+
+    def month(self, number: int) -> str:
+        """The name of a month, or its number."""
+        return self.months[number - 1] if self.months else self.cardinal(number)
 
     def day(self, number: int, before: str = "") -> str:
         """The day of a month."""
@@ -424,24 +287,15 @@ class LanguageRules:
     @cached_property
     def read_named_dates(self) -> Step:
         """Reads dates with the name of the month: 5 March 2024."""
-        known = {name.casefold(): place for place, name in enumerate(self.months, start=1)}
-        names = "|".join(re.escape(name) for name in sorted(self.months, key=len, reverse=True))
-        if not names:
-            return lambda text: text
+        known = {name.casefold(): str(month) for month, name in enumerate(self.months, start=1)}
         pattern = re.compile(
-            rf"(?<![\w.,])([0-9]{{1,2}})(?:\.|º|°|er|st|nd|rd|th)?\s(?:de\s|of\s)?({names})(?!\w)"
-            r"(?:(?:\sde|\sdel|,)?\s([0-9]{4})(?![\w.,]?\d))?",
+            rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({_alternatives(self.months)})(?!\w)"
+            + self.year_mark,
             re.IGNORECASE,
         )
-
-        def spoken(match: re.Match[str]) -> str:
-            if not 1 <= int(match[1]) <= 31:
-                return match[0]
-            year = int(match[3]) if match[3] else None
-            return self.date(int(match[1]), known[match[2].casefold()], year,
-                             match.string[: match.start()])  # fmt: skip
-
-        return lambda text: pattern.sub(spoken, text)
+        return lambda text: pattern.sub(
+            lambda m: self.dated(m, m[1], known[m[2].casefold()], m[3]) or m[0], text
+        )
 
     @cached_property
     def read_phones(self) -> Step:
@@ -451,15 +305,14 @@ class LanguageRules:
             rf"((?<!\w)(?:{self.calling})\b[^\d\n+(]{{0,12}})({_GROUPS})(?![\d.,]\d)", re.IGNORECASE
         )
 
-        def by_word(match: re.Match[str]) -> str:
-            many = sum(character.isdigit() for character in match[2]) >= 6
-            return match[1] + (self.phone(match[2]) if many else match[2])
+        def if_long(text: str, digits: int) -> str:
+            return self.phone(text) if sum(map(str.isdigit, text)) >= digits else text
 
-        def by_form(match: re.Match[str]) -> str:
-            many = sum(character.isdigit() for character in match[0]) >= 7
-            return self.phone(match[0]) if many else match[0]
+        def step(text: str) -> str:
+            text = called.sub(lambda m: m[1] + if_long(m[2], 6), _CARD.sub(self._card, text))
+            return _PHONE.sub(lambda m: if_long(m[0], 7), text)
 
-        return lambda text: _PHONE.sub(by_form, called.sub(by_word, _CARD.sub(self._card, text)))
+        return step
 
     def phone(self, text: str) -> str:
         """A telephone number, group by group."""
@@ -490,34 +343,28 @@ class LanguageRules:
     def read_clock_words(self, text: str) -> str:
         """Writes a colon in times that a word or a sign marks, and reads the first hour of a range:
         9-17:30."""
-        clock_range = self.clock_range or _HOURS_TO
-        text = clock_range.sub(self._until, text)
-        if self.clock_sign:
-            text = self.clock_sign.sub(r"\1:\2", text)
-        if self.clock_words:
-            text = re.sub(
-                rf"(?<!\w)((?:{self.clock_words})\s)([0-9]{{1,2}})\.([0-5][0-9])"
-                r"(?:(\s?[–—-]\s?)([0-9]{1,2})\.([0-5][0-9]))?(?![\d.,]\d|\d)",
-                lambda m: f"{m[1]}{m[2]}:{m[3]}" + (f"{m[4]}{m[5]}:{m[6]}" if m[4] else ""),
-                text,
-            )
-        return text
+        text = self.clock_sign.sub(r"\1:\2", self.clock_range.sub(self._until, text))
+        return re.sub(
+            rf"(?<!\w)((?:{self.clock_words})\s)([0-9]{{1,2}})\.([0-5][0-9])"
+            r"(?:(\s?[–—-]\s?)([0-9]{1,2})\.([0-5][0-9]))?(?![\d.,]\d|\d)",
+            lambda m: f"{m[1]}{m[2]}:{m[3]}" + (f"{m[4]}{m[5]}:{m[6]}" if m[4] else ""),
+            text,
+        )
 
     def _until(self, match: re.Match[str]) -> str:
         """The first time of a range. The minutes are in group 2, if the pattern has one."""
-        minutes = match[2] if (match.re.groups or 0) > 1 else None
-        begun = (
+        minutes = match[2] if match.re.groups > 1 else ""
+        hour = (
             f"{match[1]}:{minutes}" if minutes else self.cardinal(int(match[1]), self.hour_gender)
         )
-        return f"{begun} {self.to} " if self.spaced else f"{begun}{self.to} "
+        return f"{hour}{self.space}{self.to} "
 
     @cached_property
     def read_spans(self) -> Step:
         """Writes the dash of a range as a word if both amounts have a unit: 9:00-17:30, 5%-10%,
         $5-$10. `signed` matches ranges with one unit."""
-        number, sign = self.written, _alternatives(self.currencies) or "(?!)"
-        marks = _alternatives(self._money_marks)
-        units = _alternatives((*self.units, *self.scale_marks)) or "(?!)"
+        number, sign = self.written, _alternatives(self.currencies)
+        marks, units = map(_alternatives, (self._money_marks, (*self.units, *self.scale_marks)))
         end = "(?![^\\W_])" if self.spaced else "(?![0-9A-Za-z])"
         behind = rf"(?:\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units}))|[kM]){end}"
         ordinal = r"(?:\.?[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
@@ -530,7 +377,7 @@ class LanguageRules:
             rf"(?=(?P<again>{sign})?\s?{number}\s?(?:{marks})?{end}))",
             re.IGNORECASE,
         )
-        to = f" {self.to} " if self.spaced else f"{self.to} "
+        to = f"{self.space}{self.to} "
 
         def spoken(match: re.Match[str]) -> str:
             if match["left"]:
@@ -543,9 +390,7 @@ class LanguageRules:
 
     def read_times(self, text: str) -> str:
         """Reads times of day: 14:30, 14:30:05, and those of `clock`."""
-        if self.clock:
-            text = self.clock.sub(self._clock, text)
-        return _TIME.sub(self._timed, text)
+        return _TIME.sub(self._timed, self.clock.sub(self._clock, text))
 
     def _timed(self, match: re.Match[str]) -> str:
         hour, minute = int(match[1]), int(match[2])
@@ -587,18 +432,16 @@ class LanguageRules:
     def read_money(self) -> Step:
         """Reads amounts of money, with the sign before or after them."""
         known = {_folded(sign): money for sign, money in self.currencies.items()}
-        if not known:
-            return lambda text: text
         signs = _alternatives(self.currencies)
-        marks = {_folded(mark): power for mark, power in self._scale_powers}
+        powers = {form: power for power, noun in self.scale_nouns.items() for form in noun.forms}
+        powers |= dict.fromkeys(self.thousands, 3) | self._money_marks
+        marks = {_folded(mark): power for mark, power in powers.items()}
         scales = _alternatives((*self.scales, *self._money_marks))
         end = r"(?![^\W\d_])" if self.spaced else "(?![A-Za-z])"
-        scale = (
-            rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end}))(?:\s(?:de|di|d'))?)?"
-            if scales else "()"
-        )  # fmt: skip
-        start = r"(?<!\w)" if self.spaced else r"(?<![0-9A-Za-z])"
-        before = re.compile(rf"{start}(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE)
+        scale = rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end}))(?:\s(?:de|di|d'))?)?"
+        before = re.compile(
+            rf"(?<![{self.joining}])(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE
+        )
         behind = re.compile(rf"({self.signed}){scale}\s?({signs}){self.end}", re.IGNORECASE)
 
         def spoken(sign: str, amount: str, scale_word: str | None) -> str:
@@ -621,15 +464,6 @@ class LanguageRules:
 
         return lambda text: behind.sub(second, before.sub(first, text))
 
-    @property
-    def _scale_powers(self) -> Iterator[tuple[str, int]]:
-        """The words and abbreviations of scales that may occur with a currency, with their
-        powers."""
-        for power, noun in self.scale_nouns.items():
-            yield from ((form, power) for form in (noun.one, noun.few, noun.many, noun.part))
-        yield from ((word, 3) for word in self.thousands)
-        yield from self._money_marks.items()
-
     @cached_property
     def _money_marks(self) -> dict[str, int]:
         return {**_MONEY_MARKS, **self.scale_marks, **self.money_marks}
@@ -638,7 +472,7 @@ class LanguageRules:
         """An amount of money with its scale: 3.5 billion dollars."""
         noun = self.scale_nouns.get(power)
         if noun is None:
-            return self.counted(shifted(amount, power, self.parse), money.unit)
+            return self.counted(self.shifted(amount, power), money.unit)
         return f"{self.counted(amount, noun)}{self.scale_joiner}{money.unit.many}"
 
     def money(self, amount: str, money: Money) -> str:
@@ -678,12 +512,10 @@ class LanguageRules:
     @cached_property
     def read_units(self) -> Step:
         """Reads amounts with units: 5 kg, 60 km/h, 20 °C, and those with a scale: 3,5 Mio."""
-        if not (self.units or self.scale_marks):
-            return lambda text: text
         end = self._unit_end
-        units = re.compile(rf"({self.signed})\s?({_alternatives(self.units) or '(?!)'}){end}")
+        units = re.compile(rf"({self.signed})\s?({_alternatives(self.units)}){end}")
         marks = re.compile(
-            rf"({self.signed})(?:\s?({_alternatives(self.scale_marks) or '(?!)'})|([kKMBКМк])){end}"
+            rf"({self.signed})(?:\s?({_alternatives(self.scale_marks)})|([kKMBКМк])){end}"
         )
         joiner = self.scale_joiner.strip()
 
@@ -698,7 +530,7 @@ class LanguageRules:
             dot = "." if mark.endswith(".") and not after else ""
             noun = self.scale_nouns.get(power)
             if noun is None:
-                return self._signed_words(shifted(amount, power, self.parse)) + dot
+                return self._signed_words(self.shifted(amount, power)) + dot
             of = f" {joiner}" if joiner and _TAKES_JOINER.match(after) else ""
             return self.counted(amount, noun) + of + dot
 
@@ -723,7 +555,7 @@ class LanguageRules:
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals such as 2nd."""
-        return self.ordinal_mark.sub(self._ordinal, text) if self.ordinal_mark else text
+        return self.ordinal_mark.sub(self._ordinal, text)
 
     def _ordinal(self, match: re.Match[str]) -> str:
         gender = "f" if match[match.lastindex or 0] in self.feminine_marks else "m"
@@ -738,19 +570,18 @@ class LanguageRules:
     @cached_property
     def read_ranges(self) -> Step:
         """Reads ranges: 5-7, 1914–1918."""
+        dash = r"(?:-|\s?[–—]\s?)" if self.spaced else r"(?:[-~]|\s?[–—]\s?)"
         pattern = re.compile(
-            rf"(?<![\w.,-])({self.written})(?:-|\s?[–—]\s?)({self.written})(?![\w-])"
-            if self.spaced
-            else rf"(?<![0-9A-Za-z.,-])({self.written})(?:[-~]|\s?[–—]\s?)"
-            rf"({self.written})(?![0-9A-Za-z-])"
+            rf"(?<![{self.joining}.,-])({self.written}){dash}({self.written})(?![{self.joining}-])"
         )
+        year = re.compile("1[1-9][0-9]{2}|20[0-9]{2}")
 
         def spoken(match: re.Match[str]) -> str:
             first, second = match[1], match[2]
             if first == second:  # 50-50
                 return f"{self.number(first)} {self.number(second)}"
-            is_year = re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", first)
-            if is_year and re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", second):
+            is_year = year.fullmatch(first)
+            if is_year and year.fullmatch(second):
                 return f"{self.year(int(first))} {self.to} {self.year(int(second))}"
             # 1998-99
             short = is_year and len(second) == 2 and int(second) > int(first[2:])
@@ -772,7 +603,7 @@ class LanguageRules:
             elif kind == "fraction":
                 parts.append(f" {self.part_words(*numerals.fraction_of(part))} ")
             elif kind == "number" or (kind == "ideograph" and self.spaced):
-                parts.append(f" {self._value(numerals.value_of(part))} ")
+                parts.append(f" {self._signed_words(numerals.value_of(part))} ")
             else:
                 parts.append(part)
         return "".join(parts)
@@ -787,35 +618,18 @@ class LanguageRules:
         known = {"2": square, "3": cube}.get(figures)
         return f" {known or other.format(self._signed_words(figures))} "
 
-    def _value(self, figures: str) -> str:
-        whole, _, fraction = figures.lstrip("-").partition(".")
-        sign = f"{self.minus} " if figures.startswith("-") else ""
-        return sign + self.words(WrittenNumber(whole, fraction))
-
-    def _whole_decimals(self, text: str) -> str:
-        """Writes .5 as 0.5."""
-        return _BARE_DECIMAL.sub("0", text)
-
     @cached_property
     def read_numbers(self) -> Step:
         """Reads all remaining numbers."""
-        pattern = re.compile(rf"({self.signed})")
-        slash = re.compile(r"(?<=[0-9])/(?=[0-9])")
-
-        def step(text: str) -> str:
-            return pattern.sub(self._numbered, slash.sub(" ", _PADDED.sub(r"\1", text)))
-
-        return step
+        pattern, slash = re.compile(self.signed), re.compile(r"(?<=[0-9])/(?=[0-9])")
+        return lambda text: pattern.sub(self._numbered, slash.sub(" ", _PADDED.sub(r"\1", text)))
 
     def _numbered(self, match: re.Match[str]) -> str:
-        gender = self.gender_before(match.string[match.end() :])
-        spoken = self._signed_words(match[0], gender)
-        if not self.spaced:
-            return spoken
-        # Another language's "5th", or "mp3": a space separates the word from the number.
         before, after = match.string[: match.start()], match.string[match.end() :]
-        left = " " if before[-1:].isalnum() else ""
-        return left + spoken + (" " if after[:1].isalnum() else "")
+        spoken = self._signed_words(match[0], self.gender_before(after))
+        # Another language's "5th", or "mp3": a space separates the word from the number.
+        left, right = (" " * (self.spaced and one.isalnum()) for one in (before[-1:], after[:1]))
+        return left + spoken + right
 
     def gender_before(self, after: str) -> str:
         """The gender of the noun after a number, if the numeral agrees with it and its ending shows
@@ -850,8 +664,6 @@ _FIGURES_DATE = re.compile(
     r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
     re.ASCII,
 )
-# The denominators that have names in `LanguageRules.denominators`.
-DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
 # Fractions that are one character, and fractions with a slash that cannot be dates or pages.
 _SIGNS = "[¼½¾⅐-⅟↉]"
 _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
@@ -914,9 +726,6 @@ _LATIN = {"К": "k", "к": "k", "М": "m"}
 _MONEY_MARKS = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mln": 6, "b": 9, "bn": 9, "t": 12, "tn": 12}
 _DASHES = re.compile("[–—-]")
 _DASH = r"(?:\s?[–—]\s?|-|\s-\s)"
-_HOURS_TO = re.compile(
-    r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
-)
 # A card or IBAN in groups of four; digits with dashes or slashes; ten or more digits without
 # separators, unless they are a round number, and fewer if a letter touches them.
 _CARD = re.compile(
@@ -980,6 +789,5 @@ def _folded(sign: str) -> str:
 
 
 def _alternatives(signs: Iterable[str]) -> str:
-    """A pattern of alternatives, longest first; one that begins with a letter must begin a word."""
-    ordered = sorted(signs, key=len, reverse=True)
-    return "|".join(re.escape(sign) for sign in ordered)
+    """A pattern of alternatives, longest first; one that matches nothing if there are none."""
+    return "|".join(map(re.escape, sorted(signs, key=len, reverse=True))) or "(?!)"

@@ -1,18 +1,10 @@
 """Rules for Turkish, Hungarian, Arabic and Hindi."""
 
 import re
-from functools import cached_property
 
-from xtts.text.normalization.language_rules import DENOMINATORS, LanguageRules, Step
-from xtts.text.normalization.quantities import (
-    ClockTime,
-    Noun,
-    WrittenNumber,
-    marks,
-    moneys,
-    nouns,
-    scale_words,
-)  # fmt: skip
+from xtts.text.normalization.language_rules import ClockTime, LanguageRules
+from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
+from xtts.text.normalization.numbers import WrittenNumber
 
 
 class TurkishRules(LanguageRules):
@@ -22,42 +14,32 @@ class TurkishRules(LanguageRules):
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "virgül", "eksi", "artı", "ile"
     zero_minute = "sıfır "
+    # 2. before a word; 2'nci
+    ordinal_mark = re.compile(
+        r"(?<![\w.,])([0-9]{1,4})(?:['’]?(?:[ıiuü]?nc[ıiuü])(?!\w)|\.(?=\s[a-zçğıöşü]))"
+    )
     # 2015'te is iki bin on beşte.
     suffix = re.compile(r"([0-9€$%])['’]()(?=(?![ıiuü]?nc)[a-zçğıöşü])")
     calling = "tel|telefon|numaram|numara|numarası|ara|arayın|cep|faks"
-    months = (
-        "Ocak", "Şubat", "Mart", "Nisan", "Mayıs", "Haziran", "Temmuz", "Ağustos", "Eylül",
-        "Ekim", "Kasım", "Aralık",
-    )  # fmt: skip
+    months = words("""Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık""")
     percent = Noun.of("yüzde")
     scales = ("bin", "milyon", "milyar", "trilyon")
     thousands = ("bin",)
     scale_marks = marks("mn mn. mlyn = 6, mr mlr mlyr mia = 9, trln = 12")
-    scale_nouns = scale_words("milyon", "milyar", "trilyon")
+    scale_nouns = scale_words("milyon, milyar, trilyon")
     mixed, mixed_half, bar = "{} tam {}", "{} buçuk", "bölü"
     powers = ("kare", "küp", "üzeri {}")
-    _LOCATIVES = (
-        "üçte", "dörtte", "beşte", "altıda", "yedide", "sekizde", "dokuzda", "onda",
-    )  # fmt: skip
-    currencies = moneys("""
-        ₺ TL TRY = lira; kuruş
-        € EUR = euro; sent
-        $ US$ USD = dolar; sent
-        £ = sterlin; peni
-    """)
-    units = nouns("""
-        kg = kilogram, g gr = gram, mg = miligram, t = ton, km = kilometre, m = metre,
+    _LOCATIVES = words("üçte dörtte beşte altıda yedide sekizde dokuzda onda")
+    currencies = moneys("""₺ TL TRY = lira; kuruş, € EUR = euro; sent, $ US$ USD = dolar; sent,
+        £ = sterlin; peni""")
+    units = nouns("""kg = kilogram, g gr = gram, mg = miligram, t = ton, km = kilometre, m = metre,
         cm = santimetre, mm = milimetre, km/sa km/s km/h = kilometre saat, m² = metrekare,
         m³ = metreküp, l lt = litre, ml = mililitre, sa = saat, dk = dakika, sn = saniye,
-        °C ℃ = derece, ° = derece, kW = kilovat, MB = megabayt, GB = gigabayt
-    """)
-    abbreviations = {
-        "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör",
-        "Doç.": "doçent", "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi",
-        "Sok.": "sokak", "Mah.": "mahallesi", "yy.": "yüzyıl", "M.Ö.": "milattan önce",
-        "M.S.": "milattan sonra", "bkz.": "bakınız", "s.#": "sayfa", "T.C.": "Türkiye Cumhuriyeti",
-        "tel.": "telefon",
-    }  # fmt: skip
+        °C ℃ = derece, ° = derece, kW = kilovat, MB = megabayt, GB = gigabayt""")
+    abbreviations = pairs("""vb. = ve benzeri, vs. = vesaire, örn. = örneğin, Prof. = profesör,
+        Doç. = doçent, Av. = avukat, No.# = numara, No: = numara, Cad. = caddesi, Sok. = sokak,
+        Mah. = mahallesi, yy. = yüzyıl, M.Ö. = milattan önce, M.S. = milattan sonra, bkz. = bakınız,
+        s.# = sayfa, T.C. = Türkiye Cumhuriyeti, tel. = telefon""")
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
 
     def part_words(self, top: int, bottom: int) -> str:
@@ -72,15 +54,6 @@ class TurkishRules(LanguageRules):
         last = f" {self.to} {self.number(second)}" if second else ""
         return f"{sign} {self.percent.one} {self.number(first)}{last}".strip()
 
-    def read_ordinals(self, text: str) -> str:
-        """2. before a word; 2'nci."""
-        text = _TURKISH_SUFFIXED.sub(lambda m: self.ordinal(int(m[1])), text)
-        return _TURKISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
-
-
-_TURKISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-zçğıöşü])")
-_TURKISH_SUFFIXED = re.compile(r"(?<![\w.,])([0-9]{1,4})['’]?(?:[ıiuü]?nc[ıiuü])(?!\w)")
-
 
 class HungarianRules(LanguageRules):
     """Hungarian: no plural after a numeral; numbers and symbols take suffixes."""
@@ -91,43 +64,35 @@ class HungarianRules(LanguageRules):
     ordinals = {"m": "ordinal"}
     point, minus, plus, to = "egész", "mínusz", "plusz", "-"
     minute_form, second_form = "{} perc", " {} másodperc"
+    # `read_dates` reads those with the name of the month.
+    date_forms, day_mark = ("{month} {day}", "{year} {month} {day}"), "(?!)"
     # Also after symbols: 5 €-t is öt eurót.
     suffix = re.compile(
         r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)"
     )
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
     calling = "tel|telefon|hívja|hívj|hívjon|szám|mobil|fax|telefonszám"
-    months = (
-        "január", "február", "március", "április", "május", "június", "július", "augusztus",
-        "szeptember", "október", "november", "december",
-    )  # fmt: skip
+    months = words("""január február március április május június július augusztus szeptember
+        október november december""")
     percent = Noun.of("százalék")
     scales = ("ezer", "millió", "milliárd", "billió")
     thousands = ("ezer",)
     scale_marks = marks("Mio mio = 6, Mrd Mrd. mrd mrd. md Md = 9")
     money_marks = marks("e = 3")
-    scale_nouns = scale_words("millió", "milliárd", "billió")
+    scale_nouns = scale_words("millió, milliárd, billió")
     denominators = "harmad ötöd hatod heted nyolcad kilenced tized"
     bar, mixed, mixed_half = "per", "{} és {}", "{} és fél"
     powers = ("a négyzeten", "a köbön", "a {} hatványon")
-    currencies = moneys("""
-        Ft HUF = forint
-        € EUR = euró; cent
-        $ US$ USD = dollár; cent
-        £ = font; penny
-    """)
-    units = nouns("""
-        kg = kilogramm, g = gramm, dkg = dekagramm, mg = milligramm, t = tonna, km = kilométer,
-        m = méter, cm = centiméter, mm = milliméter, km/h km/ó = kilométer per óra,
+    currencies = moneys("""Ft HUF = forint, € EUR = euró; cent, $ US$ USD = dollár; cent,
+        £ = font; penny""")
+    units = nouns("""kg = kilogramm, g = gramm, dkg = dekagramm, mg = milligramm, t = tonna,
+        km = kilométer, m = méter, cm = centiméter, mm = milliméter, km/h km/ó = kilométer per óra,
         m² = négyzetméter, m³ = köbméter, l = liter, dl = deciliter, ml = milliliter, perc = perc,
-        mp = másodperc, °C ℃ = celsius fok, ° = fok, kW = kilowatt, MB = megabájt, GB = gigabájt
-    """)
-    abbreviations = {
-        "pl.": "például", "stb.": "és a többi", "kb.": "körülbelül", "ún.": "úgynevezett",
-        "ill.": "illetve", "u.": "utca", "út.": "út", "tel.": "telefon", "Prof.": "professzor",
-        "ifj.": "ifjabb", "id.": "idősebb", "Kft.": "káefté", "Zrt.": "zéerté",
-        "i. e.": "időszámításunk előtt", "i. sz.": "időszámításunk szerint", "db": "darab",
-        "old.": "oldal", "özv.": "özvegy", "sz.": "szám",
-    }  # fmt: skip
+        mp = másodperc, °C ℃ = celsius fok, ° = fok, kW = kilowatt, MB = megabájt, GB = gigabájt""")
+    abbreviations = pairs("""pl. = például, stb. = és a többi, kb. = körülbelül, ún. = úgynevezett,
+        ill. = illetve, u. = utca, út. = út, tel. = telefon, Prof. = professzor, ifj. = ifjabb,
+        id. = idősebb, Kft. = káefté, Zrt. = zéerté, i. e. = időszámításunk előtt,
+        i. sz. = időszámításunk szerint, db = darab, old. = oldal, özv. = özvegy, sz. = szám""")
     fractions = {"½": "fél", "¼": "negyed", "¾": "háromnegyed"}
     _PARTS = {1: "tized", 2: "század", 3: "ezred"}
 
@@ -146,7 +111,7 @@ class HungarianRules(LanguageRules):
     def part_words(self, top: int, bottom: int) -> str:
         """Kétharmad."""
         words = super().part_words(top, bottom)
-        if bottom not in DENOMINATORS:
+        if bottom not in self.DENOMINATORS:
             return words
         return f"{self._before_noun(str(top))}{words.split()[-1]}"
 
@@ -160,11 +125,6 @@ class HungarianRules(LanguageRules):
         if part is None or not int(number.fraction):
             return f"{self.whole(number.whole)} egész {self.digits(number.fraction)}"
         return f"{self.whole(number.whole)} egész {self.cardinal(int(number.fraction))} {part}"
-
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """Kétezerhuszonnégy március ötödike."""
-        spoken = f"{self.months[month - 1]} {self.day(day)}"
-        return spoken if year is None else f"{self.year(year)} {spoken}"
 
     def day(self, number: int, before: str = "") -> str:
         """Ötödike, with the possessive ending of dates."""
@@ -180,28 +140,22 @@ class HungarianRules(LanguageRules):
         return super().read_dates(text)
 
     def _figures(self, match: re.Match[str]) -> str:
-        return self._dated(match, match[1], match[2], match[3]) + self._dot(match)
+        return (self.dated(match, *match.group(3, 2, 1)) or match[0]) + self._dot(match)
 
     def _named(self, match: re.Match[str]) -> str:
-        names = list(self.months)
-        if match[2].casefold() not in names or not 1 <= int(match[3]) <= 31:
+        month = {name: str(place) for place, name in enumerate(self.months, start=1)}
+        spoken = self.dated(match, match[3], month.get(match[2].casefold(), "0"), match[1])
+        if not spoken:
             return match[0]
-        year = int(match[1]) if match[1] else None
-        spoken = self.date(int(match[3]), names.index(match[2].casefold()) + 1, year)
-        if match[4]:  # 5-én: ötödikén, 1-jén: elsején
-            ending = match[4].lstrip("-").removeprefix("j")[1:]
-            return (
-                spoken[:-1] + ({"a": "á", "e": "é"}[spoken[-1]] if ending else spoken[-1]) + ending
-            )
-        return spoken + self._dot(match)
+        if not match[4]:
+            return spoken + self._dot(match)
+        # 5-én: ötödikén, 1-jén: elsején
+        ending = match[4].lstrip("-").removeprefix("j")[1:]
+        last = {"a": "á", "e": "é"}[spoken[-1]] if ending else spoken[-1]
+        return spoken[:-1] + last + ending
 
     def _dot(self, match: re.Match[str]) -> str:
         return "." if match[0].endswith(".") and match.end() == len(match.string) else ""
-
-    @cached_property
-    def read_named_dates(self) -> Step:
-        """Nothing: `read_dates` reads them, in another order."""
-        return lambda text: text
 
     def hours(self, hour: int) -> str:
         """Tizennégy óra."""
@@ -212,7 +166,7 @@ class HungarianRules(LanguageRules):
         text = _HUNGARIAN_RANGE.sub(
             lambda m: f"{self.cardinal(int(m[1]))} {self.ordinal(int(m[2]))}", text
         )
-        return _HUNGARIAN_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
+        return super().read_ordinals(text)
 
 
 _HUNGARIAN_FIGURES = re.compile(
@@ -221,7 +175,6 @@ _HUNGARIAN_FIGURES = re.compile(
 _HUNGARIAN_DATE = re.compile(
     r"(?<![\w,])(?:([12][0-9]{3})\.\s)?([a-zA-Záéíóöőúüű]{5,11})\s([0-9]{1,2})(?:\.|(-j?[aáeé]n?))(?!\w)"
 )
-_HUNGARIAN_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 
 
@@ -232,44 +185,28 @@ class ArabicRules(LanguageRules):
     group = ","
     point, minus, plus, to = "فاصلة", "ناقص", "زائد", "إلى"
     calling = "اتصل|هاتف|تلفون|رقم|جوال"
-    months = (
-        "يناير", "فبراير", "مارس", "أبريل", "مايو", "يونيو", "يوليو", "أغسطس", "سبتمبر", "أكتوبر",
-        "نوفمبر", "ديسمبر",
-    )  # fmt: skip
+    months = words("""يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر""")
     percent = Noun.of("في المئة")
     scales = ("ألف", "آلاف", "مليون", "ملايين", "مليار", "مليارات", "تريليون")
-    scale_nouns = scale_words(
-        "مليون/ملايين/مليون", "مليار/مليارات/مليار", "تريليون/تريليونات/تريليون"
-    )
+    scale_nouns = scale_words("مليون/ملايين/مليون, مليار/-ات/مليار, تريليون/-ات/تريليون")
     bar, mixed, mixed_half = "على", "{} و{}", "{} ونصف"
     powers = ("تربيع", "تكعيب", "أس {}")
     # The parts from a third to a tenth: one, two, and more of them.
-    _PARTS = {
-        3: ("ثلث", "ثلثان", "أثلاث"), 5: ("خمس", "خمسان", "أخماس"), 6: ("سدس", "سدسان", "أسداس"),
-        7: ("سبع", "سبعان", "أسباع"), 8: ("ثمن", "ثمنان", "أثمان"), 9: ("تسع", "تسعان", "أتساع"),
-        10: ("عشر", "عشران", "أعشار"),
-    }  # fmt: skip
-    currencies = moneys("""
-        $ US$ USD = دولار
-        € EUR = يورو
-        £ = جنيه
-    """)
-    units = nouns("""
-        كغ كجم كغم kg = كيلوغرام/كيلوغرامات/كيلوغراما, غ غم g = غرام/غرامات/غراما,
-        كم km = كيلومتر/كيلومترات/كيلومترا, م m = متر/أمتار/مترا,
-        سم cm = سنتيمتر/سنتيمترات/سنتيمترا, مم mm = مليمتر/مليمترات/مليمترا,
-        كم/س km/h = كيلومتر في الساعة/كيلومترات في الساعة/كيلومترا في الساعة, ل = لتر/لترات/لترا,
-        °C ℃ °م = درجة مئوية/درجات مئوية/درجة مئوية f, ° = درجة/درجات/درجة f
-    """)
+    _PARTS = words("""ثلث/ثلثان/أثلاث خمس/خمسان/أخماس سدس/سدسان/أسداس سبع/سبعان/أسباع
+        ثمن/ثمنان/أثمان تسع/تسعان/أتساع عشر/عشران/أعشار""")
+    currencies = moneys("""$ US$ USD = دولار, € EUR = يورو, £ = جنيه""")
+    units = nouns("""كغ كجم كغم kg = كيلوغرام/-ات/-ا, غ غم g = غرام/-ات/-ا, كم km = كيلومتر/-ات/-ا,
+        م m = متر/أمتار/-ا, سم cm = سنتيمتر/-ات/-ا, مم mm = مليمتر/-ات/-ا,
+        كم/س km/h = كيلومتر/-ات/-ا + في الساعة, ل = لتر/-ات/-ا, °C ℃ °م = درجة/درجات/درجة + مئوية f,
+        ° = درجة/درجات/درجة f""")
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
     # CLDR's spelling and ours: it has a wrong hamza in the first two, and splits the hundreds.
-    corrections = (
-        ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة",
-        "أربعمائة"), ("خمسة مائة", "خمسمائة"),
-        ("ستة مائة", "ستمائة"), ("سبعة مائة", "سبعمائة"), ("ثمانية مائة", "ثمانمائة"),
-        ("تسعة مائة", "تسعمائة"),
-    )  # fmt: skip
+    corrections = tuple(
+        pairs("""إثن = اثن, إحدى عشر = أحد عشر, ثلاثة مائة = ثلاثمائة,
+        أربعة مائة = أربعمائة, خمسة مائة = خمسمائة, ستة مائة = ستمائة,
+        سبعة مائة = سبعمائة, ثمانية مائة = ثمانمائة, تسعة مائة = تسعمائة""").items()
+    )
     _HOURS = (
         "الثانية عشرة", "الواحدة", "الثانية", "الثالثة", "الرابعة", "الخامسة", "السادسة", "السابعة",
         "الثامنة", "التاسعة", "العاشرة", "الحادية عشرة",
@@ -277,9 +214,9 @@ class ArabicRules(LanguageRules):
 
     def part_words(self, top: int, bottom: int) -> str:
         """A third, two thirds in the dual, three eighths."""
-        if bottom not in self._PARTS:
+        if bottom not in self.DENOMINATORS:
             return super().part_words(top, bottom)
-        one, two, many = self._PARTS[bottom]
+        one, two, many = self._PARTS[self.DENOMINATORS.index(bottom)].split("/")
         return {1: one, 2: two}.get(top) or f"{self.cardinal(top)} {many}"
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
@@ -308,7 +245,7 @@ class HindiRules(LanguageRules):
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     group = ","
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
-    fraction_digits = True
+    fraction_digits, hundred = True, "{} सौ {}"
     # Four digits before में and similar words, or after सन्
     year_marks = (
         re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"),
@@ -321,30 +258,19 @@ class HindiRules(LanguageRules):
     )
     feminine_marks = ("वीं", "वी", "ली", "री", "थी", "ठी")
     calling = "फ़ोन|फोन|मोबाइल|कॉल|नंबर"
-    months = (
-        "जनवरी", "फ़रवरी", "मार्च", "अप्रैल", "मई", "जून", "जुलाई", "अगस्त", "सितंबर", "अक्टूबर",
-        "नवंबर", "दिसंबर",
-    )  # fmt: skip
+    months = words("""जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर""")
     percent = Noun.of("प्रतिशत")
     scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब", "खरब", "लाख करोड़")
     scale_marks = marks("lakh lac = 5, crore crores cr Cr cr. Cr. = 7")
     bar, mixed = "बटा", "{} सही {}"
     powers = ("का वर्ग", "का घन", "की घात {}")
-    currencies = moneys("""
-        ₹ INR रु. = रुपया/रुपये; पैसा/पैसे
-        $ US$ USD = डॉलर; सेंट
-        € EUR = यूरो; सेंट
-        £ = पाउंड; पेंस
-    """)
-    units = nouns("""
-        kg किग्रा = किलोग्राम, g ग्रा = ग्राम, km किमी कि.मी. = किलोमीटर, m मी = मीटर,
+    currencies = moneys("""₹ INR रु. = रुपया/रुपये; पैसा/पैसे, $ US$ USD = डॉलर; सेंट, € EUR = यूरो; सेंट,
+        £ = पाउंड; पेंस""")
+    units = nouns("""kg किग्रा = किलोग्राम, g ग्रा = ग्राम, km किमी कि.मी. = किलोमीटर, m मी = मीटर,
         cm सेमी = सेंटीमीटर, mm मिमी = मिलीमीटर, km/h किमी/घंटा = किलोमीटर प्रति घंटा, l ली = लीटर,
-        ml = मिलीलीटर, °C ℃ = डिग्री सेल्सियस, ° = डिग्री, GB = गीगाबाइट, MB = मेगाबाइट
-    """)
-    abbreviations = {
-        "डॉ.": "डॉक्टर", "प्रो.": "प्रोफ़ेसर", "श्री.": "श्री", "कु.": "कुमारी", "आदि.": "आदि",
-        "ई.पू.": "ईसा पूर्व", "पृ.#": "पृष्ठ", "सं.#": "संख्या",
-    }  # fmt: skip
+        ml = मिलीलीटर, °C ℃ = डिग्री सेल्सियस, ° = डिग्री, GB = गीगाबाइट, MB = मेगाबाइट""")
+    abbreviations = pairs("""डॉ. = डॉक्टर, प्रो. = प्रोफ़ेसर, श्री. = श्री, कु. = कुमारी, आदि. = आदि,
+        ई.पू. = ईसा पूर्व, पृ.# = पृष्ठ, सं.# = संख्या""")
     fractions = {"½": "आधा", "¼": "चौथाई", "¾": "पौन"}
 
     def part_words(self, top: int, bottom: int) -> str:
@@ -356,21 +282,10 @@ class HindiRules(LanguageRules):
         known = {(1, 2, 1): "डेढ़", (1, 2, 2): "ढाई", (1, 4, 1): "सवा"}.get((top, bottom, number))
         if known:
             return known
-        match top, bottom:
-            case 1, 2:
-                return f"साढ़े {whole}"
-            case 1, 4:
-                return f"सवा {whole}"
-            case 3, 4:
-                return f"पौने {self.cardinal(number + 1)}"
-        return super().mixed_words(number, whole, top, bottom)
-
-    def year(self, number: int) -> str:
-        """In hundreds up to 1999."""
-        if 1100 <= number <= 1999:
-            rest = f" {self.cardinal(number % 100)}" if number % 100 else ""
-            return f"{self.cardinal(number // 100)} सौ{rest}"
-        return self.cardinal(number)
+        if (top, bottom) == (3, 4):
+            return f"पौने {self.cardinal(number + 1)}"
+        before = {(1, 2): "साढ़े", (1, 4): "सवा"}.get((top, bottom))
+        return f"{before} {whole}" if before else super().mixed_words(number, whole, top, bottom)
 
     def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
         """साढ़े दस बजे."""

@@ -1,9 +1,20 @@
-"""Finds the rules of a language."""
+"""The door to normalization: the rules of a language, and what reads without them.
+
+No other module of the package is imported from outside.
+"""
 
 from functools import cache
 from importlib import import_module
 
 from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.numbers import NoWordsError
+from xtts.text.normalization.numerals import in_digits
+from xtts.text.normalization.say_as import KINDS, say_as
+
+__all__ = [
+    "COQUI", "KINDS", "LANGUAGES", "NEWEST", "NORMALIZERS", "SOTAQUE_1", "LanguageRules",
+    "NoWordsError", "in_digits", "rules_of", "say_as",
+]  # fmt: skip
 
 # The names of the rules in `config.json`, checkpoints and caches. To fix a reading, keep the name
 # and increment `_RULES` in `xtts.text.tokenizer`, which invalidates caches. To change the words of

@@ -3,17 +3,9 @@
 import re
 from typing import ClassVar
 
-from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.quantities import (
-    ClockTime,
-    Noun,
-    WrittenNumber,
-    marks,
-    moneys,
-    nouns,
-    scale_words,
-)  # fmt: skip
-from xtts.text.normalization.spelling import spell
+from xtts.text.normalization.language_rules import NEVER, ClockTime, LanguageRules
+from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
+from xtts.text.normalization.numbers import WrittenNumber, spell
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
@@ -30,23 +22,11 @@ _MASCULINE = frozenset(
     "cinemas telegrama telegramas drama dramas esquema esquemas síntoma síntomas "
     "sintoma sintomas".split()
 )
+_FEMININE = tuple("a as ción ciones dad dades ção ções dade gem gens sión siones".split())
 _NO_NOUNS = frozenset(
     "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos "
     "das und e y o u a en em é".split()
 )
-
-
-def _iberian_gender(after: str) -> str:
-    """The gender of the following noun, by its ending."""
-    match = _WORD_BEHIND.match(after)
-    word = match[1] if match else ""
-    if not word or word in _NO_NOUNS:
-        return ""
-    feminine = word.endswith(("a", "as", "ción", "ciones", "dad", "dades", "ção", "ções", "dade",
-                              "gem", "gens", "sión", "siones"))  # fmt: skip
-    if feminine and word not in _MASCULINE:
-        return "f"
-    return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else ""
 
 
 class RomanceRules(LanguageRules):
@@ -55,13 +35,28 @@ class RomanceRules(LanguageRules):
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     hour_gender = "f"
-    clock_sign: ClassVar[re.Pattern[str] | None] = _HOURS_SIGN
+    clock_sign = _HOURS_SIGN
     feminine_marks: ClassVar[tuple[str, ...]] = ("ª", "a")
     scale_joiner = " de "
     money_joiner = " e "
 
 
-class SpanishRules(RomanceRules):
+class IberianRules(RomanceRules):
+    """Spanish and Portuguese: one, two and hundreds agree with the noun."""
+
+    def gender_before(self, after: str) -> str:
+        """The gender of the following noun, by its ending."""
+        match = _WORD_BEHIND.match(after)
+        word = match[1] if match else ""
+        if not word or word in _NO_NOUNS:
+            return ""
+        feminine = word.endswith(_FEMININE)
+        if feminine and word not in _MASCULINE:
+            return "f"
+        return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else ""
+
+
+class SpanishRules(IberianRules):
     """Spanish; decimal commas and points are both read."""
 
     date_words = "el|del|al|día|dia"
@@ -70,11 +65,9 @@ class SpanishRules(RomanceRules):
     cardinals = {**RomanceRules.cardinals, "": "numbering"}
     point, minus, plus, to = "coma", "menos", "más", "a"
     calling = "tel|teléfono|telefono|llame|llama|llamar|llámame|número|numero|móvil|fax"
-    months = (
-        "enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre",
-        "octubre", "noviembre", "diciembre",
-    )  # fmt: skip
-    date_joiner = " de "
+    months = words("""enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre
+        diciembre""")
+    date_forms = ("{day} de {month}", "{day} de {month} de {year}")
     clock_words = "las|la"
     zero_minute, second_form = "cero ", " y {} segundos"
     # 2ª, 1.º, 3.er
@@ -84,45 +77,27 @@ class SpanishRules(RomanceRules):
     thousands = ("mil",)
     scale_marks = marks("mill. mills. mln = 6")
     money_marks = marks("M = 6, MM = 6")
-    scale_nouns = scale_words("millón/millones", "mil millones", "billón/billones")
-    denominators = (
-        "tercio/tercios quinto/quintos sexto/sextos séptimo/séptimos octavo/octavos noveno/novenos "
-        "décimo/décimos"
-    )
+    scale_nouns = scale_words("millón/millones, mil millones, billón/billones")
+    denominators = "tercio/-s quinto/-s sexto/-s séptimo/-s octavo/-s noveno/-s décimo/-s"
     bar, mixed, mixed_half = "sobre", "{} y {}", "{} y medio"
     powers = ("al cuadrado", "al cubo", "elevado a {}")
     money_joiner = " con "
-    currencies = moneys("""
-        € EUR = euro/euros; céntimo/céntimos
-        $ US$ USD = dólar/dólares; centavo/centavos
-        £ = libra/libras f; penique/peniques
-        ¥ = yen/yenes
-    """)
-    units = nouns("""
-        kg = kilogramo/kilogramos, g = gramo/gramos, mg = miligramo/miligramos,
-        t = tonelada/toneladas f, km = kilómetro/kilómetros, m = metro/metros,
-        cm = centímetro/centímetros, mm = milímetro/milímetros,
-        km/h = kilómetro por hora/kilómetros por hora, m/s = metro por segundo/metros por segundo,
+    currencies = moneys("""€ EUR = euro/-s; céntimo/-s, $ US$ USD = dólar/-es; centavo/-s,
+        £ = libra/-s f; penique/-s, ¥ = yen/-es""")
+    units = nouns("""kg = kilogramo/-s, g = gramo/-s, mg = miligramo/-s, t = tonelada/-s f,
+        km = kilómetro/-s, m = metro/-s, cm = centímetro/-s, mm = milímetro/-s,
+        km/h = kilómetro/-s + por hora, m/s = metro/-s + por segundo,
         km² = kilómetro cuadrado/kilómetros cuadrados, m² = metro cuadrado/metros cuadrados,
-        m³ = metro cúbico/metros cúbicos, l = litro/litros, ml = mililitro/mililitros,
-        h = hora/horas f, min = minuto/minutos, s = segundo/segundos,
-        °C ℃ ºC = grado celsius/grados celsius, °F = grado fahrenheit/grados fahrenheit,
-        ° = grado/grados, kW = kilovatio/kilovatios, kWh = kilovatio hora/kilovatios hora,
-        MB = megabyte/megabytes, GB = gigabyte/gigabytes
-    """)
-    abbreviations = {
-        "p. ej.": "por ejemplo", "etc.": "etcétera", "Ud.": "usted", "Uds.": "ustedes",
-        "Vd.": "usted", "núm.": "número", "n.º": "número", "nº": "número", "pág.": "página",
-        "págs.": "páginas", "Srta.": "señorita", "Sres.": "señores", "Dña.": "doña",
-        "Prof.": "profesor", "Profa.": "profesora", "EE. UU.": "Estados Unidos",
-        "aprox.": "aproximadamente", "Avda.": "avenida", "a. C.": "antes de Cristo",
-        "d. C.": "después de Cristo", "C/": "calle", "tel.": "teléfono",
-    }  # fmt: skip
+        m³ = metro cúbico/metros cúbicos, l = litro/-s, ml = mililitro/-s, h = hora/-s f,
+        min = minuto/-s, s = segundo/-s, °C ℃ ºC = grado/-s + celsius, °F = grado/-s + fahrenheit,
+        ° = grado/-s, kW = kilovatio/-s, kWh = kilovatio/-s + hora, MB = megabyte/-s,
+        GB = gigabyte/-s""")
+    abbreviations = pairs("""p. ej. = por ejemplo, etc. = etcétera, Ud. = usted, Uds. = ustedes,
+        Vd. = usted, núm. = número, n.º = número, nº = número, pág. = página, págs. = páginas,
+        Srta. = señorita, Sres. = señores, Dña. = doña, Prof. = profesor, Profa. = profesora,
+        EE. UU. = Estados Unidos, aprox. = aproximadamente, Avda. = avenida,
+        a. C. = antes de Cristo, d. C. = después de Cristo, C/ = calle, tel. = teléfono""")
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
-
-    def gender_before(self, after: str) -> str:
-        """One and hundreds agree with the noun."""
-        return _iberian_gender(after)
 
     def _ordinal(self, match: re.Match[str]) -> str:
         """Primer and tercer before a masculine noun."""
@@ -141,12 +116,10 @@ class FrenchRules(RomanceRules):
     code = "fr"
     point, minus, to = "virgule", "moins", "à"
     calling = "tél|tel|téléphone|appelez|appeler|appelle|numéro|portable|fax"
-    months = (
-        "janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre",
-        "octobre", "novembre", "décembre",
-    )  # fmt: skip
+    months = words("""janvier février mars avril mai juin juillet août septembre octobre novembre
+        décembre""")
     first_day = "premier"
-    clock, clock_sign = _HOURS, None
+    clock, clock_sign = _HOURS, NEVER
     minute_gender, second_form = "f", " et {} secondes"
     # 2e, 1re, 3ème
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(er|re|ère|ème|eme|e|nde?|º|ᵉ)(?!\w)")
@@ -155,43 +128,28 @@ class FrenchRules(RomanceRules):
     scales = ("mille", "million", "millions", "milliard", "milliards")
     thousands = ("mille",)
     scale_marks = marks("mio Mio mln = 6, Md Mds md mds Mrd mrd = 9")
-    scale_nouns = scale_words("million/millions", "milliard/milliards", "billion/billions")
-    denominators = (
-        "tiers cinquième/cinquièmes sixième/sixièmes septième/septièmes huitième/huitièmes "
-        "neuvième/neuvièmes dixième/dixièmes"
-    )
+    scale_nouns = scale_words("million/-s, milliard/-s, billion/-s")
+    denominators = "tiers cinquième/-s sixième/-s septième/-s huitième/-s neuvième/-s dixième/-s"
     bar, mixed, mixed_half = "sur", "{} et {}", "{} et demi"
     powers = ("au carré", "au cube", "puissance {}")
     clock_range = _HOURS_RANGE
     money_joiner = " et "
-    currencies = moneys("""
-        € EUR = euro/euros; centime/centimes
-        $ = dollar/dollars; cent/cents
-        US$ USD = dollar américain/dollars américains; cent/cents
-        £ = livre/livres f; penny/pence
-        CHF = franc suisse/francs suisses; centime/centimes
-        ¥ = yen/yens
-    """)
-    units = nouns("""
-        kg = kilogramme/kilogrammes, g = gramme/grammes, mg = milligramme/milligrammes,
-        t = tonne/tonnes f, km = kilomètre/kilomètres, m = mètre/mètres,
-        cm = centimètre/centimètres, mm = millimètre/millimètres,
-        km/h = kilomètre par heure/kilomètres par heure,
-        m/s = mètre par seconde/mètres par seconde, km² = kilomètre carré/kilomètres carrés,
-        m² = mètre carré/mètres carrés, m³ = mètre cube/mètres cubes, l L = litre/litres,
-        ml = millilitre/millilitres, min mn = minute/minutes f, s = seconde/secondes f,
-        °C ℃ = degré celsius/degrés celsius, °F = degré fahrenheit/degrés fahrenheit,
-        ° = degré/degrés, kW = kilowatt/kilowatts, kWh = kilowattheure/kilowattheures,
-        Mo = mégaoctet/mégaoctets, Go = gigaoctet/gigaoctets, MB = mégaoctet/mégaoctets,
-        GB = gigaoctet/gigaoctets
-    """)
-    abbreviations = {
-        "M.": "monsieur", "Mme": "madame", "Mlle": "mademoiselle", "MM.": "messieurs",
-        "Mmes": "mesdames", "Dr": "docteur", "Pr": "professeur", "p. ex.": "par exemple",
-        "etc.": "et cetera", "c.-à-d.": "c'est-à-dire", "n°": "numéro", "env.": "environ",
-        "av.": "avenue", "bd": "boulevard", "av. J.-C.": "avant Jésus-Christ",
-        "apr. J.-C.": "après Jésus-Christ", "St": "saint", "Ste": "sainte", "tél.": "téléphone",
-    }  # fmt: skip
+    currencies = moneys("""€ EUR = euro/-s; centime/-s, $ = dollar/-s; cent/-s,
+        US$ USD = dollar américain/dollars américains; cent/-s, £ = livre/-s f; penny/pence,
+        CHF = franc suisse/francs suisses; centime/-s, ¥ = yen/-s""")
+    units = nouns("""kg = kilogramme/-s, g = gramme/-s, mg = milligramme/-s, t = tonne/-s f,
+        km = kilomètre/-s, m = mètre/-s, cm = centimètre/-s, mm = millimètre/-s,
+        km/h = kilomètre/-s + par heure, m/s = mètre/-s + par seconde,
+        km² = kilomètre carré/kilomètres carrés, m² = mètre carré/mètres carrés,
+        m³ = mètre cube/mètres cubes, l L = litre/-s, ml = millilitre/-s, min mn = minute/-s f,
+        s = seconde/-s f, °C ℃ = degré/-s + celsius, °F = degré/-s + fahrenheit, ° = degré/-s,
+        kW = kilowatt/-s, kWh = kilowattheure/-s, Mo = mégaoctet/-s, Go = gigaoctet/-s,
+        MB = mégaoctet/-s, GB = gigaoctet/-s""")
+    abbreviations = pairs("""M. = monsieur, Mme = madame, Mlle = mademoiselle, MM. = messieurs,
+        Mmes = mesdames, Dr = docteur, Pr = professeur, p. ex. = par exemple, etc. = et cetera,
+        c.-à-d. = c'est-à-dire, n° = numéro, env. = environ, av. = avenue, bd = boulevard,
+        av. J.-C. = avant Jésus-Christ, apr. J.-C. = après Jésus-Christ, St = saint, Ste = sainte,
+        tél. = téléphone""")
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
 
     def hours(self, hour: int) -> str:
@@ -225,10 +183,8 @@ class ItalianRules(RomanceRules):
     code = "it"
     point, minus, plus, to = "virgola", "meno", "più", "a"
     calling = "tel|telefono|chiami|chiama|chiamare|chiami lo|numero|cellulare|fax"
-    months = (
-        "gennaio", "febbraio", "marzo", "aprile", "maggio", "giugno", "luglio", "agosto",
-        "settembre", "ottobre", "novembre", "dicembre",
-    )  # fmt: skip
+    months = words("""gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre
+        novembre dicembre""")
     first_day = "primo"
     minute_joiner, second_form = " e ", " e {} secondi"
     clock_words = "ore|alle|dalle|all[ae] ore"
@@ -238,39 +194,29 @@ class ItalianRules(RomanceRules):
     scales = ("mila", "mille", "milione", "milioni", "miliardo", "miliardi")
     thousands = ("mila", "mille")
     scale_marks = marks("mln mln. mio = 6, mld mld. mrd mrd. = 9")
-    scale_nouns = scale_words("milione/milioni", "miliardo/miliardi", "bilione/bilioni")
+    scale_nouns = scale_words("milione/milioni, miliardo/miliardi, bilione/bilioni")
     scale_joiner = " di "
-    denominators = (
-        "terzo/terzi quinto/quinti sesto/sesti settimo/settimi ottavo/ottavi nono/noni "
-        "decimo/decimi"
-    )
+    denominators = """terzo/terzi quinto/quinti sesto/sesti settimo/settimi ottavo/ottavi nono/noni
+        decimo/decimi"""
     bar, mixed, mixed_half = "su", "{} e {}", "{} e mezzo"
     powers = ("al quadrato", "al cubo", "elevato alla {}")
-    currencies = moneys("""
-        € EUR = euro; centesimo/centesimi
-        $ US$ USD = dollaro/dollari; centesimo/centesimi
-        £ = sterlina/sterline f; penny/pence
-        ¥ = yen
-    """)
-    units = nouns("""
-        kg = chilogrammo/chilogrammi, g = grammo/grammi, mg = milligrammo/milligrammi,
+    currencies = moneys("""€ EUR = euro; centesimo/centesimi,
+        $ US$ USD = dollaro/dollari; centesimo/centesimi, £ = sterlina/sterline f; penny/pence,
+        ¥ = yen""")
+    units = nouns("""kg = chilogrammo/chilogrammi, g = grammo/grammi, mg = milligrammo/milligrammi,
         t = tonnellata/tonnellate f, km = chilometro/chilometri, m = metro/metri,
         cm = centimetro/centimetri, mm = millimetro/millimetri,
-        km/h = chilometro orario/chilometri orari, m/s = metro al secondo/metri al secondo,
+        km/h = chilometro orario/chilometri orari, m/s = metro/metri + al secondo,
         km² = chilometro quadrato/chilometri quadrati, m² mq = metro quadrato/metri quadrati,
         m³ = metro cubo/metri cubi, l = litro/litri, ml = millilitro/millilitri, h = ora/ore f,
-        min = minuto/minuti, s = secondo/secondi, °C ℃ = grado celsius/gradi celsius,
-        °F = grado fahrenheit/gradi fahrenheit, kW = kilowatt, kWh = kilowattora, MB = megabyte,
-        GB = gigabyte
-    """)
-    abbreviations = {
-        "Sig.": "signor", "Sig.ra": "signora", "Sig.na": "signorina", "Dott.": "dottor",
-        "Dott.ssa": "dottoressa", "Prof.": "professor", "Prof.ssa": "professoressa",
-        "Ing.": "ingegner", "Avv.": "avvocato", "ecc.": "eccetera", "ad es.": "ad esempio",
-        "p. es.": "per esempio", "n.#": "numero", "pag.": "pagina", "tel.": "telefono",
-        "ca.": "circa", "S.p.A.": "società per azioni", "a.C.": "avanti Cristo",
-        "d.C.": "dopo Cristo", "Dr.": "dottor",
-    }  # fmt: skip
+        min = minuto/minuti, s = secondo/secondi, °C ℃ = grado/gradi + celsius,
+        °F = grado/gradi + fahrenheit, kW = kilowatt, kWh = kilowattora, MB = megabyte,
+        GB = gigabyte""")
+    abbreviations = pairs("""Sig. = signor, Sig.ra = signora, Sig.na = signorina, Dott. = dottor,
+        Dott.ssa = dottoressa, Prof. = professor, Prof.ssa = professoressa, Ing. = ingegner,
+        Avv. = avvocato, ecc. = eccetera, ad es. = ad esempio, p. es. = per esempio, n.# = numero,
+        pag. = pagina, tel. = telefono, ca. = circa, S.p.A. = società per azioni,
+        a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor""")
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
 
     def cardinal(self, number: int, gender: str = "") -> str:
@@ -286,18 +232,16 @@ class ItalianRules(RomanceRules):
         return "f" if match[1].endswith("a") else "m" if match[1].endswith(("o", "e")) else ""
 
 
-class PortugueseRules(RomanceRules):
+class PortugueseRules(IberianRules):
     """Portuguese; Brazilian where the variants differ."""
 
     date_words = "dia|dias"
     code = "pt"
     point, minus, plus, to = "vírgula", "menos", "mais", "a"
     calling = "tel|telefone|ligue|ligar|liga|número|celular|telemóvel|fax"
-    months = (
-        "janeiro", "fevereiro", "março", "abril", "maio", "junho", "julho", "agosto", "setembro",
-        "outubro", "novembro", "dezembro",
-    )  # fmt: skip
-    date_joiner, first_day = " de ", "primeiro"
+    months = words("""janeiro fevereiro março abril maio junho julho agosto setembro outubro
+        novembro dezembro""")
+    date_forms, first_day = ("{day} de {month}", "{day} de {month} de {year}"), "primeiro"
     clock, minute_joiner, second_form = _HOURS, " e ", " e {} segundos"
     # 2º, 3ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
@@ -307,45 +251,26 @@ class PortugueseRules(RomanceRules):
     )  # fmt: skip
     thousands = ("mil",)
     scale_marks = marks("mi mi. mio = 6, bi bi. = 9, tri tri. = 12")
-    scale_nouns = scale_words("milhão/milhões", "bilhão/bilhões", "trilhão/trilhões")
-    denominators = (
-        "terço/terços quinto/quintos sexto/sextos sétimo/sétimos oitavo/oitavos nono/nonos "
-        "décimo/décimos"
-    )
+    scale_nouns = scale_words("milhão/milhões, bilhão/bilhões, trilhão/trilhões")
+    denominators = "terço/-s quinto/-s sexto/-s sétimo/-s oitavo/-s nono/-s décimo/-s"
     bar, mixed, mixed_half = "sobre", "{} e {}", "{} e meio"
     powers = ("ao quadrado", "ao cubo", "elevado a {}")
     clock_range = _HOURS_RANGE
-    currencies = moneys("""
-        R$ BRL = real/reais; centavo/centavos
-        € EUR = euro/euros; cêntimo/cêntimos
-        $ US$ USD = dólar/dólares; centavo/centavos
-        £ = libra/libras f; pêni/pence
-        ¥ = iene/ienes
-    """)
-    units = nouns("""
-        kg = quilograma/quilogramas, g = grama/gramas, mg = miligrama/miligramas,
-        t = tonelada/toneladas f, km = quilômetro/quilômetros, m = metro/metros,
-        cm = centímetro/centímetros, mm = milímetro/milímetros,
-        km/h = quilômetro por hora/quilômetros por hora,
-        m/s = metro por segundo/metros por segundo,
+    currencies = moneys("""R$ BRL = real/reais; centavo/-s, € EUR = euro/-s; cêntimo/-s,
+        $ US$ USD = dólar/-es; centavo/-s, £ = libra/-s f; pêni/pence, ¥ = iene/-s""")
+    units = nouns("""kg = quilograma/-s, g = grama/-s, mg = miligrama/-s, t = tonelada/-s f,
+        km = quilômetro/-s, m = metro/-s, cm = centímetro/-s, mm = milímetro/-s,
+        km/h = quilômetro/-s + por hora, m/s = metro/-s + por segundo,
         km² = quilômetro quadrado/quilômetros quadrados, m² = metro quadrado/metros quadrados,
-        m³ = metro cúbico/metros cúbicos, l L = litro/litros, ml = mililitro/mililitros,
-        min = minuto/minutos, s = segundo/segundos, °C ℃ = grau celsius/graus celsius,
-        °F = grau fahrenheit/graus fahrenheit, ° = grau/graus, kW = quilowatt/quilowatts,
-        kWh = quilowatt-hora/quilowatts-hora, MB = megabyte/megabytes, GB = gigabyte/gigabytes
-    """)
-    abbreviations = {
-        "p. ex.": "por exemplo", "etc.": "etcétera", "nº": "número", "n.º": "número",
-        "pág.": "página", "Profa.": "professora", "Prof.": "professor", "Av.": "avenida",
-        "tel.": "telefone", "aprox.": "aproximadamente", "a.C.": "antes de Cristo",
-        "d.C.": "depois de Cristo", "Exmo.": "excelentíssimo", "Ltda.": "limitada",
-        "Eng.": "engenheiro",
-    }  # fmt: skip
+        m³ = metro cúbico/metros cúbicos, l L = litro/-s, ml = mililitro/-s, min = minuto/-s,
+        s = segundo/-s, °C ℃ = grau/-s + celsius, °F = grau/-s + fahrenheit, ° = grau/-s,
+        kW = quilowatt/-s, kWh = quilowatt-hora/quilowatts-hora, MB = megabyte/-s,
+        GB = gigabyte/-s""")
+    abbreviations = pairs("""p. ex. = por exemplo, etc. = etcétera, nº = número, n.º = número,
+        pág. = página, Profa. = professora, Prof. = professor, Av. = avenida, tel. = telefone,
+        aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,
+        Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro""")
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
-
-    def gender_before(self, after: str) -> str:
-        """One, two and hundreds agree with the noun."""
-        return _iberian_gender(after)
 
     def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
         """14h30; 9h are nine hours."""

@@ -7,7 +7,7 @@ from datetime import date
 from xtts.text.cleaning import MOST_DIGITS
 from xtts.text.errors import TextError, shown
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.spelling import NoWordsError
+from xtts.text.normalization.numbers import NoWordsError
 
 _MOST_CHARACTERS = 200
 # The values of interpret-as, and the noun for the error "is not …".
@@ -17,10 +17,8 @@ _CALLED = {
     "number": "a number", "ordinal": "an ordinal", "date": "a date", "time": "a time",
 }  # fmt: skip
 KINDS = tuple(_CALLED)
-_ORDERS = {
-    "mdy": "mdy", "dmy": "dmy", "ymd": "ymd", "md": "md", "dm": "dm", "ym": "ym", "my": "my",
-    "y": "y", "m": "m", "d": "d", "yyyymmdd": "ymd", "ddmmyyyy": "dmy", "mmddyyyy": "mdy",
-}  # fmt: skip
+_ORDERS = {one: one for one in "mdy dmy ymd md dm ym my y m d".split()}
+_ORDERS |= {"yyyymmdd": "ymd", "ddmmyyyy": "dmy", "mmddyyyy": "mdy"}
 
 
 def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:

@@ -4,8 +4,8 @@ import pytest
 from num2words import num2words
 
 from benchmarks.text import plain
+from xtts.text.normalization.numbers import spell
 from xtts.text.normalization.registry import rules_of
-from xtts.text.normalization.spelling import spell
 
 NUMBERS = [*range(121), 121, 200, 345, 999, 1000, 1001,
            1100, 1234, 2000, 5021, 10_000, 21_000, 99_999, 100_000, 654_321, 1_000_000]  # fmt: skip

@@ -1,0 +1,34 @@
+"""Voices and pauses that the text of a book names in brackets."""
+
+import re
+
+from xtts.text.markup import PAUSE, STYLE_MARK, VOICE, voice_after
+
+
+def voice_at_end(text: str, voice: str = "") -> str:
+    """The voice at the end of a text that begins with `voice`."""
+    for tag in VOICE.finditer(text) if "[" in text else ():
+        voice = voice_after(tag, voice)
+    return voice
+
+
+def tag_of(voice: str) -> str:
+    """The tag that changes to a voice, which is named as in `voice_after`; "" for ""."""
+    if voice.startswith(STYLE_MARK):
+        return f"[style:{voice[1:]}]"
+    return f"[voice:{voice}]" if voice else ""
+
+
+def with_brackets_as_words(text: str) -> str:
+    """Prepares a text whose writer may not know the markup: pauses, voices and styles in brackets
+    stay tags, other square brackets become round ones, and SSML is disabled."""
+    if "<" in text:
+        text = re.sub(r"<(?=[/A-Za-z!?])", " ", text)
+    if "[" not in text and "]" not in text:
+        return text
+    tags = sorted([*PAUSE.finditer(text), *VOICE.finditer(text)], key=lambda tag: tag.start())
+    parts, place = list[str](), 0
+    for tag in tags:
+        parts += [text[place : tag.start()].replace("[", "(").replace("]", ")"), tag[0]]
+        place = tag.end()
+    return "".join([*parts, text[place:].replace("[", "(").replace("]", ")")])

@@ -1,0 +1,215 @@
+"""How numbers are said: ICU's numerals, and the rules that languages share for written numbers.
+
+ICU's numerals are rule sets of Unicode CLDR (package `unicode-rbnf`). num2words, which Coqui's
+normaliser uses, lacks Hindi and Chinese and, for most other languages, genders and cases. The
+module of each language corrects CLDR's errors.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+from xtts.text.normalization.nouns import Noun
+
+# Longer numbers are read digit by digit, as people do; the rules end before 10**18.
+MOST_DIGITS = 15
+
+
+class NoWordsError(Exception):
+    """The language lacks these rules, as Arabic and Korean lack ordinals."""
+
+
+# Bounded, because callers choose the numbers.
+@lru_cache(4_096)
+def spell(language: str, number: int, rules: str) -> str:
+    """`number`, 0 or more, in words. rules: a rule set of CLDR, such as `cardinal-feminine`.
+
+    Spells the digits one by one if the number is too long, or if the rules lack words for it.
+    Raises NoWordsError if the language lacks the rule set.
+    """
+    if len(str(number)) <= MOST_DIGITS:
+        from unicode_rbnf.engine import RbnfError
+
+        try:
+            formatted = engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"])
+        except RbnfError as error:
+            raise NoWordsError(str(error)) from error
+        spelled: str = formatted.text
+        if not any(character.isdigit() for character in spelled):
+            return " ".join(spelled.split())
+    return " ".join(spell(language, int(digit), rules) for digit in str(number))
+
+
+@cache
+def engine(language: str) -> Any:
+    from unicode_rbnf import RbnfEngine
+
+    return RbnfEngine.for_language(language)
+
+
+@dataclass(frozen=True)
+class WrittenNumber:
+    """A written number. whole: the digits of its whole part; fraction: those after the separator;
+    parts: more than one if the text is not a number (`1.2.3`)."""
+
+    whole: str
+    fraction: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> int:
+        """The value of the whole part."""
+        return int(self.whole)
+
+
+class NumberRules:
+    """How a language says numbers and counted nouns."""
+
+    code: str
+    # CLDR's rule sets for numerals, by gender; "" is for a number without a noun, if it differs
+    # from the masculine.
+    cardinals: Mapping[str, str] = {}
+    ordinals: Mapping[str, str] = {}
+    # Errors in CLDR's cardinals, with corrections.
+    corrections: Sequence[tuple[str, str]] = ()
+    # The rule set of single digits, and their zero if it differs from that set's.
+    digit_rules, zero_digit = "numbering", ""
+    # The thousands separators.
+    group, spaced_groups = ".", True
+    # Whether the script has spaces; without them, a number may follow any letter but these. space:
+    # between the words of a number, and before the noun.
+    spaced, space, joining = True, " ", r"\w"
+    point, minus, plus, to = "", "", "plus", ""
+    # The words of a year from 1100 to 1999 if it is read in hundreds.
+    hundred = ""
+    # Whether the digits after a decimal separator are spoken one by one.
+    fraction_digits = False
+
+    def cardinal(self, number: int, gender: str = "") -> str:
+        """An integer in words. gender: of the noun that it counts."""
+        rules = self.cardinals.get(gender) or self.cardinals.get("m") or "numbering"
+        return self._corrected(spell(self.code, number, rules))
+
+    def ordinal(self, number: int, gender: str = "m") -> str:
+        """The first, the second, …"""
+        rules = self.ordinals.get(gender) or self.ordinals.get("m") or "ordinal"
+        return spell(self.code, number, rules)
+
+    def year(self, number: int) -> str:
+        """A year in words."""
+        if not (self.hundred and 1100 <= number <= 1999):
+            return self.cardinal(number)
+        hundreds, rest = divmod(number, 100)
+        words = self.cardinal(hundreds), self.cardinal(rest) if rest else ""
+        return self.hundred.format(*words).strip()
+
+    def digits(self, text: str) -> str:
+        """The digits of a text, one by one."""
+        return self.space.join(self.digit(int(one)) for one in text if one.isdecimal())
+
+    def digit(self, number: int) -> str:
+        """One digit of a telephone number."""
+        if number == 0 and self.zero_digit:
+            return self.zero_digit
+        return self._corrected(spell(self.code, number, self.digit_rules))
+
+    def _corrected(self, words: str) -> str:
+        for wrong, right in self.corrections:
+            words = words.replace(wrong, right)
+        return words
+
+    def number(self, text: str, gender: str = "") -> str:
+        """A written number, with its separators, in words."""
+        return self.words(self.parse(text), gender)
+
+    def words(self, number: WrittenNumber, gender: str = "") -> str:
+        """A parsed number in words."""
+        if number.parts:
+            return f" {self.point} ".join(self.whole(part) for part in number.parts)
+        if not number.fraction:
+            return self.whole(number.whole, gender)
+        return self.decimal_words(number)
+
+    def decimal_words(self, number: WrittenNumber) -> str:
+        """A number with a fraction in words."""
+        parts = (self.whole(number.whole), self.point, self.fraction(number.fraction))
+        return self.space.join(parts)
+
+    def fraction(self, digits: str) -> str:
+        """The digits after the decimal separator; two digits are read as a number."""
+        if self.fraction_digits or len(digits) > 2 or digits.startswith("0"):
+            return self.digits(digits)
+        return self.cardinal(int(digits))
+
+    def whole(self, digits: str, gender: str = "") -> str:
+        """Digits without separators: as a number, or one by one (007, account numbers)."""
+        if len(digits) > MOST_DIGITS or (len(digits) > 1 and digits.startswith("0")):
+            return self.digits(digits)
+        return self.cardinal(int(digits), gender)
+
+    def parse(self, text: str) -> WrittenNumber:
+        """Parses a written number, which has only digits, spaces, points and commas."""
+        text = text.replace(" ", "")
+        marks = re.findall("[.,]", text)
+        if not marks:
+            return WrittenNumber(text)
+        last, one_mark = marks[-1], len(set(marks)) == 1
+        whole, _, fraction = text.rpartition(last)
+        thousands = rf"[1-9]\d{{0,2}}(?:[{last}]\d{{3}})+"
+        if last == "," and one_mark and re.fullmatch(r"\d{1,2}(?:,\d{2})+,\d{3}", text):
+            return WrittenNumber(text.replace(",", ""))  # 1,23,456 in India
+        if one_mark and (last == self.group or len(marks) > 1) and re.fullmatch(thousands, text):
+            return WrittenNumber(text.replace(last, ""))
+        if marks.count(last) == 1:
+            return WrittenNumber(re.sub("[.,]", "", whole), fraction)
+        return WrittenNumber("0", parts=tuple(filter(None, re.split("[.,]", text))))
+
+    def form(self, number: WrittenNumber, noun: Noun) -> str:
+        """The form of a noun after a number."""
+        if number.fraction:
+            return noun.part
+        return noun.one if number.value == 1 else noun.few
+
+    def counted(self, amount: str, noun: Noun) -> str:
+        """An amount (`5`, `-5`, `5-7`) of a noun, in words."""
+        sign, first, second = self.amount(amount)
+        number = self.parse(second or first)
+        spoken = [self.words(number, noun.gender), self.form(number, noun)]
+        if second:
+            spoken = [self.number(first, noun.gender), self.to, *spoken]
+        return self.space.join((sign, *spoken)).strip()
+
+    def amount(self, text: str) -> tuple[str, str, str]:
+        """The sign in words, the number, and the end of a range."""
+        sign = {"-": self.minus, "+": self.plus}.get(text[0], "")
+        first, *rest = re.split(r"\s?[–—-]\s?", text.lstrip("-+"))
+        return sign, first, rest[0] if rest else ""
+
+    def shifted(self, amount: str, power: int) -> str:
+        """An amount (`1.5`, `5-7`) times ten to a power, in digits."""
+
+        def times(match: re.Match[str]) -> str:
+            number = self.parse(match[0])
+            if number.parts:
+                return match[0]
+            kept, rest = number.fraction[:power], number.fraction[power:]
+            whole = str(int(number.whole + kept.ljust(power, "0")))
+            return f"{whole}.{rest}" if rest else whole
+
+        return re.sub(r"[0-9](?:[0-9., ]*[0-9])?", times, amount)
+
+    @cached_property
+    def written(self) -> str:
+        """The pattern of a written number, such as 1.234.567,89."""
+        plain = r"[0-9]+(?:[.,][0-9]+)*"
+        if not self.spaced_groups:
+            return plain
+        return rf"(?:[1-9][0-9]{{0,2}}(?: [0-9]{{3}})+(?! ?[0-9])(?:[.,][0-9]+)?|{plain})"
+
+    @cached_property
+    def signed(self) -> str:
+        """The pattern of an amount: a number with its sign, or a range."""
+        sign, start = rf"(?:(?<![{self.joining}.,)%°-])[-+])?", r"(?<![0-9])(?<![0-9][.,])"
+        return rf"{sign}{start}{self.written}(?:(?:-|\s?[–—]\s?){self.written})?"
