@@ -174,17 +174,14 @@ class _Reader:
         tags = [*PAUSE.finditer(text), *VOICE.finditer(text)]
         for match in sorted(tags, key=lambda tag: tag.start()):
             self._words(text[place : match.start()])
+            place = match.end()
             if match.re is PAUSE:
                 self._wait(_seconds(match[1], match[2]))
-            else:
-                self._change_voice(match)
-            place = match.end()
+                continue
+            self._refuse_inside_words("a change of voice")
+            self._flush()
+            self.voice = voice_after(match, self.voice)
         self._words(text[place:])
-
-    def _change_voice(self, tag: re.Match[str]) -> None:
-        self._refuse_inside_words("a change of voice")
-        self._flush()
-        self.voice = voice_after(tag, self.voice)
 
     def _words(self, text: str) -> None:
         if match := _BRACKETS.search(text):

@@ -72,8 +72,7 @@ class ChineseRules(EastAsianRules):
     calling = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
     currencies = moneys("""¥ ￥ RMB CNY = 元, $ US$ USD = 美元, € EUR = 欧元, £ = 英镑, ₩ = 韩元""")
-    scales = ("万", "亿", "万亿")
-    scale_joiner = ""
+    scales, scale_joiner = ("万", "亿", "万亿"), ""
     units = nouns("""kg = 公斤, g = 克, mg = 毫克, t = 吨, km = 公里, m = 米, cm = 厘米, mm = 毫米,
         km/h = 公里每小时, m/s = 米每秒, km² = 平方公里, m² = 平方米, m³ = 立方米, l L = 升,
         ml mL = 毫升, h = 小时, min = 分钟, s = 秒, °C ℃ = 摄氏度, °F = 华氏度, ° = 度, kW = 千瓦,
@@ -120,8 +119,7 @@ class JapaneseRules(EastAsianRules):
     percent = Noun.of("パーセント")
     currencies = moneys("""¥ ￥ JPY = 円, $ US$ USD = ドル, € EUR = ユーロ, £ = ポンド,
         ₩ = ウォン""")
-    scales = ("万", "億", "兆")
-    scale_joiner = ""
+    scales, scale_joiner = ("万", "億", "兆"), ""
     units = nouns("""kg = キログラム, g = グラム, mg = ミリグラム, t = トン, km = キロメートル,
         m = メートル, cm = センチメートル, mm = ミリメートル, km/h = キロメートル毎時,
         m/s = メートル毎秒, km² = 平方キロメートル, m² = 平方メートル, m³ = 立方メートル,
@@ -145,7 +143,6 @@ class KoreanRules(EastAsianRules):
     percent = Noun.of("퍼센트")
     currencies = moneys("""₩ ￦ KRW = 원, $ US$ USD = 달러, € EUR = 유로, £ = 파운드, ¥ = 엔""")
     scales = ("만", "억", "조")
-    scale_joiner = " "
     units = nouns("""kg = 킬로그램, g = 그램, mg = 밀리그램, t = 톤, km = 킬로미터, m = 미터,
         cm = 센티미터, mm = 밀리미터, km/h = 킬로미터 매 시, m² = 제곱미터, l L = 리터,
         ml mL = 밀리리터, h = 시간, °C ℃ = 도, °F = 화씨 도, ° = 도, kW = 킬로와트, GB = 기가바이트,
@@ -185,10 +182,7 @@ class KoreanRules(EastAsianRules):
         return f"{sign} {spoken} {noun.one}".strip()
 
     def _signed_words(self, amount: str, gender: str = "") -> str:
-        spoken = super()._signed_words(amount)
-        return (
-            spoken.replace(self.minus, "마이너스 ", 1) if spoken.startswith(self.minus) else spoken
-        )
+        return re.sub(f"^{self.minus}", "마이너스 ", super()._signed_words(amount))
 
     @cached_property
     def read_ordinals(self) -> Step:
@@ -205,11 +199,10 @@ class KoreanRules(EastAsianRules):
                 return f"{self.cardinal(number)} {counter}"
             return f"{self.native(number)} {counter}"
 
-        thousands = re.compile(r"(?<![0-9.,])1(?=만)")
-        unit = Noun.of("도")
-        return lambda text: degrees.sub(
-            lambda m: self.counted(m[1], unit),
-            counters.sub(
-                counted, months.sub(lambda m: f"{self.month(int(m[1]))}월", thousands.sub("", text))
-            ),
-        )
+        thousands, unit = re.compile(r"(?<![0-9.,])1(?=만)"), Noun.of("도")
+
+        def step(text: str) -> str:
+            text = months.sub(lambda m: f"{self.month(int(m[1]))}월", thousands.sub("", text))
+            return degrees.sub(lambda m: self.counted(m[1], unit), counters.sub(counted, text))
+
+        return step

@@ -82,32 +82,32 @@ class EnglishRules(LanguageRules):
 
     @cached_property
     def read_named_dates(self) -> Step:
-        """March 5th, 2024; 5 March 2024."""
-        names, year = "|".join(self.months), r"(?:,?\s(?P<year>[0-9]{4})(?![\w.,]?\d))?"
-        month, day = rf"(?P<month>{names})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
-        american = re.compile(rf"\b{month}\s{day}(?![\w.,:]?\d){year}")
-        british = re.compile(
-            rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?{month}\b{year}", re.IGNORECASE
-        )
-
-        def spoken(match: re.Match[str], form: str) -> str:
-            if not 1 <= int(match["day"]) <= 31:
-                return match[0]
-            words = form.format(month=match["month"], day=self.ordinal(int(match["day"])))
-            return f"{words}, {self.year(int(match['year']))}" if match["year"] else words
-
+        """March 5th, 2024; 5 March 2024; March 3-5."""
+        names, year = "|".join(self.months), r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
+        day = r"([0-9]{1,2})(?:st|nd|rd|th)?"
         since = re.compile(
-            rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-])"
-            r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
+            rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-]){year}"
+        )
+        american = re.compile(rf"\b({names})\s{day}(?![\w.,:]?\d){year}")
+        british = re.compile(
+            rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?({names})\b{year}", re.IGNORECASE
         )
 
-        def until(match: re.Match[str]) -> str:
-            last = f"{match[1]} to {self.day(int(match[2]))}"
-            return f"{last}, {self.year(int(match[3]))}" if match[3] else last
+        def dated(day: str, year: str | None, form: str) -> str:
+            words = form.format(self.day(int(day)))
+            return f"{words}, {self.year(int(year))}" if year else words
 
         def step(text: str) -> str:
-            text = american.sub(lambda m: spoken(m, "{month} {day}"), since.sub(until, text))
-            return british.sub(lambda m: spoken(m, "the {day} of {month}"), text)
+            text = since.sub(lambda m: dated(m[2], m[3], f"{m[1]} to {{}}"), text)
+            text = american.sub(
+                lambda m: dated(m[2], m[3], f"{m[1]} {{}}") if 1 <= int(m[2]) <= 31 else m[0], text
+            )
+            return british.sub(
+                lambda m: (
+                    dated(m[1], m[3], f"the {{}} of {m[2]}") if 1 <= int(m[1]) <= 31 else m[0]
+                ),
+                text,
+            )
 
         return step
 
