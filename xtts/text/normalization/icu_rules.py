@@ -42,15 +42,11 @@ class IcuRules(LanguageRules):
 
     def __init__(self, code: str, rule_set: str) -> None:
         self.code, self.cardinals, self.digit_rules = code, {"m": rule_set}, rule_set
-        self.corrections = _CORRECTIONS.get(code, ())
+        self.corrections = (*_CORRECTIONS.get(code, ()), (_BREAK, ""))
         self.group = "," if code in _COMMA_GROUPS else "."
         two, five = (spell(code, number, rule_set) for number in (2, 5))
         self.point = _between(_spelled(code, "2.5", rule_set), two, five)
         self.minus = _between(_spelled(code, "-2", rule_set), "", two)
-
-    def read(self, text: str) -> str:
-        """The text in words."""
-        return " ".join(super().read(text).replace(_BREAK, "").split())
 
 
 @cache
