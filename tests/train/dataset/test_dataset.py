@@ -348,8 +348,8 @@ def test_german_texts_under_english_are_noticed(code, warned):
 def read_with(folder: Path, encode: Callable[..., list[int]], fingerprint: str = "a") -> Dataset:
     """Reads a dataset with a tokenizer that encodes by `encode`."""
     tokenizer: Any = SimpleNamespace(
-        fingerprint=fingerprint, encode=encode, unknown=lambda *_: [], max_tokens=400,
-        languages=("en", "ja"),
+        fingerprint=fingerprint, encode=encode, read=lambda *_: SimpleNamespace(missing=[]),
+        max_tokens=400, languages=("en", "ja"),
     )  # fmt: skip
     settings = TrainSettings(dataset_dir=folder, cache_dir=folder.parent / "cache")
     return dataset.read(settings, tokenizer, GPTShape(text_ids=10, text_start=9))

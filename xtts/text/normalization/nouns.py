@@ -47,7 +47,7 @@ def words(table: str) -> tuple[str, ...]:
 
 
 def pairs(table: str) -> dict[str, str]:
-    """Spoken words by what is written, from rows of `written = spoken`, separated by lines or
+    """Spoken words by their written form, from rows of `written = spoken`, separated by lines or
     commas."""
     rows = (row.strip().rstrip(",").partition(" = ") for row in re.split(r"\n|, ", table))
     return {written: spoken for written, _, spoken in rows if written}

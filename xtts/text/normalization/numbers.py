@@ -1,4 +1,4 @@
-"""How numbers are said: ICU's numerals, and the rules that languages share for written numbers.
+"""Numbers in words: ICU's numerals, and the rules that languages share for written numbers.
 
 ICU's numerals are rule sets of Unicode CLDR (package `unicode-rbnf`). num2words, which Coqui's
 normaliser uses, lacks Hindi and Chinese and, for most other languages, genders and cases. The
