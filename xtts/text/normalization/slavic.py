@@ -35,8 +35,8 @@ class SlavicRules(LanguageRules):
     endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def ordinal(self, number: int, gender: str = "m") -> str:
-        """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc, f-ins. Both words of the last
-        two digits are ordinals."""
+        """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc, f-ins. Both words of the
+        last two digits are ordinals."""
         above, last = divmod(number, 100)
         if number and not last:
             return self.round_ordinal(number, gender)
