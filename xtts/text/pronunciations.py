@@ -1,7 +1,7 @@
-"""Pronunciation lists of a voice or a request, and the signs of an added language; no list is built
-in.
+"""Pronunciation lists of a voice or a request, and the signs of an added language.
 
-A list is a text file, `pronunciations.txt`, with one entry per line: a word, `=`, a pronunciation.
+No list is built in. A list is a text file, `pronunciations.txt`, with one entry per line: a word,
+`=`, a pronunciation.
 
     # Words that cannot be guessed.
     Nginx = engine x
