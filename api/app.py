@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from api import errors
@@ -60,19 +59,10 @@ def build(
     key = key_of(settings)
     rules = OriginRules(
         key is not None, frozenset(settings.api_allowed_origins),
-        frozenset(settings.api_allowed_hosts), _speaks(app.state.routes),
-        lambda scope: next(
-            (one for one in app.state.routes if one.matches(scope)[0] is Match.FULL), None
-        ),
+        frozenset(settings.api_allowed_hosts),
     )  # fmt: skip
-    app.add_middleware(Gate, rules=rules, key=key, metrics=parts.metrics)
+    app.add_middleware(Gate, routes=app.state.routes, rules=rules, key=key, metrics=parts.metrics)
     return app
-
-
-def _speaks(routes: list[Any]) -> Callable[[str], bool]:
-    """A predicate: whether a path belongs to a route that is tagged `speech`."""
-    paths = [route.path_regex for route in routes if "speech" in route.tags]
-    return lambda path: any(one.match(path) for one in paths)
 
 
 def how_of(settings: ApiSettings) -> ChildOptions:

@@ -11,13 +11,13 @@ import hmac
 import ipaddress
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import APIError, closing, response
@@ -67,40 +67,40 @@ def takes_upload(
     return marked
 
 
-@dataclass(frozen=True)
-class OriginRules:
-    """The origins and hosts that may send requests.
-
-    Attributes:
-        origins: allowed origins, as browsers write them.
-        hosts: host names that the service answers to without a key.
-        speaks: whether a request to a path is spoken, which costs computation.
-        route_of: the route that answers a request of this method and path, or None.
-    """
+class OriginRules(NamedTuple):
+    """origins: the pages that may send requests, as browsers write them; hosts: the host names that
+    the service answers to without a key."""
 
     has_key: bool
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
-    speaks: Callable[[str], bool] = lambda _path: False
-    route_of: Callable[[Scope], Any] = lambda _scope: None
 
 
 class Gate:
     """The only middleware of the service. A request that it refuses never reaches a route.
 
     Args:
+        routes: All routes; those with the tag `speech` cost computation.
         rules: The allowed pages and host names; pages of `rules.origins` get CORS headers.
         key: The API key, or None.
         metrics: Counts every speech request by status, and every refusal by code.
     """
 
     def __init__(
-        self, app: ASGIApp, *, rules: OriginRules, key: str | None, metrics: ServiceMetrics
+        self,
+        app: ASGIApp,
+        *,
+        routes: Sequence[Any],
+        rules: OriginRules,
+        key: str | None,
+        metrics: ServiceMetrics,
     ) -> None:
         self.app = app
         self.rules = rules
         self.key = key
         self.metrics = metrics
+        self._routes = routes
+        self._speech = [route.path_regex for route in routes if "speech" in route.tags]
         self._uploads = 0
         self._inside: ASGIApp = self._admit
         if rules.origins:
@@ -112,67 +112,55 @@ class Gate:
             )  # fmt: skip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Gives the request its id, counts it, and refuses pages of other sites."""
+        """Gives the request its id, counts it, and refuses pages of other sites.
+
+        An excess connection is closed after its response. A request that the shutdown cancels still
+        gets a response.
+        """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request_id = scope.setdefault("state", {})["request_id"] = secrets.token_hex(8)
+        state = scope.setdefault("state", {})
+        request_id = state["request_id"] = secrets.token_hex(8)
+        added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+        if state.get(OVER_LIMIT):
+            added.append((b"connection", b"close"))
         status = 499  # nginx's code for a client that disconnected
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", ()), (b"x-request-id", request_id.encode()),
-                    (b"x-content-type-options", b"nosniff"),
-                ]  # fmt: skip
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
-        method, path = scope["method"], scope["path"]
+        speaks = any(one.match(scope["path"]) for one in self._speech)
+        refusal = refuse_origin(Headers(scope=scope), scope["method"], speaks, self.rules)
+        inside = response(refusal, scope) if refusal else self._inside
         try:
-            if refusal := refuse_origin(Headers(scope=scope), method, path, self.rules):
-                await response(refusal, scope)(scope, receive, sending)
-            else:
-                await self._inside(scope, receive, sending)
+            await inside(scope, receive, sending)
+        except asyncio.CancelledError:
+            if status == 499:
+                await response(closing(), scope)(scope, receive, sending)
         except Exception:
             status = 500
             raise
         finally:
-            if self.rules.speaks(path):
+            if speaks:
                 self.metrics.requests.labels(str(status)).inc()
-            if code := scope["state"].get("refused"):
+            if code := state.get("refused"):
                 self.metrics.refusals.labels(str(status), code).inc()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses excess connections and requests without the key.
-
-        An excess connection is closed after its response. A request that the shutdown cancels still
-        gets a response.
-        """
-        over_limit, started = scope["state"].get(OVER_LIMIT), False
-
-        async def sending(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                if over_limit:
-                    headers = [*message.get("headers", ()), (b"connection", b"close")]
-                    message = {**message, "headers": headers}
-            await send(message)
-
-        try:
-            if refusal := self._refused(scope):
-                await response(refusal, scope)(scope, receive, sending)
-            elif scope["method"] == "HEAD":
-                await self._answer_head(scope, receive, sending)
-            elif scope["method"] in _SAFE:
-                await self.app(scope, receive, sending)
-            else:
-                await self._take_body(scope, receive, sending)
-        except asyncio.CancelledError:
-            if not started:
-                await response(closing(), scope)(scope, receive, send)
+        """Refuses excess connections and requests without the key."""
+        if refusal := self._refused(scope):
+            await response(refusal, scope)(scope, receive, send)
+        elif scope["method"] == "HEAD":
+            await self._answer_head(scope, receive, send)
+        elif scope["method"] in _SAFE:
+            await self.app(scope, receive, send)
+        else:
+            await self._take_body(scope, receive, send)
 
     def _refused(self, scope: Scope) -> APIError | None:
         path = scope["path"]
@@ -185,19 +173,19 @@ class Gate:
 
     async def _take_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Enforces the limits of the body: size, time, and the number of uploads."""
-        route = self.rules.route_of(scope)
+        route = next((one for one in self._routes if one.matches(scope)[0] is Match.FULL), None)
         if route is None:  # 404 or 405, which reads no body
             await self.app(scope, receive, send)
             return
         limit = getattr(route.endpoint, "body_limit", _TEXT)
         declared = Headers(scope=scope).get("content-length", "0")
+        refusal, is_upload = None, limit is not _TEXT
         if declared.isdecimal() and int(declared) > limit.most_bytes:
-            await response(_too_large(limit), scope)(scope, receive, send)
-            return
-        is_upload = limit is not _TEXT
-        if is_upload and self._uploads >= _MOST_UPLOADS:
+            refusal = _too_large(limit)
+        elif is_upload and self._uploads >= _MOST_UPLOADS:
             text = f"{_MOST_UPLOADS} uploads are already arriving. Try again later."
             refusal = APIError(503, "uploads_full", text, retry_after=5)
+        if refusal is not None:
             await response(refusal, scope)(scope, receive, send)
             return
         self._uploads += is_upload  # before the first byte of the body is read
@@ -279,10 +267,17 @@ def refuse_key(key: str | None, headers: Headers) -> APIError | None:
     return APIError(401, "unauthorized", text)
 
 
-def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) -> APIError | None:
-    """403 for a request from another site's page, or to a host name that the site may control."""
-    host = headers.get("host", "")
-    if _foreign(headers, method, path, host, rules):
+def refuse_origin(
+    headers: Headers, method: str, speaks: bool, rules: OriginRules
+) -> APIError | None:
+    """403 for a request from another site's page, or to a host name that the site may control.
+    speaks: whether it costs computation."""
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if method not in _SAFE or "access-control-request-method" in headers:
+        foreign = bool(origin) and not _welcome(origin or "", host, rules)
+    else:
+        foreign = speaks and method != "OPTIONS" and _foreign_reader(headers, host, rules)
+    if foreign:
         text = (
             "Pages of other sites may not send this request. The setting API_ALLOWED_ORIGINS of "
             "the service names the pages that may."
@@ -295,13 +290,6 @@ def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) 
         )
         return APIError(403, "foreign_host", text)
     return None
-
-
-def _foreign(headers: Headers, method: str, path: str, host: str, rules: OriginRules) -> bool:
-    origin = headers.get("origin")
-    if method not in _SAFE or "access-control-request-method" in headers:
-        return bool(origin) and not _welcome(origin or "", host, rules)
-    return method != "OPTIONS" and rules.speaks(path) and _foreign_reader(headers, host, rules)
 
 
 def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:

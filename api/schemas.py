@@ -269,50 +269,6 @@ class VoiceList(BaseModel):
     voices: list[VoiceRow]
 
 
-class ModelRow(BaseModel):
-    """A model as OpenAI lists it, and its licence."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str
-    licence: str
-
-
-class ModelList(BaseModel):
-    """The models."""
-
-    object: Literal["list"] = "list"
-    data: list[ModelRow]
-
-
-class AudioModelRow(ModelRow):
-    """A model that speaks; Open WebUI shows its name."""
-
-    name: str
-
-
-class AudioModelList(BaseModel):
-    """The models, under both keys that clients read."""
-
-    object: Literal["list"] = "list"
-    data: list[AudioModelRow]
-    models: list[AudioModelRow]
-
-
-class AudioVoiceRow(BaseModel):
-    """A voice. id: for requests; name: for people."""
-
-    id: str
-    name: str
-
-
-class AudioVoiceList(BaseModel):
-    """The voices; with `legacy`, only a name or id of each."""
-
-    voices: list[AudioVoiceRow] | list[str]
-
-
 class SpokenPieceRow(BaseModel):
     """How a piece of the text ended (docs/develop/guard.md)."""
 

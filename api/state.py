@@ -10,10 +10,9 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
-from api.engine.child import ChildOptions
+from api.engine.child import ChildOptions, OpenedVoiceState
 from api.engine.engine import Engine
 from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter
-from api.engine.voices import OpenedVoiceState
 from api.errors import APIError, without_paths
 from api.events import Events
 from api.http.connections import PEER, is_address, network_of

@@ -1,4 +1,4 @@
-"""The speaking process under asyncio: its start, its requests with their audio, its end."""
+"""The speaking process under asyncio: the voices that it opens, its start, its answers, its end."""
 
 import asyncio
 import contextlib
@@ -9,13 +9,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.engine.queue import QueuedRequest
-from api.engine.voices import OpenedVoiceState
 from api.errors import APIError
 from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group, module_command
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 
 _REAP_SECONDS = 5.0
@@ -32,9 +29,62 @@ _REASONS = {
     "not_finite": (503, "not_finite"),
     "internal": (500, "internal"),
 }
-# A request with more unread audio than this (30 s of PCM16 at 24 kHz) gets no turn until its caller
-# has read some. It exceeds the wait for a turn, so a caller that plays as it reads has no gap.
-_UNREAD_BYTES = 30 * 2 * 24_000
+
+
+@dataclass(frozen=True)
+class VoiceTarget:
+    """A voice on disk.
+
+    Attributes:
+        name: For /status and the log.
+        wanted: The fields of its `xtts.voices.voice_files.VoiceSpec`.
+        decoder: The digest of its learned decoder (`xtts.voices.learned_decoder`), "" without one.
+        sha256: The SHA-256 of the weights file; "" for a voice that is not a checkpoint.
+        run, candidate: The ids of its run and of the candidate; "" for a voice without a run.
+        epoch: 0 for the base.
+        share: The epoch's share of a blend; 1 for the epoch itself.
+        reason: Why it is served, as a sentence.
+    """
+
+    name: str
+    wanted: Mapping[str, Any]
+    decoder: str = ""
+    sha256: str = ""
+    run: str = ""
+    candidate: str = ""
+    epoch: int = 0
+    share: float = 1.0
+    reason: str = field(default="", compare=False)
+
+
+DEMO = VoiceTarget("demo", {"name": "demo"})
+
+
+@dataclass(frozen=True)
+class OpenedVoiceState:
+    """An open voice, as the child reported it. placed: where and why ONNX Runtime computes it, as
+    in `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer than configured
+    if the GPU's memory requires it. speakers, own_name: as in
+    `xtts.inference.loaded_voice.LoadedVoice`."""
+
+    key: str
+    voice: VoiceTarget
+    licence: str = ""
+    languages: tuple[str, ...] = ()
+    sha256: str = ""
+    own_voice: bool = True
+    own_name: str = ""
+    speakers: Mapping[str, str] = field(default_factory=dict)
+    precision: str = ""
+    placed: Mapping[str, Any] = field(default_factory=dict)
+    slots: int | None = None
+
+    @property
+    def trouble(self) -> tuple[str, str]:
+        """The message and code for a voice without a reference recording; empty otherwise."""
+        if self.own_voice:
+            return "", ""
+        return "This voice has no reference recording: use an uploaded voice", "no_reference"
 
 
 @dataclass(frozen=True)
@@ -208,84 +258,6 @@ async def answers_of(
             if (size := answer.get("bytes", 0)) > _MOST_SOUND_BYTES:
                 raise ValueError(size)
             yield answer, await stdout.readexactly(size)
-
-
-@dataclass(eq=False, kw_only=True)
-class SpeechStream(QueuedRequest):
-    """A request and its audio, to be iterated once: PCM16 at 24 kHz, in chunks.
-
-    Attributes:
-        cast: The voices that the text changes to: name -> recording; None for the voice's own.
-        voice: None for the voice that is served when the request gets its turn.
-        on_read: Called after each chunk that the caller has read.
-        num_bytes: Bytes of audio so far.
-        seconds: The computing time, known at the end.
-        cut_pieces: How many pieces ran to the model's code limit without a stop code; pieces: the
-            outcome of each (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are
-            known at the end.
-        words: (word, start, end) in seconds, for the pieces that have ended; timed: whether every
-            piece had them, known at the end.
-
-    Iterating raises APIError unless all of it is spoken.
-    """
-
-    ask: SynthesisRequest
-    recording: str | None = None
-    cast: Mapping[str, str | None] = field(default_factory=dict)
-    voice: OpenedVoiceState | None = None
-    on_read: "Callable[[SpeechStream], None]" = lambda _: None
-    num_bytes: int = 0
-    seconds: float | None = None
-    cut_pieces: int = 0
-    pieces: list[dict[str, Any]] = field(default_factory=list)
-    words: list[list[Any]] = field(default_factory=list)
-    timed: bool = False
-    over: bool = False
-    _chunks: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
-    _unread: int = 0
-
-    @property
-    def faults(self) -> list[str]:
-        """The outcome of each piece that did not end correctly, one word each."""
-        return [
-            piece["ending"]
-            for piece in self.pieces
-            if piece["ending"] != "good" and not piece["cut_off"]
-        ]
-
-    @property
-    def respoken(self) -> int:
-        """How many pieces were spoken more than once."""
-        return sum(piece["attempts"] > 1 for piece in self.pieces)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the caller has enough unread audio for the next turn to wait."""
-        return self._unread > _UNREAD_BYTES
-
-    def put(self, chunk: bytes) -> None:
-        """Adds a chunk of audio, unless the caller has left."""
-        if not self.over:
-            self.num_bytes += len(chunk)
-            self._unread += len(chunk)
-            self._chunks.put_nowait(chunk)
-
-    def end(self, refusal: APIError | None = None) -> None:
-        """Ends the audio; refusal: why it is incomplete."""
-        if not self.over:
-            self.over = True
-            self._chunks.put_nowait(refusal)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
-            chunk = await self._chunks.get()
-            if isinstance(chunk, APIError):
-                raise chunk
-            if chunk is None:
-                return
-            self._unread -= len(chunk)
-            self.on_read(self)
-            yield chunk
 
 
 def refusal_of(answer: Mapping[str, Any]) -> APIError:

@@ -10,21 +10,29 @@ import itertools
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from api.engine import supervision
-from api.engine.child import ChildOptions, SpeakingProcess, SpeechStream, refusal_of
+from api.engine.child import (
+    DEMO,
+    ChildOptions,
+    OpenedVoiceState,
+    SpeakingProcess,
+    VoiceTarget,
+    refusal_of,
+)
 from api.engine.queue import (
     DEADLY,
     RETRY_SECONDS,
     EngineLimits,
     RequestQueue,
+    SpeechStream,
     digest_of,
 )
 from api.engine.supervision import EngineCondition, RestartHistory
-from api.engine.voices import DEMO, OpenedVoiceState, PreviewSlot, VoiceTarget
 from api.errors import APIError, closing, starting, without_paths
 from api.metrics import ServiceMetrics
 from machine.devices.selection import Place
@@ -38,6 +46,7 @@ _TOLD_OF_A_VOICE = (
 )  # fmt: skip
 # The self-test.
 MICRO = SynthesisRequest("Yes.", "", max_codes=12)
+_LOOK_SECONDS = 0.05
 
 
 class Engine:
@@ -49,7 +58,7 @@ class Engine:
         happened: The history of earlier processes.
         problem, problem_code: Why `standing` is not the wanted voice; "" if it is.
         last_spoken: When the served voice last produced audio.
-        spoken: Every request that has not ended, by name.
+        previewed: An open voice in addition to the served one; at most one, to bound the memory.
         changed: Called when the status changes.
     """
 
@@ -70,11 +79,13 @@ class Engine:
         self.started_once = False
         self.last_spoken: float | None = None
         self.child: SpeakingProcess | None = None
-        self.spoken: dict[str, SpeechStream] = {}
         self.closing = False
-        self.previews = PreviewSlot(limits, self._opened, self._close_voice, self._is_used)
+        self.previewed: OpenedVoiceState | None = None
+        self._previewing = asyncio.Lock()
+        self._previews_waiting = 0
+        self._preview_used = 0.0
         self._opening: list[str] = []
-        self._opening_deaths: dict[str, int] = {}
+        self._opening_deaths = Counter[str]()
         self._names = itertools.count(1)
 
     # ---- for the routes ----
@@ -85,14 +96,25 @@ class Engine:
         recording: str | None = None,
         caller: str = "",
         cast: Mapping[str, str | None] = {},
+        voice: OpenedVoiceState | None = None,
     ) -> SpeechStream:
         """Queues a request. Raises APIError if it is refused.
 
-        recording, cast: as in `SpeechStream`; caller: the slots and the queue are shared fairly
-        between callers.
+        Args:
+            recording, cast, voice: As in `SpeechStream`.
+            caller: The slots and the queue are shared fairly between callers.
         """
-        digest = self._welcome(ask, _source(recording, cast), caller)
-        return self._take_in(ask, recording, digest, caller=caller, cast=cast)
+        # An input that kills the process with one voice may be harmless with another.
+        digest = digest_of(ask, recording, cast, voice.voice.name if voice else "")
+        if self.closing:
+            raise closing()
+        if refusal := self.requests.refusal(digest, caller):
+            raise refusal
+        now = time.monotonic()
+        return self._enter(SpeechStream(
+            f"s{next(self._names)}", ask, digest, now, now + self.limits.turn, recording, cast,
+            voice, caller, on_read=self._read,
+        ))  # fmt: skip
 
     async def preview(
         self,
@@ -104,29 +126,59 @@ class Engine:
     ) -> SpeechStream:
         """Queues a request for another voice than the served one, in the same queue.
 
-        Raises APIError as `speak`, or if no second voice can be opened.
+        It waits, first come first served, until no request uses another preview. Raises APIError as
+        `speak`, or if the voice cannot be opened.
         """
         if self.how.compute.low_memory or self.how.compute.backend == "onnx":
             setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
-        # An input that kills the process with one voice may be harmless with another.
-        source = f"{voice.name}/{_source(recording, cast)}"
-        self._welcome(ask, source, caller)
-        if self.child is None or self.standing is None:
-            raise starting()
-        async with self.previews.held(voice) as opened:
-            digest = self._welcome(ask, source, caller)  # opening may have taken seconds
-            return self._take_in(ask, recording, digest, opened, caller, cast)
-
-    def _welcome(self, ask: SynthesisRequest, source: str, caller: str) -> str:
-        """The digest of an accepted input. Raises APIError. source: names its voice."""
         if self.closing:
             raise closing()
-        digest = digest_of(ask, source)
-        if refusal := self.requests.refusal(digest, caller):
-            raise refusal
-        return digest
+        if self.child is None or self.standing is None:
+            raise starting()
+        if self._previews_waiting >= self.limits.queue:
+            text = f"{self.limits.queue} requests already wait to hear an epoch. Try again later."
+            raise APIError(503, "queue_full", text, retry_after=5)
+        async with contextlib.AsyncExitStack() as alone:
+            self._previews_waiting += 1
+            try:
+                async with asyncio.timeout(self.limits.turn):
+                    await alone.enter_async_context(self._previewing)
+                    while self._uses_preview() and self.preview_of(voice) is None:
+                        await asyncio.sleep(_LOOK_SECONDS)
+            except TimeoutError:
+                text = (
+                    "Another epoch is in use. Only one can be open in addition to the served voice."
+                )
+                raise APIError(503, "preview_busy", text, retry_after=5) from None
+            finally:
+                self._previews_waiting -= 1
+            if (opened := self.preview_of(voice)) is None:
+                self._close_preview()
+                opened = await self._opened(f"preview-{next(self._names)}", voice)
+                self.previewed = opened
+            self._preview_used = time.monotonic()
+            return self.speak(ask, recording, caller, cast, opened)
+
+    def preview_of(self, voice: VoiceTarget) -> OpenedVoiceState | None:
+        """The preview, if it is this voice."""
+        return self.previewed if self.previewed and self.previewed.voice == voice else None
+
+    def _uses_preview(self) -> bool:
+        return any(one.voice is not None and one.voice is self.previewed for one in self.requests)
+
+    def _close_preview(self) -> None:
+        if self.previewed is not None:
+            self._close_voice(self.previewed.key)
+            self.previewed = None
+
+    def _close_unused_preview(self, seconds: float) -> None:
+        """Closes the preview unless it was used within these seconds."""
+        if self._uses_preview() or self._previewing.locked():
+            self._preview_used = time.monotonic()
+        elif time.monotonic() - self._preview_used > seconds:
+            self._close_preview()
 
     def cancel(self, spoken: SpeechStream) -> None:
         """Drops a request whose caller has left: from the queue, or from the child in one step."""
@@ -137,7 +189,6 @@ class Engine:
         if self.child and (speaks or spoken.paused):
             self.child.send({"do": "cancel", "id": spoken.name})
         if not speaks:
-            self.spoken.pop(spoken.name, None)
             self.requests.leave(spoken.name)
         self.changed()
 
@@ -149,7 +200,7 @@ class Engine:
         if self.child is None or self.standing is None:
             self.wanted = voice
             raise starting()
-        self.previews.release()
+        self._close_unused_preview(0.0)
         opened = await self._opened(f"v{next(self._names)}", voice)
         before, self.wanted = self.standing, voice
         self.problem = self.problem_code = ""
@@ -198,7 +249,7 @@ class Engine:
 
         The demo voice is always retried.
         """
-        return self._opening_deaths.get(name, 0) >= DEADLY and name != DEMO.name
+        return self._opening_deaths[name] >= DEADLY and name != DEMO.name
 
     async def _opened(self, key: str, voice: VoiceTarget) -> OpenedVoiceState:
         """Has the child open a voice. Raises APIError."""
@@ -233,9 +284,6 @@ class Engine:
         if self.child is not None:
             self.child.send({"do": "close", "key": key})
 
-    def _is_used(self, key: str) -> bool:
-        return any(one.voice is not None and one.voice.key == key for one in self.spoken.values())
-
     def _stand(self, opened: OpenedVoiceState) -> None:
         """Serves an open voice."""
         self.requests.slots = opened.slots or self.requests.slots
@@ -253,13 +301,12 @@ class Engine:
                 job.paused = False
                 self.child.send({"do": "go_on", "id": job.name})
                 continue
-            spoken = self.spoken[job.name]
-            voice = spoken.voice or self.standing
-            language = spoken.ask.language or voice.languages[0]
+            voice = job.voice or self.standing
+            language = job.ask.language or voice.languages[0]
             self.child.send({
                 "do": "speak", "id": job.name, "key": voice.key,
-                "recording": spoken.recording, "cast": spoken.cast, "micro": job.micro,
-                "ask": asdict(spoken.ask) | {"language": language},
+                "recording": job.recording, "cast": job.cast, "micro": job.micro,
+                "ask": asdict(job.ask) | {"language": language},
             })  # fmt: skip
             if not job.micro:
                 self.metrics.queue_wait.observe(time.monotonic() - job.arrived)
@@ -268,7 +315,7 @@ class Engine:
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
         """Handles one answer of the child."""
         say, name = header["say"], header.get("id", "")
-        spoken = self.spoken.get(name)
+        spoken = self.requests.find(name)
         if say == "sound" and spoken is not None:
             # The self-test counts only once it is complete, and audio of another voice proves
             # nothing about the served one.
@@ -291,53 +338,37 @@ class Engine:
         """
         self.closing = True
         for job in [job for job in self.requests.queue if not job.paused]:
-            self._refuse(job.name, closing())
+            self._refuse(job, closing())
 
     def cut_off(self) -> None:
         """Ends every active request and every pending `ask`."""
-        for name in list(self.spoken):
-            self._refuse(name, closing())
+        for one in list(self.requests):
+            self._refuse(one, closing())
         if self.child is not None:
             self.child.refuse_asked(closing())
 
-    def _refuse(self, name: str, refusal: APIError) -> None:
-        self.requests.leave(name)
-        if (spoken := self.spoken.pop(name, None)) is not None:
-            spoken.end(refusal)
+    def _refuse(self, spoken: SpeechStream, refusal: APIError) -> None:
+        self.requests.leave(spoken.name)
+        spoken.end(refusal)
 
     def _expire(self) -> None:
         """Refuses requests whose deadline passed before their turn; closes an unused preview."""
-        now = time.monotonic()
-        self.previews.expire(now)
-        for job in self.requests.expired(now):
-            text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
-            self._refuse(job.name, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
+        self._close_unused_preview(self.limits.preview)
+        text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
+        for job in self.requests.expired(time.monotonic()):
+            job.end(APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
 
     def _try_out(self) -> None:
         """Runs the self-test: speaks one word if there was no request for a while."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
-        trying = any(one.micro for one in self.spoken.values())
-        idle = not trying and not self.requests.speaking and not self.closing
-        if self.standing and silent and idle:
-            self._take_in(MICRO, None, "")
+        idle = not self.closing and not self.requests.speaking
+        if self.standing and silent and idle and not any(one.micro for one in self.requests):
+            self._enter(SpeechStream(
+                f"s{next(self._names)}", MICRO, "", now, now + self.limits.ready, micro=True
+            ))  # fmt: skip
 
-    def _take_in(
-        self,
-        ask: SynthesisRequest,
-        recording: str | None,
-        digest: str,
-        voice: OpenedVoiceState | None = None,
-        caller: str = "",
-        cast: Mapping[str, str | None] = {},
-    ) -> SpeechStream:
-        now, micro = time.monotonic(), ask is MICRO
-        deadline = now + (self.limits.ready if micro else self.limits.turn)
-        spoken = SpeechStream(
-            f"s{next(self._names)}", digest, now, deadline, micro, caller,
-            ask=ask, recording=recording, cast=cast, voice=voice, on_read=self._read,
-        )  # fmt: skip
-        self.spoken[spoken.name] = spoken
+    def _enter(self, spoken: SpeechStream) -> SpeechStream:
         self.requests.enter(spoken)
         self._dispatch()
         return spoken
@@ -349,7 +380,7 @@ class Engine:
             self._dispatch()
 
     def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
-        self.spoken.pop(name := header["id"], None)
+        name = header["id"]
         if header["say"] == "done":
             now = time.monotonic()
             if spoken is None or spoken.voice is None:
@@ -477,26 +508,20 @@ class Engine:
         # blamed on a voice: the next child uses another device.
         if not self.requests.speaking and (device == "cpu" or why.reason_code == "crashed"):
             for name in self._opening:
-                self._opening_deaths[name] = self._opening_deaths.get(name, 0) + 1
+                self._opening_deaths[name] += 1
         self._opening.clear()
         child, self.child, self.standing, self.last_spoken = self.child, None, None, None
         refusal = APIError(
             503, why.reason_code, f"The speaking process ended: {why}", retry_after=5
         )
         for job in self.requests.died():
-            self._refuse(job.name, refusal)
-        self.previews.lost()
-        for name in [name for name, one in self.spoken.items() if one.voice is not None]:
-            self._refuse(name, refusal)  # its voice is closed
+            job.end(refusal)
+        for job in [one for one in self.requests if one.voice is not None]:
+            self._refuse(job, refusal)  # its voice is closed
+        self.previewed = None
         if child is not None:
             child.refuse_asked(refusal)
         self.changed()
-
-
-def _source(recording: str | None, cast: Mapping[str, str | None]) -> str:
-    """A text that identifies the recordings of a request."""
-    others = [f"{name}={path or ''}" for name, path in sorted(cast.items())]
-    return "|".join([recording or "", *others])
 
 
 def _no_voice(spoken: SpeechStream) -> APIError | None:

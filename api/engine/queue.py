@@ -1,15 +1,18 @@
-"""The request queue: how many requests wait, fairness between callers, deadly inputs.
+"""Requests and their queue: how many wait, fairness between callers, deadly inputs, limits.
 
-Pure: the time is an argument, and nothing waits.
+The queue is pure: the time is an argument, and nothing waits.
 """
 
+import asyncio
 import hashlib
 import json
 import re
 from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from api.engine.child import OpenedVoiceState
 from api.errors import APIError
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -24,6 +27,9 @@ RETRY_SECONDS = 5
 _KEPT_SUSPECTS = 1024
 _KEPT_CALLERS = 1024
 DEADLY = 2
+# A request with more unread audio than this (30 s of PCM16 at 24 kHz) gets no turn until its caller
+# has read some. It exceeds the wait for a turn, so a caller that plays as it reads has no gap.
+_UNREAD_BYTES = 30 * 2 * 24_000
 
 
 @dataclass(frozen=True)
@@ -101,24 +107,90 @@ class RateLimiter:
 
 
 @dataclass(eq=False)
-class QueuedRequest:
-    """One request.
+class SpeechStream:
+    """A request and its audio, to be iterated once: PCM16 at 24 kHz, in chunks.
 
     Attributes:
-        digest: A hash of everything that determines its audio.
+        digest: A hash that identifies its input (`digest_of`).
+        recording, cast: Its voice, and the voices that its text changes to (name -> recording);
+            None for the open voice's own.
+        voice: None for the voice that is served when the request gets its turn.
         micro: Whether it is the self-test.
+        on_read: Called after each chunk that the caller has read.
         paused: It has spoken a piece, and waits for its next turn.
         held: It gets no turn now, because its caller does not read.
+        num_bytes: Bytes of audio so far.
+        words: (word, start, end) in seconds, for the pieces that have ended.
+        seconds, cut_pieces, pieces, timed: Known at the end: the computing time; how many pieces
+            ran to the model's code limit without a stop code; the outcome of each piece
+            (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); whether every piece had
+            words.
+
+    Iterating raises APIError unless all of it is spoken.
     """
 
     name: str
+    ask: SynthesisRequest
     digest: str
     arrived: float
     deadline: float
-    micro: bool = False
+    recording: str | None = None
+    cast: Mapping[str, str | None] = field(default_factory=dict)
+    voice: OpenedVoiceState | None = None
     caller: str = ""
+    micro: bool = False
+    on_read: "Callable[[SpeechStream], None]" = lambda _: None
     paused: bool = False
     held: bool = False
+    over: bool = False
+    num_bytes: int = 0
+    words: list[list[Any]] = field(default_factory=list)
+    seconds: float | None = None
+    cut_pieces: int = 0
+    pieces: list[dict[str, Any]] = field(default_factory=list)
+    timed: bool = False
+    _chunks: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
+    _unread: int = 0
+
+    @property
+    def faults(self) -> list[str]:
+        """The outcome of each piece that did not end correctly, one word each."""
+        wrong = (one for one in self.pieces if one["ending"] != "good" and not one["cut_off"])
+        return [piece["ending"] for piece in wrong]
+
+    @property
+    def respoken(self) -> int:
+        """How many pieces were spoken more than once."""
+        return sum(piece["attempts"] > 1 for piece in self.pieces)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the caller has enough unread audio for the next turn to wait."""
+        return self._unread > _UNREAD_BYTES
+
+    def put(self, chunk: bytes) -> None:
+        """Adds a chunk of audio, unless the caller has left."""
+        if not self.over:
+            self.num_bytes += len(chunk)
+            self._unread += len(chunk)
+            self._chunks.put_nowait(chunk)
+
+    def end(self, refusal: APIError | None = None) -> None:
+        """Ends the audio; refusal: why it is incomplete."""
+        if not self.over:
+            self.over = True
+            self._chunks.put_nowait(refusal)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            chunk = await self._chunks.get()
+            if isinstance(chunk, APIError):
+                raise chunk
+            if chunk is None:
+                return
+            self._unread -= len(chunk)
+            self.on_read(self)
+            yield chunk
 
 
 @dataclass
@@ -141,17 +213,26 @@ class RequestQueue:
 
     slots: int
     most: int
-    queue: deque[QueuedRequest] = field(default_factory=deque)
-    speaking: dict[str, QueuedRequest] = field(default_factory=dict)
+    queue: deque[SpeechStream] = field(default_factory=deque)
+    speaking: dict[str, SpeechStream] = field(default_factory=dict)
     deaths: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_SUSPECTS))
     last_turns: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
+
+    def __iter__(self) -> Iterator[SpeechStream]:
+        yield from (*self.speaking.values(), *self.queue)
+
+    def find(self, name: str) -> SpeechStream | None:
+        """The request with this name, waiting or active."""
+        return self.speaking.get(name) or next(
+            (job for job in self.queue if job.name == name), None
+        )
 
     def refusal(self, digest: str, caller: str) -> APIError | None:
         """Why a new request is refused, or None."""
         if self.deaths.get(digest, 0) >= DEADLY:
             text = "This input ended the speaking process twice, so it is refused."
             return APIError(422, "deadly_input", text, param="input")
-        here = [job.caller for job in (*self.speaking.values(), *self.queue) if not job.micro]
+        here = [job.caller for job in self if not job.micro]
         places = self.slots + self.most
         share = max(1, places // len({caller, *here}))
         if len(here) < places or here.count(caller) < share:
@@ -159,21 +240,21 @@ class RequestQueue:
         text = f"{self.most} requests already wait, and this caller has its share of the queue."
         return APIError(503, "queue_full", text, retry_after=RETRY_SECONDS)
 
-    def enter(self, job: QueuedRequest) -> None:
+    def enter(self, job: SpeechStream) -> None:
         """Adds a request to the end of the queue; the self-test goes to the front."""
         if job.micro:
             self.queue.appendleft(job)
         else:
             self.queue.append(job)
 
-    def expired(self, now: float) -> list[QueuedRequest]:
+    def expired(self, now: float) -> list[SpeechStream]:
         """Removes and returns requests whose deadline passed before their first turn."""
         late = [job for job in self.queue if now >= job.deadline and not job.paused]
         for job in late:
             self.queue.remove(job)
         return late
 
-    def next(self) -> QueuedRequest | None:
+    def next(self) -> SpeechStream | None:
         """The request whose turn begins now, if any.
 
         A request that was active when a child died speaks alone, so that the next death identifies
@@ -191,47 +272,36 @@ class RequestQueue:
             return None
         self.queue.remove(job)
         self.speaking[job.name] = job
-        self._count_turn(job.caller)
+        # Kept for callers that have left: one that sends one text after another would otherwise be
+        # new each time, and starve a caller that stays.
+        self.last_turns[job.caller] = max(self.last_turns.values(), default=0) + 1
         return job
 
-    def _count_turn(self, caller: str) -> None:
-        """Records a caller's turn, also for callers that have left.
-
-        A caller that sends one text after another would otherwise be new each time, and starve a
-        caller that stays.
-        """
-        self.last_turns[caller] = max(self.last_turns.values(), default=0) + 1
-
-    def pause(self, name: str, *, held: bool = False) -> QueuedRequest | None:
+    def pause(self, name: str, *, held: bool = False) -> None:
         """Moves a request that has spoken a piece and has more to the end of the queue."""
-        job = self.speaking.pop(name, None)
-        if job is not None:
+        if (job := self.speaking.pop(name, None)) is not None:
             job.paused, job.held = True, held
             self.queue.append(job)
-        return job
 
-    def suspect(self, job: QueuedRequest) -> bool:
+    def suspect(self, job: SpeechStream) -> bool:
         """Whether a child has died while it spoke this input."""
         return self.deaths.get(job.digest, 0) > 0
 
-    def leave(self, name: str) -> QueuedRequest | None:
+    def leave(self, name: str) -> SpeechStream | None:
         """Removes a request, waiting or active."""
-        if (job := self.speaking.pop(name, None)) is not None:
-            return job
-        for job in self.queue:
-            if job.name == name:
-                self.queue.remove(job)
-                return job
-        return None
+        job = self.find(name)
+        if job is not None and self.speaking.pop(name, None) is None:
+            self.queue.remove(job)
+        return job
 
-    def said(self, name: str) -> QueuedRequest | None:
+    def said(self, name: str) -> SpeechStream | None:
         """Ends a request that was spoken completely; its input is no longer a suspect."""
         job = self.leave(name)
         if job is not None and not job.micro:
             self.deaths.pop(job.digest, None)
         return job
 
-    def died(self) -> list[QueuedRequest]:
+    def died(self) -> list[SpeechStream]:
         """Removes and returns the active requests of a child that died; their inputs are suspects.
 
         A death counts once for an input, however many requests spoke it. Requests between two
@@ -246,8 +316,10 @@ class RequestQueue:
         return speaking + paused
 
 
-def digest_of(ask: SynthesisRequest, recording: str) -> str:
-    """A hash that identifies an input that kills the process.
+def digest_of(
+    ask: SynthesisRequest, recording: str | None, cast: Mapping[str, str | None], voice: str = ""
+) -> str:
+    """A hash that identifies an input that kills the process. voice: the preview's name.
 
     It ignores digits, spaces, punctuation, seed and speed. Reading a text cannot end the process
     (`xtts.workers.text_worker`); what remains are faults in native code, which do not depend on
@@ -255,5 +327,5 @@ def digest_of(ask: SynthesisRequest, recording: str) -> str:
     """
     words = re.sub(r"\d+", "0", ask.text.casefold())
     words = " ".join(re.findall(r"\w+", words)) or ask.text
-    text = json.dumps([words, ask.language, recording])
+    text = json.dumps([words, ask.language, voice, recording, sorted(cast.items())])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

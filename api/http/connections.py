@@ -8,7 +8,7 @@ refuses a request over the limit once its head is read, and never refuses a prob
 
 import asyncio
 import ipaddress
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -45,59 +45,56 @@ class IdleConnection(Protocol):
 
 @dataclass
 class Connections:
-    """Every open connection by address: the idle ones, oldest first, and those being answered.
+    """Every open connection: the idle ones, oldest first, and those being answered.
 
     on_closed: called with the reason when the service closes a connection.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     on_closed: Callable[[str], None] = lambda _reason: None
-    _idle: dict[str, OrderedDict[IdleConnection, None]] = field(default_factory=dict)
-    _answered: dict[str, set[IdleConnection]] = field(default_factory=dict)
-    _num_idle: int = 0
-    _num_answered: int = 0
+    _idle: dict[IdleConnection, None] = field(default_factory=dict)
+    _answered: dict[IdleConnection, None] = field(default_factory=dict)
+    # By address.
+    _num_idle: Counter[str] = field(default_factory=Counter)
+    _num_answered: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
-        return self._num_idle + self._num_answered
+        return len(self._idle) + len(self._answered)
 
     def full(self, address: str) -> bool:
         """Whether no more requests can be answered now, from this address or from any."""
-        own = len(self._answered.get(address, ()))
-        return own >= self.limits.most_per_address or self._num_answered >= self.limits.most
+        own = self._num_answered[address]
+        return own >= self.limits.most_per_address or len(self._answered) >= self.limits.most
 
     def rests(self, one: IdleConnection) -> None:
         """Marks a connection as idle; if there are too many, closes the one idle longest."""
         self.leave(one)
-        held = self._idle.setdefault(one.address, OrderedDict())
-        held[one] = None
-        self._num_idle += 1
-        if len(held) > self.limits.most_per_address:
-            next(iter(held)).drop("too_many")
-        elif self._num_idle > self.limits.most:
+        self._idle[one] = None
+        self._num_idle[one.address] += 1
+        crowded = one.address
+        if self._num_idle[crowded] <= self.limits.most_per_address:
+            if len(self._idle) <= self.limits.most:
+                return
             # The address with the most connections loses one, so a flood from one client closes
             # only its own.
-            most = max(self._idle, key=lambda address: len(self._idle[address]))
-            next(iter(self._idle[most])).drop("too_many")
+            crowded = self._num_idle.most_common(1)[0][0]
+        next(other for other in self._idle if other.address == crowded).drop("too_many")
 
     def works(self, one: IdleConnection) -> None:
         """Marks a connection as being answered: it has sent a head."""
         self.leave(one)
-        self._answered.setdefault(one.address, set()).add(one)
-        self._num_answered += 1
+        self._answered[one] = None
+        self._num_answered[one.address] += 1
 
     def leave(self, one: IdleConnection) -> None:
         """Forgets a connection."""
-        address = one.address
-        if one in (held := self._idle.get(address, OrderedDict())):
-            del held[one]
-            self._num_idle -= 1
-            if not held:
-                del self._idle[address]
-        if one in (answered := self._answered.get(address, set())):
-            answered.discard(one)
-            self._num_answered -= 1
-            if not answered:
-                del self._answered[address]
+        pairs = ((self._idle, self._num_idle), (self._answered, self._num_answered))
+        for held, count in pairs:
+            if one in held:
+                del held[one]
+                count[one.address] -= 1
+                if not count[one.address]:
+                    del count[one.address]
 
     def protocol(self) -> type["BoundedProtocol"]:
         """The protocol class whose connections are counted here."""

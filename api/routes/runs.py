@@ -14,7 +14,7 @@ from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.routes.speech import SpeechRequest
 from api.runs import exports, listing
 from api.runs.listing import EpochSummary, RunSummary
-from api.runs.targets import epoch_target, find_target, no_checkpoint
+from api.runs.targets import find_target
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
 from api.state import AppState, Shared
 
@@ -127,7 +127,7 @@ async def preview(
     keeps the served voice. Otherwise as /v1/audio/speech."""
     caller = parts.check_rate(request)
     target = find_target(parts.settings, _run(parts, run_id), candidate)
-    other = None if parts.follower.is_served(target) else target.voice
+    other = None if parts.follower.is_served(target) else target
     return await speech.respond(parts, caller, wanted, other)
 
 
@@ -135,10 +135,7 @@ async def preview(
 async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
     """Serves this epoch from now on. Requests in progress finish with the previous voice."""
     saved = _epoch(_run(parts, run_id), epoch)
-    if saved.checkpoint is None:
-        raise no_checkpoint(saved)
-    await parts.follower.promote(epoch_target(parts.settings, run_id, saved))
-    return Promoted(served=parts.follower.served_epoch())
+    return await promote_candidate(run_id, listing.candidate_id("epoch", saved.number), parts)
 
 
 @router.post("/runs/{run_id}/candidates/{candidate}/promote")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from api.engine.voices import VoiceTarget
+from api.engine.child import VoiceTarget
 from api.errors import APIError, shown
 from api.schemas import (
     MOST_CHARACTERS,

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -115,7 +114,7 @@ async def add_voice(
     owner's consent."""
     parts.check_rate(request)
     _check_files(file)
-    voice = await keep_voice(parts, visible_name(name), file)
+    voice = await keep_voice(parts, visible_name(name), await decode_uploads(parts, file))
     return voice.row()
 
 
@@ -128,7 +127,7 @@ async def add_recordings(voice_id: str, parts: Shared, request: Request, file: U
     voice = parts.voices.find(voice_id)
     _check_files(file)
     check_count(voice, len(file))
-    added = await _decoded(parts, file)
+    added = await decode_uploads(parts, file)
     before, changed = await asyncio.to_thread(parts.voices.extend, voice, added)
     try:
         await _listen(parts, changed)
@@ -187,28 +186,13 @@ def _check_files(files: Sequence[UploadFile]) -> None:
         raise APIError(422, "several_files", text, param="file")
 
 
-async def check_one_file(request: Request, field: str) -> None:
-    """Raises APIError (422) for a form with several files: one would be kept and the rest lost."""
-    count = len((await request.form()).getlist(field))
-    if count > 1:
-        text = f"{field} occurs {count} times. A voice has one recording: send one."
-        raise APIError(422, "several_files", text, param=field)
-
-
 async def keep_voice(
-    parts: AppState, name: str, files: Sequence[UploadFile], *, once: bool = False
+    parts: AppState, name: str, recordings: Sequence[DecodedRecording]
 ) -> UploadedVoice:
-    """Stores a voice. once: returns an existing voice with the same recording, if there is one.
-    Raises APIError for an unusable recording, a reserved name, or a folder that is full or cannot
-    be written."""
-    found = await _decoded(parts, files)
-    if once:
-        sha256 = hashlib.sha256(found[0].wav).hexdigest()
-        for voice in await asyncio.to_thread(parts.voices.all):
-            if voice.sha256 == sha256:
-                return voice
+    """Stores a voice. Raises APIError for an unusable recording, a reserved name, or a folder that
+    is full or cannot be written."""
     check_new_name(name)
-    voice = await asyncio.to_thread(parts.voices.add, name, *found)
+    voice = await asyncio.to_thread(parts.voices.add, name, *recordings)
     try:
         await _listen(parts, voice)
     except APIError:
@@ -229,7 +213,7 @@ async def _listen(parts: AppState, voice: UploadedVoice) -> None:
             raise
 
 
-async def _decoded(parts: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
+async def decode_uploads(parts: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
     """Decodes the recordings one after another. Raises APIError naming the unusable one."""
     found: list[DecodedRecording] = []
     async with parts.decoding:
@@ -237,7 +221,10 @@ async def _decoded(parts: AppState, files: Sequence[UploadFile]) -> list[Decoded
             # Read from the form's temporary file only when it is decoded, to save memory.
             data = await file.read(MOST_BYTES + 1)
             try:
-                found.append(await _decoded_one(data))
+                if len(data) > MOST_BYTES:
+                    text = f"The file is larger than the limit of {MOST_BYTES:,} bytes."
+                    raise APIError(413, "too_large", text)
+                found.append(await recordings.decoded(data))
             except APIError as refusal:
                 if len(files) == 1 or refusal.status == 503:
                     raise
@@ -251,14 +238,6 @@ async def _decoded(parts: AppState, files: Sequence[UploadFile]) -> list[Decoded
                 )
                 raise APIError(413, "too_large", text, param="file")
     return found
-
-
-async def _decoded_one(data: bytes) -> DecodedRecording:
-    if len(data) > MOST_BYTES:
-        raise APIError(
-            413, "too_large", f"The file is larger than the limit of {MOST_BYTES:,} bytes."
-        )
-    return await recordings.decoded(data)
 
 
 async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:

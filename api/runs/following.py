@@ -3,19 +3,18 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from api.engine.child import VoiceTarget
 from api.engine.engine import Engine
 from api.errors import APIError
 from api.events import Events
 from api.runs import exports, promotion, targets
 from api.runs import listing as runs
-from api.runs.listing import CURRENT, EpochSummary, LossCurve, RunSummary
+from api.runs.listing import CURRENT, LossCurve, RunSummary
 from api.runs.promotion import Promotion
-from api.runs.targets import FollowTarget
 from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
 from machine import commands
@@ -47,24 +46,18 @@ class VoiceFollower:
         """The answer to /v1/runs."""
         served = self.served_epoch()
         return RunList(
-            runs=[self._listed(run, served) for run in self.runs.values()],
+            runs=[
+                runs.listed(
+                    run, served=served if served and served.run == run.id else None,
+                    verified=self._verified,
+                    train_losses=self.curves[run.folder.metrics].losses(),
+                    speakable=targets.speakable(self.settings, run),
+                )
+                for run in self.runs.values()
+            ],
             served=served,
             promoted=self.promotion is not None,
             follows=self.follows,
-        )
-
-    def _listed(self, run: RunSummary, served: Served | None) -> RunRow:
-        speaks = served.candidate if served and served.run == run.id else None
-        is_epoch = served and speaks == runs.candidate_id("epoch", served.epoch)
-        return runs.listed(
-            run,
-            served=served.epoch if served and is_epoch else None,
-            verified=self._is_verified,
-            train_losses=self.curves[run.folder.metrics].losses(),
-            evaluation=runs.evaluation_row(
-                run, served=speaks,
-                can_speak=lambda name: targets.can_speak(self.settings, run, name),
-            ),
         )  # fmt: skip
 
     @property
@@ -80,9 +73,10 @@ class VoiceFollower:
 
     def served_epoch(self) -> Served | None:
         """The served epoch, base (epoch 0) or blend; None if the voice belongs to no run."""
-        for known in self._known_targets():
-            if self.is_served(known):
-                return Served(run=known.run, epoch=known.epoch, candidate=known.candidate)
+        for run in self.runs.values():
+            for one in targets.speakable(self.settings, run).values():
+                if self.is_served(one):
+                    return Served(run=one.run, epoch=one.epoch, candidate=one.candidate)
         sha256 = self.engine.standing.sha256 if self.engine.standing else ""
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
@@ -91,27 +85,18 @@ class VoiceFollower:
                     return Served(run=name, epoch=epoch.number, candidate=candidate)
         return None
 
-    def _known_targets(self) -> Iterator[FollowTarget]:
-        for run in self.runs.values():
-            for epoch in run.epochs.values():
-                if epoch.checkpoint:
-                    yield targets.epoch_target(self.settings, run.id, epoch)
-            for other in (targets.blend_target, targets.base_target):
-                if (target := other(self.settings, run)) is not None:
-                    yield target
-
     @property
     def reason(self) -> str:
         """Why the served voice was chosen; "" while another one is being opened."""
         target = self.wanted()
         return target.reason if self.is_served(target) else ""
 
-    async def promote(self, target: FollowTarget) -> None:
+    async def promote(self, target: VoiceTarget) -> None:
         """Serves an epoch or a blend from now on, also after a restart. Raises APIError."""
         async with self._changing:
             await self._turn_to(target)
             self.promotion = Promotion(target.run, target.epoch, target.sha256, target.share)
-            weights = Path(target.voice.wanted["name"])
+            weights = Path(target.wanted["name"])
             try:  # a copy of 2 GB takes a while
                 await asyncio.to_thread(
                     promotion.keep, self.settings.voices_dir, self.promotion, weights
@@ -171,7 +156,7 @@ class VoiceFollower:
     async def first(self) -> None:
         """Chooses the voice to start with."""
         await self.look()
-        self.engine.wanted = self.wanted().voice
+        self.engine.wanted = self.wanted()
 
     async def follow(self) -> None:
         """Polls the runs every two seconds until it is cancelled."""
@@ -200,29 +185,39 @@ class VoiceFollower:
                 end = self.curves[current.folder.metrics].end
                 self.events.tell("metrics", {"run": CURRENT, "next": end})
 
-    def wanted(self) -> FollowTarget:
+    def wanted(self) -> VoiceTarget:
         """The voice to serve, as of the last `look`: the promoted epoch, else VOICE. Without VOICE:
         the best of the current run if it was judged, else its newest epoch, else the demo voice."""
         if self.promotion and (target := self._promoted(self.promotion)):
             return replace(target, reason=f"{self.promotion.name} was promoted.")
         name = self.settings.voice
         if name not in (None, "latest", "best"):
-            return FollowTarget(targets.voice_at(self.settings, name), reason="VOICE names it.")
+            return replace(targets.voice_at(self.settings, name), reason="VOICE names it.")
         run = self.runs.get(CURRENT)
         target, reason = None, ""
         if run is not None and name != "latest":
             target, reason = self._best(run, by_loss=name == "best")
         if run is not None and target is None:
             target, reason = self._newest(run, reason)
-        target = target or FollowTarget(targets.voice_at(self.settings, "demo"))
+        target = target or targets.voice_at(self.settings, "demo")
         return replace(target, reason=f"VOICE={name}: {reason}" if name else reason)
 
-    def _best(self, run: RunSummary, *, by_loss: bool) -> tuple[FollowTarget | None, str]:
+    def _best(self, run: RunSummary, *, by_loss: bool) -> tuple[VoiceTarget | None, str]:
         """The candidate that the verdict names, with the reason; or None, with the reason why it
         cannot be served. by_loss: without an evaluation, the epoch with the lowest validation
         loss."""
+        epochs = self._epochs(run)
         if run.evaluation is None:
-            return self._lowest_loss(run) if by_loss else (None, "")
+            losses = [
+                (loss, number) for number in epochs
+                if (loss := runs.losses_of(run.epochs[number]).get("validation_audio_loss"))
+                is not None
+            ]  # fmt: skip
+            if not losses or not by_loss:
+                return None, ""
+            number = min(losses)[1]
+            reason = f"Epoch {number} has the lowest validation loss. There is no evaluation."
+            return epochs[number], reason
         if (verdict := run.evaluation.verdict) is None:
             return None, "The evaluation has no verdict yet."
         best = run.evaluation.best
@@ -230,80 +225,61 @@ class VoiceFollower:
         target = targets.best_target(self.settings, run)
         if target is None:
             missing = _why_missing(run, name, verdict)
-            epoch = run.epochs.get(verdict.epoch)
-            if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
+            epoch = epochs.get(verdict.epoch)
+            if epoch and epoch.sha256 == verdict.checkpoint_sha256:
                 then = "until then" if run.training else "instead"
-                reason = (
-                    f"{missing} Epoch {verdict.epoch}, which is part of that blend, speaks {then}."
-                )
-                return targets.epoch_target(self.settings, run.id, epoch), reason
+                missing += f" Epoch {verdict.epoch}, which is part of that blend, speaks {then}."
+                return epoch, missing
             return None, missing
         if not self._opens(target):
             return None, f"The best by the evaluation, {name}, cannot be opened."
         return target, f"By the run's evaluation. {verdict.reason}"
 
-    def _lowest_loss(self, run: RunSummary) -> tuple[FollowTarget | None, str]:
-        losses = [
-            (loss, epoch.number) for epoch in self._epochs(run)
-            if (loss := runs.losses_of(epoch).get("validation_audio_loss")) is not None
-        ]  # fmt: skip
-        if not losses:
-            return None, ""
-        number = min(losses)[1]
-        reason = f"Epoch {number} has the lowest validation loss. There is no evaluation."
-        return targets.epoch_target(self.settings, run.id, run.epochs[number]), reason
-
-    def _newest(self, run: RunSummary, why: str) -> tuple[FollowTarget | None, str]:
+    def _newest(self, run: RunSummary, why: str) -> tuple[VoiceTarget | None, str]:
         if not (epochs := self._epochs(run)):
             return None, "There is no epoch that can speak."
-        reason = f"Epoch {epochs[-1].number} is the newest. {why}".strip()
-        return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
+        number = max(epochs)
+        return epochs[number], f"Epoch {number} is the newest. {why}".strip()
 
-    def _epochs(self, run: RunSummary) -> list[EpochSummary]:
-        """The epochs with a checkpoint that is not known to fail."""
-        return [
-            epoch for epoch in run.epochs.values()
-            if epoch.checkpoint
-            and self._opens(targets.epoch_target(self.settings, run.id, epoch))
-        ]  # fmt: skip
+    def _epochs(self, run: RunSummary) -> dict[int, VoiceTarget]:
+        """The epochs with a checkpoint that is not known to fail, by number."""
+        every = targets.speakable(self.settings, run).values()
+        is_epoch = lambda one: one.candidate == runs.candidate_id("epoch", one.epoch)  # noqa: E731
+        return {one.epoch: one for one in every if is_epoch(one) and self._opens(one)}
 
-    def _opens(self, target: FollowTarget) -> bool:
-        name = target.voice.name
-        return name not in self._refused and not self.engine.is_deadly(name)
+    def _opens(self, target: VoiceTarget) -> bool:
+        return target.name not in self._refused and not self.engine.is_deadly(target.name)
 
-    def _promoted(self, wanted: Promotion) -> FollowTarget | None:
+    def _promoted(self, wanted: Promotion) -> VoiceTarget | None:
         """Finds the promoted weights by their hash: the run may have moved to the archive since, or
         the trainer may have pruned the epoch or written another blend."""
         for run in self.runs.values():
-            blend = targets.blend_target(self.settings, run)
-            if blend is not None and blend.sha256 == wanted.sha256:
-                return blend
-            epoch = run.epochs.get(wanted.epoch)
-            if epoch and epoch.checkpoint and epoch.sha256 == wanted.sha256:
-                return targets.epoch_target(self.settings, run.id, epoch)
+            for target in targets.speakable(self.settings, run).values():
+                if target.sha256 == wanted.sha256:
+                    return target
         if kept := promotion.kept(self.settings.voices_dir, wanted):
             name = targets.epoch_name(wanted.epoch, wanted.sha256, wanted.share)
-            voice = targets.voice_at(self.settings, str(kept), name, digest_beside(kept))
-            return FollowTarget(voice, wanted.sha256)
+            voice = targets.voice_at(self.settings, str(kept), name)
+            return replace(voice, decoder=digest_beside(kept), sha256=wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
         target = self.wanted()
         if self.engine.standing is None or self.engine.child is None or self.is_served(target):
-            self.engine.wanted = target.voice  # the same weights may have another path now
+            self.engine.wanted = target  # the same weights may have another path now
             return
-        if target.voice.name in self._refused:
+        if target.name in self._refused:
             return
         try:
             await self._turn_to(target)
         except APIError as refusal:
             if refusal.status == 503:
                 return  # the child died or has not started yet: tried again at the next poll
-            self._refused.add(target.voice.name)
-            log.warning("%s is not used: %s", target.voice.name, refusal)
-            self.engine.voice_refused(target.voice, refusal)
+            self._refused.add(target.name)
+            log.warning("%s is not used: %s", target.name, refusal)
+            self.engine.voice_refused(target, refusal)
 
-    def is_served(self, target: FollowTarget) -> bool:
+    def is_served(self, target: VoiceTarget) -> bool:
         """Whether `target` is already served: the same weights with the same learned decoder. The
         base is compared by name, because any epoch's checkpoint can lead to it; a voice that is not
         a checkpoint is compared by its specification."""
@@ -311,20 +287,17 @@ class VoiceFollower:
         if standing is None:
             return False
         if target.candidate == runs.BASE:
-            now, then = target.voice, standing.voice
-            return (now.name, now.decoder) == (then.name, then.decoder)
+            then = standing.voice
+            return (target.name, target.decoder) == (then.name, then.decoder)
         if target.sha256 and standing.sha256 == target.sha256:
-            return standing.voice.decoder == target.voice.decoder
-        return standing.voice == target.voice
+            return standing.voice.decoder == target.decoder
+        return standing.voice == target
 
-    async def _turn_to(self, target: FollowTarget) -> None:
+    async def _turn_to(self, target: VoiceTarget) -> None:
         if self.is_served(target):
             return
-        await self.engine.open(target.voice)
-        log.info("The served voice is %s.", target.voice.name)
-
-    def _is_verified(self, epoch: EpochSummary) -> bool | None:
-        return self._verified.get(epoch.sha256) if epoch.sha256 else None
+        await self.engine.open(target)
+        log.info("The served voice is %s.", target.name)
 
     async def _verify_one(self) -> None:
         """Verifies one checkpoint for each poll: a run has many, of 2 GB each."""

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -28,6 +28,7 @@ from api.schemas import (
     RunRow,
     SaidSentence,
     Sample,
+    Served,
     VerdictRow,
     WordTimestamp,
 )
@@ -39,7 +40,6 @@ from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
     Evaluation,
-    Verdict,
     read_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
@@ -219,13 +219,29 @@ def is_training(folder: RunFolder) -> bool:
 def listed(
     run: RunSummary,
     *,
-    served: int | None,
-    verified: Callable[[EpochSummary], bool | None],
+    served: Served | None,
+    verified: Mapping[str, bool],
     train_losses: Mapping[int, float],
-    evaluation: EvaluationRow | None,
+    speakable: Collection[str],
 ) -> RunRow:
-    """One run as /v1/runs lists it. served: the served epoch, if it belongs to this run."""
-    best = run.best
+    """One run as /v1/runs lists it. served: None if it belongs to another run; verified: SHA-256 ->
+    whether the checkpoint has it; speakable: the ids of the candidates that can speak."""
+    best, speaks = run.best, served.candidate if served else None
+    rows = []
+    for epoch in run.epochs.values():
+        whole = verified.get(epoch.sha256)
+        rows.append(EpochRow(
+            epoch=epoch.number,
+            step=epoch.manifest.step if epoch.manifest else None,
+            checkpoint=epoch.checkpoint is not None,
+            checkpoint_state="damaged" if whole is False else epoch.state,
+            verified=whole,
+            sample=_sample(run, epoch),
+            validation_loss=losses_of(epoch).get("validation_audio_loss"),
+            train_loss=train_losses.get(epoch.number),
+            is_best=epoch.number == best,
+            is_served=speaks == candidate_id("epoch", epoch.number),
+        ))  # fmt: skip
     return RunRow(
         id=run.id,
         kind=run.kind,
@@ -233,22 +249,8 @@ def listed(
         created=datetime.fromtimestamp(run.created, UTC).isoformat(timespec="seconds"),
         training=run.training,
         minutes=run.minutes,
-        epochs=[
-            EpochRow(
-                epoch=epoch.number,
-                step=epoch.manifest.step if epoch.manifest else None,
-                checkpoint=epoch.checkpoint is not None,
-                checkpoint_state="damaged" if verified(epoch) is False else epoch.state,
-                verified=verified(epoch),
-                sample=_sample(run, epoch),
-                validation_loss=losses_of(epoch).get("validation_audio_loss"),
-                train_loss=train_losses.get(epoch.number),
-                is_best=epoch.number == best,
-                is_served=epoch.number == served,
-            )
-            for epoch in run.epochs.values()
-        ],
-        evaluation=evaluation,
+        epochs=rows,
+        evaluation=_evaluation_row(run, speaks, speakable),
     )
 
 
@@ -360,58 +362,50 @@ def is_current(run: RunSummary, candidate: Candidate) -> bool:
     return not known or candidate.checkpoint_sha256 in known
 
 
-def evaluation_row(
-    run: RunSummary, *, served: str | None, can_speak: Callable[[str], bool]
+def _evaluation_row(
+    run: RunSummary, speaks: str | None, speakable: Collection[str]
 ) -> EvaluationRow | None:
-    """The evaluation as /v1/runs lists it, without sentences; None if nothing was judged. served:
-    the id of the served candidate, if it belongs to this run."""
+    """The evaluation without sentences; None if nothing was judged. speaks: the id of the served
+    candidate."""
     evaluation = run.evaluation
     if evaluation is None:
         return None
     verdict = evaluation.verdict
+    best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
+    candidates = []
+    for one in evaluation.candidates:
+        name = candidate_id(one.kind, one.epoch, one.share)
+        if is_current(run, one):
+            candidates.append(CandidateRow(
+                **vars(one), id=name, name=one.name, validation_loss=one.validation_audio_loss,
+                is_best=best == name, is_served=speaks == name, can_speak=name in speakable,
+            ))  # fmt: skip
     return EvaluationRow(
         made_at=evaluation.made_at, language=evaluation.language,
         sentence_set=evaluation.sentence_set,
         sentences=max((len(one.sentences) for one in evaluation.candidates), default=0),
         judges=evaluation.judges, smallest_difference=evaluation.smallest_difference,
-        candidates=[
-            _candidate_row(one, verdict, served, can_speak) for one in evaluation.candidates
-            if is_current(run, one)
-        ],
-        verdict=verdict and VerdictRow(
-            **vars(verdict), candidate=candidate_id(verdict.kind, verdict.epoch, verdict.share)
-        ),
-    )  # fmt: skip
-
-
-def _candidate_row(
-    one: Candidate, verdict: Verdict | None, served: str | None, can_speak: Callable[[str], bool]
-) -> CandidateRow:
-    name = candidate_id(one.kind, one.epoch, one.share)
-    best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
-    return CandidateRow(
-        **vars(one), id=name, name=one.name, validation_loss=one.validation_audio_loss,
-        is_best=best == name, is_served=served == name, can_speak=can_speak(name),
+        candidates=candidates,
+        verdict=verdict and VerdictRow(**vars(verdict), candidate=best),
     )  # fmt: skip
 
 
 def sentences(run: RunSummary) -> list[CandidateSentences]:
     """Each candidate with its sentences: the URL of the sound, and the judges' figures."""
-    candidates = run.evaluation.candidates if run.evaluation else []
-    return [_said(run, one) for one in candidates if is_current(run, one)]
-
-
-def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
-    name = candidate_id(one.kind, one.epoch, one.share)
-    where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
-    rows = [
-        SaidSentence(
-            **vars(sentence),
-            sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None,
-        )
-        for number, sentence in enumerate(one.sentences)
-    ]
-    return CandidateSentences(id=name, name=one.name, sentences=rows)
+    found = []
+    for one in run.evaluation.candidates if run.evaluation else ():
+        if not is_current(run, one):
+            continue
+        name = candidate_id(one.kind, one.epoch, one.share)
+        where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
+        rows = [
+            SaidSentence(
+                **vars(said), sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None
+            )
+            for number, said in enumerate(one.sentences)
+        ]
+        found.append(CandidateSentences(id=name, name=one.name, sentences=rows))
+    return found
 
 
 def sound_of(run: RunSummary, candidate: Candidate, number: int) -> Path | None:

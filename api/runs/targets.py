@@ -5,11 +5,12 @@ disk.
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from api.engine.voices import DEMO, VoiceTarget
+from api.engine.child import DEMO, VoiceTarget
 from api.errors import APIError
 from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
@@ -18,37 +19,22 @@ from machine.storage.checksums import ManifestError, read_manifest
 from xtts.voices.run_folder import reference_beside
 
 
-@dataclass(frozen=True)
-class FollowTarget:
-    """A voice to serve.
-
-    Attributes:
-        voice: The paths and options to open it with.
-        sha256: The SHA-256 of the weights file; "" for a voice that is not a checkpoint.
-        run, candidate: The ids of its run and of the candidate; "" for a voice without a run.
-        epoch: 0 for the base.
-        share: The epoch's share of a blend; 1 for the epoch itself.
-        reason: Why this voice was chosen, as a sentence.
-    """
-
-    voice: VoiceTarget
-    sha256: str = ""
-    run: str = ""
-    candidate: str = ""
-    epoch: int = 0
-    share: float = 1.0
-    reason: str = ""
+def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
+    """Every candidate that can speak, by id: the epochs, the best blend, the base."""
+    epochs = [_epoch(settings, run.id, one) for one in run.epochs.values() if one.checkpoint]
+    others = (_blend(settings, run), _base(settings, run))
+    return {one.candidate: one for one in (*epochs, *filter(None, others))}
 
 
-def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> FollowTarget:
-    """The target that serves an epoch's own weights."""
+def _epoch(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> VoiceTarget:
     name = epoch_name(epoch.number, epoch.sha256)
-    voice = voice_at(settings, str(epoch.checkpoint), name, decoder=epoch.decoder)
-    candidate = listing.candidate_id("epoch", epoch.number)
-    return FollowTarget(voice, epoch.sha256, run_id, candidate, epoch.number)
+    return replace(
+        voice_at(settings, str(epoch.checkpoint), name), decoder=epoch.decoder, sha256=epoch.sha256,
+        run=run_id, candidate=listing.candidate_id("epoch", epoch.number), epoch=epoch.number,
+    )  # fmt: skip
 
 
-def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+def _base(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     """The run's base with the person's recording, as before fine-tuning. None if the run has no
     checkpoint that names its base, or no recording."""
     whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
@@ -58,13 +44,13 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
     sha256 = whole[-1].manifest.base.get("sha256", "")
     voice = voice_at(
         settings, str(whole[-1].checkpoint), f"base of {run.id} ({sha256[:8]})",
-        decoder=run.learned.digest if run.learned and run.learned.share == 0 else "",
         base_only=True, reference=str(recording),
     )  # fmt: skip
-    return FollowTarget(voice, "", run.id, listing.BASE)
+    learned = run.learned.digest if run.learned and run.learned.share == 0 else ""
+    return replace(voice, decoder=learned, run=run.id, candidate=listing.BASE)
 
 
-def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+def _blend(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     """`best.pt`, if the verdict names a blend and the file is that blend by its manifest."""
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None or verdict.kind != "blend":
@@ -77,60 +63,44 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
             return None
         name = epoch_name(verdict.epoch, written.sha256, verdict.share)
         learned = run.learned and run.learned.weights == manifest.blend
-        voice = voice_at(
-            settings, str(path), name,
+        return replace(
+            voice_at(settings, str(path), name), sha256=written.sha256,
             decoder=run.learned.digest if run.learned and learned else "",
+            run=run.id, candidate=listing.candidate_id("blend", verdict.epoch, verdict.share),
+            epoch=verdict.epoch, share=verdict.share,
         )  # fmt: skip
-        candidate = listing.candidate_id("blend", verdict.epoch, verdict.share)
-        return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch, verdict.share)
     return None
 
 
-def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+def best_target(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     """The candidate that the run's verdict names; None without a verdict or without its files."""
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None:
         return None
-    if verdict.kind == "base":
-        return base_target(settings, run)
-    if verdict.kind == "blend":
-        return blend_target(settings, run)
-    epoch = run.epochs.get(verdict.epoch)
-    if epoch and epoch.checkpoint and epoch.sha256 == verdict.checkpoint_sha256:
-        return epoch_target(settings, run.id, epoch)
-    return None
+    wanted = listing.candidate_id(verdict.kind, verdict.epoch, verdict.share)
+    target = speakable(settings, run).get(wanted)
+    if target and verdict.kind == "epoch" and target.sha256 != verdict.checkpoint_sha256:
+        return None
+    return target
 
 
-def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
+def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> VoiceTarget:
     """The candidate with this id, judged or not. Raises APIError if it cannot speak."""
+    if target := speakable(settings, run).get(candidate):
+        return target
+    refused = partial(APIError, 409, "no_checkpoint")
     if candidate == listing.BASE:
-        if target := base_target(settings, run):
-            return target
         text = "The base needs an epoch's checkpoint and its recording of the person, "
-        raise APIError(409, "no_checkpoint", f"{text}but this run has no epoch with both.")
+        raise refused(f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():
         if candidate == listing.candidate_id("epoch", epoch.number):
-            if epoch.checkpoint is None:
-                raise no_checkpoint(epoch)
-            return epoch_target(settings, run.id, epoch)
-    best = blend_target(settings, run)
-    if best is not None and best.candidate == candidate:
-        return best
-    if (known := listing.find_candidate(run, candidate)) is not None:
-        if known.kind == "blend":
-            text = "Only the best blend is kept, in best.pt."
-            raise APIError(409, "no_checkpoint", f"{text} You can play the sentences of this one.")
-        raise APIError(
-            409, "no_checkpoint", f"{_of(known.epoch)} is gone. You can still play its sentences."
-        )
-    raise APIError(404, "no_candidate", "The run has no such candidate. /v1/runs lists them.")
-
-
-def can_speak(settings: ApiSettings, run: RunSummary, candidate: str) -> bool:
-    """Whether `find_target` returns a target rather than raise."""
-    with contextlib.suppress(APIError):
-        return bool(find_target(settings, run, candidate))
-    return False
+            raise no_checkpoint(epoch)
+    if (known := listing.find_candidate(run, candidate)) is None:
+        raise APIError(404, "no_candidate", "The run has no such candidate. /v1/runs lists them.")
+    if known.kind == "blend":
+        text = "Only the best blend is kept, in best.pt. You can play the sentences of this one."
+        raise refused(text)
+    raise refused(f"{_of(known.epoch)} is gone. You can still play its sentences.")
 
 
 def no_checkpoint(epoch: EpochSummary) -> APIError:
@@ -155,17 +125,15 @@ def epoch_name(epoch: int, sha256: str, share: float = 1.0) -> str:
     return f"epoch {epoch}" + (f" at {share:.0%}" if share != 1 else "") + f" ({sha256[:8]})"
 
 
-def voice_at(
-    settings: ApiSettings, where: str, name: str = "", decoder: str = "", **more: Any
-) -> VoiceTarget:
+def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> VoiceTarget:
     """The voice at the path `where`, as the speaking process opens it. more: fields of
     VoiceSpec."""
     lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
-        return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})
+        return replace(DEMO, wanted={**DEMO.wanted, **lists})
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
     wanted = {
         "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed, **lists, **more,
     }  # fmt: skip
-    return VoiceTarget(name or Path(where).name, wanted, decoder)
+    return VoiceTarget(name or Path(where).name, wanted)

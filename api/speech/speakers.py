@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from api.engine.voices import OpenedVoiceState
+from api.engine.child import OpenedVoiceState
 from api.errors import APIError, shown
 from api.state import AppState
 from api.voices import store

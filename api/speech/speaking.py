@@ -11,15 +11,15 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.engine.child import SpeechStream
-from api.engine.voices import VoiceTarget
+from api.engine.child import VoiceTarget
+from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
 from api.schemas import MOST_CHARACTERS
 from api.speech.speakers import Speakers
@@ -156,75 +156,66 @@ class SpeechResponse(Response):
         pcm = b"".join([chunk async for chunk in self.spoken])
         file = await asyncio.to_thread(whole, self.form.format, pcm)
         if self.form.sending == "object":
-            words = self.spoken.words if self.form.words and self.spoken.timed else None
-            return _captioned(file, MEDIA_TYPES[self.form.format], words, self._told)
+            return self._captioned(file, last=True)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The chunks of a streamed response."""
-        form, encoder = self.form, Encoder(self.form.format)
-        if form.sending == "lines":
-            async for line in self._lines(encoder):
-                yield line + b"\n"
-            return
-        async for piece in self._encoded(encoder):
-            if form.sending == "stream":
-                yield piece
-                continue
-            for event in self._word_events():
-                yield event
-            audio = base64.b64encode(piece).decode()
-            yield _event({"type": "speech.audio.delta", "audio": audio})
-        if form.sending == "events":
-            for event in self._word_events():
-                yield event
-            characters, frames = (
-                len(self.spoken.ask.text),
-                self.spoken.num_bytes // (2 * RATE // 50),
-            )
-            usage = {
-                "input_tokens": characters, "output_tokens": frames,
-                "total_tokens": characters + frames,
-            }  # fmt: skip
-            more = {"timed": self.spoken.timed} if form.words else {}
-            yield _event({"type": "speech.audio.done", "usage": usage, **self._told, **more})
-
-    def _word_events(self) -> list[bytes]:
-        words = self._new_words()
-        event = {"type": "speech.audio.words", "words": _timestamps(words)}
-        return [_event(event)] if words else []
-
-    async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
-        """Lines of audio, each with the words that have become known.
-
-        The last line has the outcomes of the pieces, and the end of the audio file, if its format
-        has one.
-        """
-        media_type = MEDIA_TYPES[self.form.format]
+        encoder = Encoder(self.form.format)
         async for chunk in self.spoken:
             if piece := await _off(encoder, encoder.add, chunk):
-                yield _captioned(piece, media_type, self._new_words() if self.form.words else None)
-        last = await _off(encoder, encoder.end)
-        words = self._new_words() if self.form.words and self.spoken.timed else None
-        yield _captioned(last, media_type, words, self._told)
+                for part in self._parts_of(piece):
+                    yield part
+        for part in self._parts_of(await _off(encoder, encoder.end), last=True):
+            yield part
 
-    def _new_words(self) -> list[Any]:
-        """The words that became known since the last call."""
+    def _parts_of(self, piece: bytes, *, last: bool = False) -> Iterator[bytes]:
+        """A piece of the audio file as it is sent; words precede the audio in which they end."""
+        if self.form.sending == "lines":
+            yield self._captioned(piece, last=last) + b"\n"
+        elif self.form.sending == "stream":
+            yield from [piece] if piece else []
+        else:
+            if words := self._new_words():
+                yield _event({"type": "speech.audio.words", "words": words})
+            if piece:
+                audio = base64.b64encode(piece).decode()
+                yield _event({"type": "speech.audio.delta", "audio": audio})
+            if last:
+                yield _event(self._done())
+
+    def _done(self) -> dict[str, Any]:
+        """OpenAI's last event."""
+        characters = len(self.spoken.ask.text)
+        frames = self.spoken.num_bytes // (2 * RATE // 50)
+        usage = {
+            "input_tokens": characters, "output_tokens": frames,
+            "total_tokens": characters + frames,
+        }  # fmt: skip
+        more = {"timed": self.spoken.timed} if self.form.words else {}
+        return {"type": "speech.audio.done", "usage": usage, **self._outcomes, **more}
+
+    def _captioned(self, audio: bytes, *, last: bool) -> bytes:
+        """A JSON object with audio and the words that have become known. The last one also has the
+        outcomes of the pieces, and no words unless every piece had them."""
+        words = self._new_words() if self.form.words and (self.spoken.timed or not last) else None
+        body = {
+            "audio": base64.b64encode(audio).decode(),
+            "audio_format": MEDIA_TYPES[self.form.format], "timestamps": words,
+            **(self._outcomes if last else {}),
+        }  # fmt: skip
+        return json.dumps(body, ensure_ascii=False).encode()
+
+    def _new_words(self) -> list[dict[str, Any]]:
+        """The words that became known since the last call, under Kokoro's names."""
         if not self.form.words:
             return []
         new, self._sent_words = self.spoken.words[self._sent_words :], len(self.spoken.words)
-        return new
+        return [{"word": word, "start_time": start, "end_time": end} for word, start, end in new]
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _outcomes(self) -> dict[str, Any]:
         return {"cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces}
-
-    async def _encoded(self, encoder: Encoder) -> AsyncIterator[bytes]:
-        async for chunk in self.spoken:
-            if piece := await _off(encoder, encoder.add, chunk):
-                yield piece
-        if piece := await _off(encoder, encoder.end):
-            yield piece
 
 
 def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
@@ -269,28 +260,6 @@ def _event(data: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(data)}\n\n".encode()
 
 
-def _timestamps(words: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Words as (word, start, end), under Kokoro's names."""
-    return [{"word": word, "start_time": start, "end_time": end} for word, start, end in words]
-
-
-def _captioned(
-    audio: bytes,
-    media_type: str,
-    words: Sequence[Sequence[Any]] | None,
-    more: Mapping[str, Any] = {},
-) -> bytes:
-    """A JSON object with audio and words.
-
-    words: those whose times have become known; None if it carries no word times.
-    more: the outcomes of the pieces.
-    """
-    timestamps = None if words is None else _timestamps(words)
-    sound = base64.b64encode(audio).decode()
-    body = {"audio": sound, "audio_format": media_type, "timestamps": timestamps, **more}
-    return json.dumps(body, ensure_ascii=False).encode()
-
-
 def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
     """The /openapi.json description of a response in one of these formats."""
     binary = {"schema": {"type": "string", "format": "binary"}}
@@ -332,7 +301,7 @@ async def stream(
     """
     # The languages of a voice that is not open yet are unknown; the child checks them then.
     engine = parts.engine
-    opened = engine.previews.current_of(target) if target else engine.standing
+    opened = engine.preview_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)
     known = Speakers(opened, parts)

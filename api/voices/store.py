@@ -14,6 +14,7 @@
 Ids are made here. A caller's text becomes part of a path only if it has the form of an id.
 """
 
+import contextlib
 import hashlib
 import re
 import secrets
@@ -22,13 +23,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from api.errors import APIError, shown
 from api.schemas import VoiceRow
-from api.shared_folder import changing, read, read_all
+from api.shared_folder import changing, now, read, read_all
 from api.voices.joining import joined_recording
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import make_folder, remove_stale, replace_file, write_json
@@ -39,7 +39,7 @@ from xtts.inference import latents_file
 MOST_VOICES = 1_000
 MOST_RECORDINGS = 10
 _ID = re.compile(r"[a-z0-9]{12}")
-_HALF_SECONDS = 3600.0
+_LEFT_SECONDS = 3600.0
 _JOINED = "joined_"
 SERVED = "default"
 # OpenAI's voices, which many programs name by default. All of them mean the served voice.
@@ -120,10 +120,9 @@ class Voices:
             if len(self.all()) >= MOST_VOICES:
                 text = f"There are already {MOST_VOICES} voices, the limit. Delete one."
                 raise APIError(409, "too_many_voices", text)
-            self._remove_halves()
-            created = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._remove_leftovers()
             try:
-                return self._write(UploadedVoice(identity, name, created, 0.0, ""), [], recordings)
+                return self._write(UploadedVoice(identity, name, now(), 0.0, ""), [], recordings)
             except BaseException:
                 (self.folder / f"{identity}.wav").unlink(missing_ok=True)
                 shutil.rmtree(self.folder / identity, ignore_errors=True)
@@ -141,7 +140,7 @@ class Voices:
         with changing(self.folder):
             before = self.find(voice.id)
             check_count(before, len(recordings))
-            self._remove_halves()
+            self._remove_leftovers()
             kept = [path.read_bytes() for path in self.single_recordings(before)]
             changed = self._write(before, kept, recordings)
             latents_file.delete(self.latents, before.sha256)
@@ -156,8 +155,7 @@ class Voices:
                 write_json(
                     self.folder / f"{changed.id}.json", asdict(replace(before, name=found.name))
                 )
-                for path in self._strays(before):
-                    self._remove_stray(path)
+                self._remove(self._strays(before))
 
     def _write(
         self, voice: UploadedVoice, kept: Sequence[bytes], new: Sequence[DecodedRecording]
@@ -172,9 +170,9 @@ class Voices:
         if count > 1:
             make_folder(self.folder / voice.id)
         for path, one in zip(self.single_recordings(changed)[len(kept) :], new, strict=True):
-            _write_file(path, one.wav)
+            replace_file(path, lambda file, wav=one.wav: file.write(wav))
         if count > 1:
-            _write_file(self.recording(changed), heard.wav)
+            replace_file(self.recording(changed), lambda file: file.write(heard.wav))
         write_json(self.folder / f"{voice.id}.json", asdict(changed))
         return changed
 
@@ -203,36 +201,31 @@ class Voices:
             for sha256 in heard:
                 latents_file.delete(self.latents, sha256)
 
-    def _remove_halves(self) -> None:
-        """Removes the leftovers of killed writers and deletions: one of a voice's two files, which
-        no request can delete. Only old ones, because not every file system has locks."""
-        remove_stale(self.folder, older_than_seconds=_HALF_SECONDS)
-        whole = {".wav": ".json", ".json": ".wav"}
-        for path in self.folder.iterdir():
-            if _ID.fullmatch(path.stem) and (other := whole.get(path.suffix)):
-                if _is_old(path) and not path.with_suffix(other).exists():
-                    path.unlink()
-            elif _ID.fullmatch(path.name) and path.is_dir():
-                self._remove_old_of(path)
-
-    def _remove_old_of(self, own: Path) -> None:
-        """Removes old files in a voice's folder that do not belong to the voice."""
-        remove_stale(own, older_than_seconds=_HALF_SECONDS)
-        voice = self.get(own.name)
-        if voice is not None:
-            for path in filter(_is_old, self._strays(voice)):
-                self._remove_stray(path)
-        elif _is_old(own) and not own.with_suffix(".json").exists():
-            shutil.rmtree(own)
+    def _remove_leftovers(self) -> None:
+        """Removes what killed writers and deletions have left: files that belong to no voice. Only
+        old ones, because not every file system has locks, and requests may wait for a reference.
+        The recordings of a voice whose JSON file is damaged stay."""
+        remove_stale(self.folder, older_than_seconds=_LEFT_SECONDS)
+        for identity in {path.stem for path in self.folder.iterdir() if _ID.fullmatch(path.stem)}:
+            own, wav = self.folder / identity, self.folder / f"{identity}.wav"
+            about, voice = wav.with_suffix(".json"), self.get(identity)
+            remove_stale(own, older_than_seconds=_LEFT_SECONDS)
+            if voice is not None:
+                self._remove(filter(_is_old, self._strays(voice)))
+            elif not (about.exists() and wav.exists()):
+                self._remove(filter(_is_old, [*own.glob("*.wav"), wav, about]))
+                with contextlib.suppress(OSError):  # still missing, or not empty
+                    own.rmdir()
 
     def _strays(self, voice: UploadedVoice) -> list[Path]:
         own = {self.recording(voice), *self.single_recordings(voice)}
         return [path for path in (self.folder / voice.id).glob("*.wav") if path not in own]
 
-    def _remove_stray(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        if path.name.startswith(_JOINED):
-            latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
+    def _remove(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+            if path.name.startswith(_JOINED):
+                latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
 
 
 def check_count(voice: UploadedVoice, more: int) -> None:
@@ -245,12 +238,8 @@ def check_count(voice: UploadedVoice, more: int) -> None:
         raise APIError(409, "too_many_recordings", text, param="file")
 
 
-def _write_file(path: Path, data: bytes) -> None:
-    replace_file(path, lambda file: file.write(data))
-
-
 def _is_old(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > _HALF_SECONDS
+    return path.exists() and time.time() - path.stat().st_mtime > _LEFT_SECONDS
 
 
 def is_served(voice: str) -> bool:

@@ -6,22 +6,13 @@ Kokoro-FastAPI, SGLang-omni and vLLM-omni.
 
 import asyncio
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel
 
 from api.errors import APIError, shown
-from api.schemas import (
-    OPENAI_MODELS,
-    OWN_MODEL,
-    PROBLEMS,
-    AudioModelList,
-    AudioModelRow,
-    AudioVoiceList,
-    AudioVoiceRow,
-    ModelList,
-    ModelRow,
-)
+from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS
 from api.speech import speaking
 from api.state import AppState, Shared
 from api.voices.store import SERVED
@@ -30,6 +21,50 @@ router = APIRouter(prefix="/v1", tags=["models"], responses=PROBLEMS)
 Legacy = Annotated[bool, Query(description="names only, as Kokoro-FastAPI had them before 0.3")]
 # Also with the date of a snapshot, such as tts-1-1106 and gpt-4o-mini-tts-2025-03-20.
 _OPENAI_NAME = re.compile(rf"(?:{'|'.join(OPENAI_MODELS)})(?:-[0-9]+)*")
+
+
+class ModelRow(BaseModel):
+    """A model as OpenAI lists it, and its licence."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+    licence: str
+
+
+class ModelList(BaseModel):
+    """The models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelRow]
+
+
+class AudioModelRow(ModelRow):
+    """A model that speaks; Open WebUI shows its name."""
+
+    name: str
+
+
+class AudioModelList(BaseModel):
+    """The models, under both keys that clients read."""
+
+    object: Literal["list"] = "list"
+    data: list[AudioModelRow]
+    models: list[AudioModelRow]
+
+
+class AudioVoiceRow(BaseModel):
+    """A voice. id: for requests; name: for people."""
+
+    id: str
+    name: str
+
+
+class AudioVoiceList(BaseModel):
+    """The voices; with `legacy`, only a name or id of each."""
+
+    voices: list[AudioVoiceRow] | list[str]
 
 
 @router.get("/models")

@@ -6,7 +6,9 @@ id instead, so that the latents of a person's voice never leave the service, and
 never reach the model.
 """
 
+import asyncio
 import base64
+import hashlib
 import json
 from pathlib import PurePath
 from typing import Annotated
@@ -16,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.routes.voices import UPLOAD, check_one_file, keep_voice, takes_recordings, upload_of
+from api.routes.voices import UPLOAD, decode_uploads, keep_voice, takes_recordings, upload_of
 from api.schemas import PROBLEMS, LanguageText, Text
 from api.speech import speaking
 from api.speech.speaking import SoundForm
@@ -72,13 +74,20 @@ async def clone_speaker(
     """Adds a voice from a recording, under its file name; the same recording gives the same voice.
     Clone a voice only with its owner's consent."""
     parts.check_rate(request)
-    await check_one_file(request, "wav_file")
+    count = len((await request.form()).getlist("wav_file"))
+    if count > 1:  # one would be kept, and the rest lost
+        text = f"wav_file occurs {count} times. A voice has one recording: send one."
+        raise APIError(422, "several_files", text, param="wav_file")
     stem = PurePath(wav_file.filename or "").stem
     name = "".join(one for one in stem if one.isprintable())[:100].strip()
     if not name or means_served(name):
         name = "cloned"  # clients name the voice by its handle, not by this
-    voice = await keep_voice(parts, name, [wav_file], once=True)
-    return handle_of(voice.id)
+    decoded = await decode_uploads(parts, [wav_file])
+    sha256 = hashlib.sha256(decoded[0].wav).hexdigest()
+    for voice in await asyncio.to_thread(parts.voices.all):
+        if voice.sha256 == sha256:
+            return handle_of(voice.id)
+    return handle_of((await keep_voice(parts, name, decoded)).id)
 
 
 @router.post(

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.background.job_file import JobState
 from api.schemas import MOST_NAME
 from api.uploads import DiskSpace
+from api.work_queue import JobState
 
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120

@@ -9,8 +9,8 @@ import httpx
 import pytest
 import soundfile
 
-from api.engine.child import SpeechStream
 from api.engine.engine import Engine
+from api.engine.queue import SpeechStream
 from tests.api.fake_child import sound_of
 from xtts.inference.synthesis_request import SynthesisRequest
 

@@ -56,7 +56,7 @@ def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(tmp_path, monk
                     other = pool.submit(service.say, "b" * 60)
                 assert other.result().status_code == 200
         engine = service.parts.engine
-        service.wait_until(lambda: not engine.spoken and not engine.requests.speaking, 5)
+        service.wait_until(lambda: not list(engine.requests), 5)
         assert not engine.requests.queue
 
 
@@ -189,13 +189,13 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
             assert refused(answer) == (503, "queue_full")
             with client_at(service.address, "127.0.0.2") as other:
                 for _ in range(3):
-                    assert len(engine.spoken) >= 6
+                    assert len(list(engine.requests)) >= 6
                     assert service.client.get("/readyz").status_code == 200
                     started = time.monotonic()
                     assert other.post("/v1/audio/speech", json=BODY).status_code == 200
                     assert time.monotonic() - started < 3
-            for name in list(engine.spoken):
-                engine.cancel(engine.spoken[name])
+            for spoken in list(engine.requests):
+                engine.cancel(spoken)
 
 
 @contextlib.contextmanager

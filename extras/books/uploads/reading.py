@@ -5,16 +5,14 @@ service resumes at the same sentence. The child is paused during speech requests
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from api.background.job_file import write_job
-from api.background.work_queue import WorkQueue
 from api.shared_folder import now
 from api.uploads import bytes_below
+from api.work_queue import WorkQueue, write_job
 from extras.books.uploads.store import (
     BookJob,
     Books,
@@ -56,8 +54,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         busy: Callable[[], bool], module: str = MODULE,
         check_room: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(books.folder, changed, module, busy, check_room)
-        self._books = books
+        super().__init__(books, changed, module, busy, check_room)
         self._reader = reader
 
     def ask(self, book: UploadedBook, wanted: Mapping[str, Any], recording: str | None) -> BookJob:
@@ -68,14 +65,8 @@ class BookQueue(WorkQueue[UploadedBook]):
                 message="", wanted=dict(wanted), recording=recording, bytes=None,
             )  # fmt: skip
 
-    def _items(self) -> Iterable[UploadedBook]:
-        return self._books.all()
-
-    def _changing(self, book: UploadedBook, /) -> AbstractContextManager[None]:
-        return changing(book)
-
     def _repair(self) -> None:
-        self._books.remove_rest()
+        self._store.remove_rest()
 
     def _environment(self) -> Mapping[str, str]:
         # Without a cluster, which would continue while the child is paused.

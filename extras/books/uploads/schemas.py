@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.background.job_file import JobState
 from api.uploads import DiskSpace
+from api.work_queue import JobState
 
 MOST_FILE_NAME = 120
 MOST_NAMES = 500

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from api import shared_folder
-from api.background.job_file import Job, read_job
 from api.errors import APIError
-from api.shared_folder import NamedFolder, NamedFolders, now
+from api.named_folders import NamedFolders
+from api.shared_folder import now
 from api.uploads import bytes_below, remove_arriving, require_free
+from api.work_queue import Job, WorkFolder, read_job
 from extras.books.formats.reading import FORMATS
 from machine.storage.atomic import make_folder, replace_file, write_json
 from machine.storage.hashes import FileStamp, stamp_of
@@ -50,7 +51,7 @@ class BookJob(Job):
 
 
 @dataclass(frozen=True)
-class UploadedBook(NamedFolder):
+class UploadedBook(WorkFolder):
     """A folder of BOOKS_DIR. name: the user's name of the file."""
 
     word: ClassVar[str] = "book"

@@ -1,19 +1,17 @@
 """Cuts datasets with `python -m train cut`, one at a time, at a lower priority than speech.
 
 The queue is on disk (`job.json`). The replica that holds the lock file of DATASETS_DIR works on the
-queue (`api.background.work_queue`).
+queue (`api.work_queue`).
 """
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from api.background.job_file import write_job
-from api.background.work_queue import WorkQueue
 from api.errors import APIError
 from api.shared_folder import now
+from api.work_queue import WorkQueue, write_job
 from extras.studio.datasets import clips, takes, uploads
 from extras.studio.datasets.prompts import refuse_read_aloud
 from extras.studio.datasets.store import (
@@ -45,9 +43,8 @@ class CutQueue(WorkQueue[UploadedDataset]):
         self, datasets: Datasets, changed: Callable[[str], None],
         module: str = MODULE, recogniser: str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(datasets.folder, changed, module)
+        super().__init__(datasets, changed, module)
         self._recogniser = recogniser
-        self._datasets = datasets
 
     def ask(self, dataset: UploadedDataset) -> CutJob:
         """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
@@ -61,15 +58,9 @@ class CutQueue(WorkQueue[UploadedDataset]):
                 message="",
             )  # fmt: skip
 
-    def _items(self) -> Iterable[UploadedDataset]:
-        return self._datasets.all()
-
-    def _changing(self, dataset: UploadedDataset, /) -> AbstractContextManager[None]:
-        return changing(dataset)
-
     def _repair(self) -> None:
-        self._datasets.remove_rest()
-        for dataset in self._datasets.all():
+        self._store.remove_rest()
+        for dataset in self._store.all():
             # A kill may have left metadata.csv without the newest correction or take.
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)

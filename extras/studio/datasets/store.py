@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from api import shared_folder
-from api.background.job_file import Job, read_job
 from api.errors import APIError
-from api.shared_folder import NamedFolder, NamedFolders, now
+from api.named_folders import NamedFolders
+from api.shared_folder import now
+from api.work_queue import Job, WorkFolder, read_job
 from machine.storage.atomic import make_folder
 
 MOST_DATASETS = 200
@@ -38,7 +39,7 @@ class CutJob(Job):
 
 
 @dataclass(frozen=True)
-class UploadedDataset(NamedFolder):
+class UploadedDataset(WorkFolder):
     """A folder of DATASETS_DIR. language: a code such as `pt` or `en-gb`."""
 
     word: ClassVar[str] = "dataset"

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from api.errors import APIError, shown
-from api.shared_folder import ID, free_id, now, read, read_all
+from api.named_folders import ID, free_id
+from api.shared_folder import now, read, read_all
 from api.uploads import bytes_below, remove_arriving, require_free
 from extras.studio.datasets.prompts import refuse_read_aloud
 from extras.studio.datasets.store import Datasets, UploadedDataset, changing

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from api.engine import child
+from api.engine import queue
 from tests.api.conftest import QUICK, running, settings_in
 from tests.api.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -13,7 +13,7 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(tmp_path, monkeypatch):
     """A bounded amount of its sound waits, and another request takes the slot."""
     monkeypatch.setenv("FAKE_PIECE", "50")
     monkeypatch.setenv("FAKE_STEP", "0.0005")
-    monkeypatch.setattr(child, "_UNREAD_BYTES", 2 * 50 * 960)
+    monkeypatch.setattr(queue, "_UNREAD_BYTES", 2 * 50 * 960)
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=1)) as service:
         loop, text = service.parts.loop, "s" * 1_000
         assert loop is not None

@@ -5,11 +5,11 @@ from starlette.datastructures import Headers
 
 from api.gate import OriginRules, refuse_origin
 
-OPEN = OriginRules(has_key=False, speaks=lambda path: path == "/api/tts")
+OPEN = OriginRules(has_key=False)
 CHAT = "http://chat.example:3000"
 LISTED = OriginRules(
     has_key=False, origins=frozenset({CHAT, "http://localhost:8000"}),
-    hosts=frozenset({"nas.lan"}), speaks=OPEN.speaks,
+    hosts=frozenset({"nas.lan"}),
 )  # fmt: skip
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/145.0"
 
@@ -19,7 +19,7 @@ def code(
     **sent: str,
 ) -> str | None:  # fmt: skip
     headers = {name.replace("_", "-"): value for name, value in sent.items()}
-    refusal = refuse_origin(Headers({"host": host, **headers}), method, path, rules)
+    refusal = refuse_origin(Headers({"host": host, **headers}), method, path == "/api/tts", rules)
     return refusal.code if refusal else None
 
 
@@ -77,7 +77,7 @@ NAMED: list[dict[str, str]] = [
 @pytest.mark.parametrize("has_key", [False, True])
 @pytest.mark.parametrize("sent", FOREIGN)
 def test_no_foreign_page_makes_it_speak_by_a_get(sent, has_key, method):
-    rules = OriginRules(has_key=has_key, speaks=OPEN.speaks)
+    rules = OriginRules(has_key=has_key)
     assert code(rules, method, user_agent=BROWSER, **sent) == "foreign_origin"
     # Without synthesis a request costs nothing, and without CORS no page reads its answer.
     assert code(rules, method, "/v1/voices", user_agent=BROWSER, **sent) is None
@@ -93,11 +93,11 @@ def test_a_browser_that_says_nothing_of_its_page_does_not_speak_without_a_key():
     """As from an https page that hides the Referer, to an http address in the home network."""
     at = {"host": "192.168.1.5:8005", "user_agent": BROWSER}
     assert code(OPEN, "GET", **at) == "foreign_origin"
-    assert code(OriginRules(has_key=True, speaks=OPEN.speaks), "GET", **at) is None
+    assert code(OriginRules(has_key=True), "GET", **at) is None
 
 
 def test_a_page_of_this_host_is_let_in_only_where_one_of_it_is_named():
-    only_chat = OriginRules(has_key=False, origins=frozenset({CHAT}), speaks=OPEN.speaks)
+    only_chat = OriginRules(has_key=False, origins=frozenset({CHAT}))
     assert code(only_chat, "GET", sec_fetch_site="same-site") == "foreign_origin"
     assert code(LISTED, "GET", host="nas.lan:8005", sec_fetch_site="same-site") == "foreign_origin"
 

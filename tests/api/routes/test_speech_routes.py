@@ -12,7 +12,7 @@ import pytest
 
 from api import gate
 from api.app import build
-from api.engine.child import SpeechStream
+from api.engine.queue import SpeechStream
 from api.metrics import ServiceMetrics
 from api.speech.speaking import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, running, settings_in
@@ -75,7 +75,7 @@ def test_a_client_that_goes_away_frees_its_slot(shared_service, hears):
         if hears:
             assert client.recv(100)
     started = time.monotonic()
-    shared_service.wait_until(lambda: not engine.requests.speaking and not engine.spoken, 5)
+    shared_service.wait_until(lambda: not list(engine.requests), 5)
     assert time.monotonic() - started < 1.0
 
 
@@ -179,7 +179,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
     parts = SimpleNamespace(
         engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
     )
-    spoken = SpeechStream("s1", "", 0.0, 9.0, ask=SynthesisRequest("x", "en"))
+    spoken = SpeechStream("s1", SynthesisRequest("x", "en"), "", 0.0, 9.0)
     spoken.put(b"\0\0")
 
     async def send(message):

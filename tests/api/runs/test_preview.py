@@ -29,21 +29,21 @@ def test_a_candidate_speaks_for_its_caller_alone(still):
 
 
 def test_the_served_candidate_is_not_opened_twice(still):
-    before = still.parts.engine.previews.current
+    before = still.parts.engine.previewed
     assert preview(still, "epoch_1", "hello").content == still.say("hello").content
-    assert still.parts.engine.previews.current is before
+    assert still.parts.engine.previewed is before
 
 
 def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
-    slot = service.parts.engine.previews
+    engine = service.parts.engine
     preview(service, "epoch_2", "hello")
-    first = slot.current.key
+    first = engine.previewed.key
     preview(service, "epoch_2", "hello again")
-    assert slot.current.key == first  # still open
+    assert engine.previewed.key == first  # still open
     preview(service, "base", "hello")
-    assert slot.current.voice.name.startswith("base of current")
-    service.parts.engine.limits = slot._limits = replace(PATIENT, preview=0.05)
-    service.wait_until(lambda: slot.current is None, 10)
+    assert engine.previewed.voice.name.startswith("base of current")
+    engine.limits = replace(PATIENT, preview=0.05)
+    service.wait_until(lambda: engine.previewed is None, 10)
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
@@ -56,7 +56,7 @@ def test_those_who_want_another_candidate_wait_for_those_who_speak(still):
 
 def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
     engine = service.parts.engine
-    engine.previews._limits = replace(PATIENT, deadline=0.3)
+    engine.limits = replace(PATIENT, deadline=0.3)
     body = {"input": "v" * 4000, "response_format": "pcm"}
     with service.client.stream("POST", f"{CANDIDATES}/epoch_2/speech", json=body) as answer:
         sound = answer.iter_raw()
@@ -64,13 +64,13 @@ def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
         busy = preview(service, "base", "hello")
     assert refused(busy) == (503, "preview_busy") and int(busy.headers["retry-after"]) > 0
     # A client that disconnects frees it.
-    engine.previews._limits = PATIENT
+    engine.limits = PATIENT
     assert preview(service, "base", "hello").status_code == 200
 
 
 def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
     assert preview(service, "epoch_2", "!signal SIGSEGV").status_code == 503
-    assert service.parts.engine.previews.current is None
+    assert service.parts.engine.previewed is None
     service.wait_ready()
     assert served(service)["candidate"] == "epoch_1"
     # The same words are not suspect when another voice speaks them.
@@ -120,6 +120,6 @@ def test_why_a_candidate_is_not_heard_is_told_and_the_service_stays_ready(
     with pytest.MonkeyPatch.context() as patch:
         how = replace(engine.how, compute=replace(engine.how.compute, **compute))
         patch.setattr(engine, "how", how)
-        patch.setattr(engine.previews, "_limits", replace(PATIENT, **limits))
+        patch.setattr(engine, "limits", replace(PATIENT, **limits))
         assert refused(preview(still, name, text)) == code
     assert engine.ready

@@ -41,8 +41,8 @@ def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(
     settings = settings_in(tmp_path, base_model=base_model, pronunciations="p.tsv")
     found = targets.find_target(settings, run, "epoch_2")
     assert (found.run, found.candidate, found.epoch) == ("current", "epoch_2", 2)
-    assert found.sha256 == run.epochs[2].sha256 and found.sha256[:8] in found.voice.name
-    wanted = found.voice.wanted
+    assert found.sha256 == run.epochs[2].sha256 and found.sha256[:8] in found.name
+    wanted = found.wanted
     assert (wanted["name"], wanted["base"]) == (str(run.epochs[2].checkpoint), base)
     assert wanted["pronunciations"] == "p.tsv"
     assert "pronunciations" not in targets.voice_at(settings_in(tmp_path), "demo").wanted
@@ -50,9 +50,9 @@ def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(
 
 def test_the_base_speaks_with_the_persons_recording(tmp_path, run):
     found = targets.find_target(settings_in(tmp_path), run, "base")
-    assert found.voice.wanted["base_only"] is True and found.epoch == 0
+    assert found.wanted["base_only"] is True and found.epoch == 0
     samples = RunFolder(tmp_path / "output").samples
-    assert found.voice.wanted["reference"] == str(samples / "epoch_2_reference.wav")
+    assert found.wanted["reference"] == str(samples / "epoch_2_reference.wav")
     for recording in samples.glob("*_reference.wav"):
         recording.unlink()
     with pytest.raises(APIError) as caught:
@@ -64,9 +64,9 @@ def test_of_the_blends_only_the_best_speaks(tmp_path, run):
     settings = settings_in(tmp_path)
     best = targets.best_target(settings, run)
     assert best is not None and best.candidate == "epoch_1_share_0.5"
-    assert best.voice.wanted["name"] == str(RunFolder(tmp_path / "output").best_blend)
+    assert best.wanted["name"] == str(RunFolder(tmp_path / "output").best_blend)
     for name, speaks in ((best.candidate, True), ("epoch_1_share_0.75", False)):
-        assert targets.can_speak(settings, run, name) is speaks
+        assert (name in targets.speakable(settings, run)) is speaks
     with pytest.raises(APIError) as caught:
         targets.find_target(settings, run, "epoch_1_share_0.75")
     assert (caught.value.status, caught.value.code) == (409, "no_checkpoint")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import soundfile
 
-from api.engine.child import SpeechStream
 from api.engine.engine import Engine
+from api.engine.queue import SpeechStream
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refusal
 from tests.api.paths import served

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from api.engine.queue import QueuedRequest
+from api.engine.engine import MICRO
+from api.engine.queue import SpeechStream
 from extras.books.uploads.part import Library
 from extras.books.uploads.store import UploadedBook
 from tests.api.conftest import Running, running, settings_in
@@ -222,15 +223,15 @@ def test_it_is_followed_stopped_and_continued(service):
 
 @pytest.mark.usefixtures("hangs")
 def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
-    monkeypatch.setattr("api.background.work_queue._QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("api.work_queue._QUIET_SECONDS", 0.3)
     one = Book(service)
     one.hanging()
     steps = one.folder / "spoken/steps"
     waiting = service.parts.engine.requests
-    speaking, unread = waiting.speaking, QueuedRequest("unread", "", 0.0, 1e9, held=True)
+    speaking, unread = waiting.speaking, SpeechStream("unread", MICRO, "", 0.0, 1e9, held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not one.details()["reading"]["paused"], 30)
-    speaking["somebody"] = QueuedRequest("somebody", "", 0.0, 1e9)
+    speaking["somebody"] = SpeechStream("somebody", MICRO, "", 0.0, 1e9)
     try:
         service.wait_until(lambda: one.details()["reading"]["paused"], 30)
         time.sleep(0.1)
@@ -246,7 +247,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
 
 @pytest.mark.usefixtures("hangs")
 def test_a_reading_ends_where_it_has_used_up_the_room(service, monkeypatch):
-    monkeypatch.setattr("api.background.work_queue._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.work_queue._CHECKS_UNTIL_ROOM", 2)
     one = Book(service)
     one.hanging()
     monkeypatch.setattr("extras.books.uploads.store.Books.used_bytes", lambda _: 21 * 10**9)
@@ -270,7 +271,7 @@ def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
     """It may hold locks that speech waits for."""
     monkeypatch.setenv("FAKE_READER", "load")
     speaking = service.parts.engine.requests.speaking
-    speaking["somebody"] = QueuedRequest("somebody", "", 0.0, 1e9)
+    speaking["somebody"] = SpeechStream("somebody", MICRO, "", 0.0, 1e9)
     try:
         one = Book(service)  # starts the reader, for its plan
         steps = one.folder / "spoken/steps"

@@ -59,7 +59,7 @@ def test_half_open_connections_harm_nobody(tmp_path):
         asyncio.run(hold())
         for reason in ("slow_event", "too_many"):
             assert ports.http.counted("tts_connections_closed_total", reason=reason)
-        ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
+        ports.http.wait_until(lambda: not list(ports.http.parts.engine.requests), 5)
 
 
 def test_who_goes_away_ends_what_he_asked_for(ports):
@@ -71,7 +71,7 @@ def test_who_goes_away_ends_what_he_asked_for(ports):
 
     started = time.monotonic()
     asyncio.run(leave())
-    ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
+    ports.http.wait_until(lambda: not list(ports.http.parts.engine.requests), 5)
     assert time.monotonic() - started < 5
 
 
@@ -93,7 +93,7 @@ def test_who_reads_nothing_is_let_go(ports, monkeypatch):
         writer.transport.abort()
 
     asyncio.run(ask())
-    ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
+    ports.http.wait_until(lambda: not list(ports.http.parts.engine.requests), 5)
 
 
 def test_a_killed_child_is_told_of_and_replaced(tmp_path):

@@ -33,7 +33,7 @@ def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BookQueue, 
     monkeypatch.setenv("FAKE_READER", "hang")
     (tmp_path / "arrived").write_bytes(b"A book.")
     queue = queue_in(tmp_path / "books")
-    book = queue._books.add("a.txt", tmp_path / "arrived")
+    book = queue._store.add("a.txt", tmp_path / "arrived")
     queue.ask(book, {}, None)
     return queue, book
 
@@ -97,7 +97,7 @@ def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
 
 def test_the_next_service_removes_what_a_kill_has_left_and_nothing_else(queued):
     queue, book = queued
-    killed, arriving = (queue._books.folder / f".arriving-{one}" for one in range(2))
+    killed, arriving = (queue._store.folder / f".arriving-{one}" for one in range(2))
     for path in (killed, arriving):
         path.write_bytes(b"Half of a book.")
     os.utime(killed, (0, 0))

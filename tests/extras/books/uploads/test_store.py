@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.background.job_file import write_job
 from api.uploads import bytes_below
+from api.work_queue import write_job
 from extras.books.uploads import store
 from extras.books.uploads.reading import BookQueue, Reader
 from extras.books.uploads.store import BookJob, Books, UploadedBook

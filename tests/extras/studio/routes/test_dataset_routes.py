@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from api import uploads as uploads_of
-from api.background.work_queue import NICENESS
 from api.errors import APIError
+from api.work_queue import NICENESS
 from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
 from extras.studio.datasets.cutting import CutQueue
@@ -346,7 +346,7 @@ def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
 
 
 def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("api.background.work_queue._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("api.work_queue._LOOK_SECONDS", 0.2)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
         for service in (one, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"

@@ -1,27 +1,31 @@
 """WorkQueue: works on a queue on disk, one child at a time, at a lower priority than speech.
 
-The replica that holds the lock file in the queue's folder works on it. If a service ends or is
-killed, its child dies with it, and the next service continues where the child stopped.
+An item is a folder, and `job.json` in it holds the state of its work. The replica that holds the
+lock file in the queue's folder works on it. If a service ends or is killed, its child dies with it,
+and the next service continues where the child stopped.
 """
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import shutil
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from api.background.job_file import Job, write_job
 from api.errors import APIError, without_paths
+from api.named_folders import NamedFolder, NamedFolders
 from api.shared_folder import now
 from machine.process import StderrFile, kill_group
 from machine.storage import locks
-from machine.storage.atomic import WriteError
+from machine.storage.atomic import WriteError, write_json
+from machine.storage.reading import read_json
 from machine.text import last_line, printable
 
 log = logging.getLogger("api")
@@ -33,35 +37,66 @@ _OOM_SCORE = 900
 _LOOK_SECONDS = 5.0
 _LONGEST_MESSAGE = 700
 _READ_LIMIT = 1 << 16
-# How often to check whether somebody speaks.
-_WATCH_SECONDS = 0.05
-# How often to check whether another replica has stopped the work.
-_HEED_SECONDS = 0.5
+# How often to check whether somebody speaks, and after how many of these checks to see whether
+# another replica has stopped the work (half a second), and whether the disk has room (5 s).
+_WATCH_SECONDS, _CHECKS_UNTIL_STOP, _CHECKS_UNTIL_ROOM = 0.05, 10, 100
 # How long speech must be absent before paused work resumes.
 _QUIET_SECONDS = 1.0
 
 
-class HasJob(Protocol):
-    """An item of the queue. job: its current state on disk; is_there: whether it still exists."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def job(self) -> Job: ...
-    @property
-    def is_there(self) -> bool: ...
+JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
 
 
-Item = TypeVar("Item", bound=HasJob)
+@dataclass(frozen=True)
+class Job:
+    """The state of a piece of work; times as ISO 8601."""
+
+    state: JobState = "none"
+    asked: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    message: str = ""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is running or waiting."""
+        return self.state in ("queued", "running")
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+def read_job(folder: Path, kind: type[AnyJob]) -> AnyJob:
+    """The state of the work; the default if the file is missing or unreadable."""
+    with contextlib.suppress(TypeError):
+        return kind(**read_json(folder / "job.json"))
+    return kind()
+
+
+def write_job(folder: Path, job: AnyJob, **changed: Any) -> AnyJob:
+    """Writes a job with these changes, inside `changing` of its store. Raises WriteError."""
+    job = replace(job, **changed)
+    write_json(folder / "job.json", asdict(job))
+    return job
+
+
+class WorkFolder(NamedFolder):
+    """A named folder with work on it."""
+
+    @property
+    def job(self) -> Job:
+        """The current state of the work, as it is on disk."""
+        return read_job(self.folder, Job)
+
+
+Item = TypeVar("Item", bound=WorkFolder)
 
 
 class WorkQueue(ABC, Generic[Item]):
     """Works on the queued items.
 
     Args:
-        folder: The queue's folder, which replicas share.
+        store: The items, queued or not, in a folder that replicas share.
         changed: Called with an item's id when the state of its work has changed.
         module: The module that the child runs.
         busy: Whether somebody speaks or waits to speak; the child is paused then. None never pauses
@@ -80,12 +115,12 @@ class WorkQueue(ABC, Generic[Item]):
     most_seconds: ClassVar[float | None] = None
 
     def __init__(
-        self, folder: Path, changed: Callable[[str], None], module: str,
+        self, store: NamedFolders[Item], changed: Callable[[str], None], module: str,
         busy: Callable[[], bool] | None = None, check_room: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self.module = module
         self.niceness = NICENESS
-        self._folder = folder
+        self._store = store
         self._changed = changed
         self._busy = busy
         self._check_room = check_room
@@ -100,20 +135,12 @@ class WorkQueue(ABC, Generic[Item]):
     # ---- for each kind of work to define ----
 
     @abstractmethod
-    def _items(self) -> Iterable[Item]:
-        """All items, queued or not."""
-
-    @abstractmethod
-    def _changing(self, item: Item, /) -> contextlib.AbstractContextManager[None]:
-        """Locks the item's store for a change. Blocks. Raises APIError."""
-
-    @abstractmethod
     def _prepare(self, item: Item, /) -> tuple[str, ...]:
         """Prepares the work; returns the command of its child. Blocks. Raises APIError."""
 
     @abstractmethod
     def _keep(self, item: Item, /, state: str) -> None:
-        """Stores the child's results, inside `_changing`. Blocks. Raises APIError."""
+        """Stores the child's results, inside `changing`. Blocks. Raises APIError."""
 
     @abstractmethod
     def _repair(self) -> None:
@@ -189,13 +216,13 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _next(self) -> Item | None:
         """The next item, if this service holds the lock. Blocks."""
-        if not self._folder.is_dir() or not self._is_ours():
+        if not self._store.folder.is_dir() or not self._is_ours():
             return None
         return next(iter(self._waiting()), None)
 
     def _waiting(self) -> list[Item]:
         """The queued items, and one marked as running, since no other service has the lock."""
-        jobs = [(one, one.job) for one in self._items()]
+        jobs = [(one, one.job) for one in self._store.all()]
         waiting = [(one, job) for one, job in jobs if job.is_queued]
         waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))
         return [one for one, _ in waiting]
@@ -205,7 +232,7 @@ class WorkQueue(ABC, Generic[Item]):
             return True
         lock = contextlib.ExitStack()
         try:
-            lock.enter_context(locks.exclusive(self._folder / self.lock_name))
+            lock.enter_context(locks.exclusive(self._store.folder / self.lock_name))
         except locks.LockHeld:
             return False
         self._lock = lock
@@ -214,8 +241,6 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _unqueue(self, item: Item) -> bool:
         """Removes an item from the queue; returns whether it was queued."""
-        if not item.job.is_queued:
-            return False
         return self._write(item, state="stopped", ended=now(), message=self._stopped_message)
 
     @property
@@ -225,23 +250,18 @@ class WorkQueue(ABC, Generic[Item]):
     def _write(self, item: Item, **changes: Any) -> bool:
         """Changes the fields of a job if it is queued or running; returns whether it was. A job
         that has ended does not change. Blocks. Raises APIError."""
-        with self._changing(item):
+        with item.changing():
             job = item.job
             if job.is_queued:
                 write_job(item.folder, job, **changes)
         return job.is_queued
-
-    def _write_state(self, item: Item, **changes: Any) -> None:
-        """As `_write`, but ignores APIError. Blocks."""
-        with contextlib.suppress(APIError):
-            self._write(item, **changes)
 
     def _end(self, item: Item, state: str, message: str) -> None:
         """Stores the outcome of the work. Blocks. Raises APIError."""
         if not item.is_there:  # deleted by another replica while the child was still writing
             shutil.rmtree(item.folder, ignore_errors=True)
             return
-        with self._changing(item):
+        with item.changing():
             self._keep(item, state)
             if _is_stopped(item):  # by another replica, which has stored that
                 return
@@ -262,15 +282,17 @@ class WorkQueue(ABC, Generic[Item]):
             await asyncio.to_thread(self._end, item, state, message)
         except asyncio.CancelledError:
             text = f"The service was stopped. After a restart the {self.work_name} continues."
-            await asyncio.shield(
-                asyncio.to_thread(self._write_state, item, state="queued", message=text)
-            )
+            with contextlib.suppress(APIError):
+                await asyncio.shield(
+                    asyncio.to_thread(self._write, item, state="queued", message=text)
+                )
             raise
         except (APIError, WriteError, OSError) as error:
             message = without_paths(str(error))
-            await asyncio.to_thread(
-                self._write_state, item, state="failed", ended=now(), message=message
-            )
+            with contextlib.suppress(APIError):
+                await asyncio.to_thread(
+                    self._write, item, state="failed", ended=now(), message=message
+                )
             log.error("The %s of %s failed: %s", self.work_name, item.id, error)
             # If that cannot be written either, the item is still queued: do not retry at once.
             await asyncio.sleep(_LOOK_SECONDS)
@@ -288,12 +310,7 @@ class WorkQueue(ABC, Generic[Item]):
         )  # fmt: skip
         self._running = (item.id, child)
         _behind_everybody(child.pid, self.niceness)
-        watching = [
-            asyncio.create_task(watch)
-            for watch in (
-                self._stand_back(child), self._keep_room(child), self._heed_stop(child, item)
-            )
-        ]  # fmt: skip
+        watching = asyncio.create_task(self._watch(child, item))
         try:
             async with asyncio.timeout(self.most_seconds):
                 await self._listen(child)
@@ -302,8 +319,7 @@ class WorkQueue(ABC, Generic[Item]):
             hours = (self.most_seconds or 0.0) / 3600
             return "failed", f"The {self.work_name} was ended at the limit of {hours:g} hours."
         finally:
-            for watch in watching:
-                watch.cancel()
+            watching.cancel()
             kill_group(child.pid)
             with contextlib.suppress(asyncio.CancelledError):
                 await child.wait()
@@ -317,42 +333,32 @@ class WorkQueue(ABC, Generic[Item]):
         assert child.returncode is not None
         return outcome(child.returncode, stderr, self.work_name)
 
-    async def _stand_back(self, child: asyncio.subprocess.Process) -> None:
-        """Pauses the child while somebody speaks or waits to speak.
-
-        Not before its first line: until then it loads a voice, holding locks that speech may need.
-        """
+    async def _watch(self, child: asyncio.subprocess.Process, item: Item) -> None:
+        """Pauses the child while somebody speaks or waits to. Ends it if the disk runs out of room,
+        or if another replica has stopped or deleted its work."""
         quiet_since = 0.0
-        while self._busy is not None:
-            if self._busy():
+        for count in itertools.count(1):
+            if self._busy is not None and self._busy():
                 quiet_since = time.monotonic()
+            # Not before its first line: until then it loads a voice, holding locks that speech may
+            # need.
             wanted = bool(self._told) and time.monotonic() - quiet_since < _QUIET_SECONDS
             if wanted != self._paused:
                 self._paused = wanted
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGSTOP if wanted else signal.SIGCONT)
             await asyncio.sleep(_WATCH_SECONDS)
-
-    async def _keep_room(self, child: asyncio.subprocess.Process) -> None:
-        """Ends the child if the disk runs out of room."""
-        while self._check_room is not None:
-            await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                await asyncio.to_thread(self._check_room)
-            except APIError as error:
-                self._fault = str(error)
+            if count % _CHECKS_UNTIL_STOP == 0:
+                with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
+                    self._stopped = self._stopped or await asyncio.to_thread(_is_stopped, item)
+            if count % _CHECKS_UNTIL_ROOM == 0 and self._check_room is not None:
+                try:
+                    await asyncio.to_thread(self._check_room)
+                except APIError as error:
+                    self._fault = str(error)
+            if self._stopped or self._fault:
                 kill_group(child.pid)
                 return
-
-    async def _heed_stop(self, child: asyncio.subprocess.Process, item: Item) -> None:
-        """Ends the child if another replica has stopped or deleted its work."""
-        while True:
-            await asyncio.sleep(_HEED_SECONDS)
-            with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
-                if await asyncio.to_thread(_is_stopped, item):
-                    self._stopped = True
-                    kill_group(child.pid)
-                    return
 
     async def _listen(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None
@@ -367,7 +373,7 @@ class WorkQueue(ABC, Generic[Item]):
                 self._told = without_paths(line_shown)
 
 
-def _is_stopped(item: HasJob) -> bool:
+def _is_stopped(item: WorkFolder) -> bool:
     """Whether the running work was stopped, queued again since, or deleted. Blocks. An unreadable
     state does not count."""
     return not item.is_there or item.job.state in ("stopped", "queued")

@@ -1,1 +1,0 @@
-"""Background work that takes hours: queues on disk, and children at a low priority."""

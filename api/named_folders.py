@@ -1,0 +1,151 @@
+"""Named subfolders of a shared folder, such as datasets and books: find, create, delete.
+
+Only extras have them.
+"""
+
+import contextlib
+import functools
+import itertools
+import os
+import re
+import secrets
+import shutil
+import unicodedata
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+from api.errors import APIError
+from api.shared_folder import changing, kept, read, read_all
+from machine.storage.atomic import write_json
+
+ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+_LONGEST_SLUG = 40
+_DELETED = ".deleted-"
+
+
+def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
+    """An unused id for a name, of lower-case ASCII letters, digits and single hyphens:
+    "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2. otherwise: the id if none of these is left."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
+    numbered = (f"{slug}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain((slug,), numbered) if one not in taken)
+
+
+@dataclass(frozen=True)
+class NamedFolder:
+    """A folder below a shared one. name: as a person chose it. `<word>.json` in it holds the
+    fields; a folder without that file is ignored.
+
+    Class attribute:
+        word: The noun for it, such as `book`, in messages, error codes and URLs.
+    """
+
+    word: ClassVar[str]
+    folder: Path
+    id: str
+    name: str
+    created: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it still exists."""
+        return self._fields.is_file()
+
+    @property
+    def _fields(self) -> Path:
+        return self.folder / f"{self.word}.json"
+
+    def write(self) -> None:
+        """Writes the fields, after which `NamedFolders` finds it. Raises WriteError."""
+        fields = asdict(self)
+        del fields["folder"]
+        write_json(self._fields, fields)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Holds the lock of the shared folder. Raises APIError (404) if this one was deleted."""
+        with changing(self.folder.parent):
+            if not self.is_there:
+                raise _missing(self.word)
+            yield
+
+
+Named = TypeVar("Named", bound=NamedFolder)
+
+
+class NamedFolders(Generic[Named]):
+    """The named folders in a shared folder, read again for each call because replicas change them.
+
+    kind: their class; most_bytes: the limit of their total size.
+    """
+
+    def __init__(self, folder: Path, kind: type[Named], most_bytes: int) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self._kind = kind
+
+    def all(self) -> list[Named]:
+        """All of them, the newest first."""
+        found = read_all(self.folder, self.get)
+        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+
+    def get(self, identity: str) -> Named | None:
+        """The folder with this id; None if it is missing or the id is invalid."""
+        if not ID.fullmatch(identity):
+            return None
+        folder = self.folder / identity
+        make = functools.partial(self._kind, folder)
+        return read(make, folder / f"{self._kind.word}.json", identity)
+
+    def find(self, identity: str) -> Named:
+        """The folder with this id. Raises APIError (404), also for an invalid id."""
+        found = self.get(identity)
+        if found is None:
+            raise _missing(self._kind.word)
+        return found
+
+    @contextmanager
+    def _claimed(self, name: str, most: int) -> Iterator[str]:
+        """Creates a folder, inside `changing`, and yields its id; removes it if filling it fails.
+        Raises APIError (409) if there are already `most`."""
+        word = self._kind.word
+        if len(self.all()) >= most:
+            text = f"There are already {most} {word}s, the limit. Delete one."
+            raise APIError(409, f"too_many_{word}s", text)
+        made = False
+        while not made:
+            identity = free_id(name, word, os.listdir(self.folder))
+            # Without file locks, another replica may take the same id first.
+            with contextlib.suppress(FileExistsError):
+                (self.folder / identity).mkdir()
+                made = True
+        try:
+            yield identity
+        except BaseException:
+            shutil.rmtree(self.folder / identity, ignore_errors=True)
+            raise
+
+    def remove(self, item: Named) -> None:
+        """Deletes a folder. It disappears at once; after a kill, `remove_rest` deletes its files.
+
+        Raises APIError if it is already deleted or cannot be deleted.
+        """
+        gone = self.folder / f"{_DELETED}{item.id}-{secrets.token_hex(4)}"
+        with item.changing():
+            item.folder.rename(gone)
+        with kept(self.folder):
+            shutil.rmtree(gone)
+
+    def remove_rest(self) -> None:
+        """Removes the leftovers of killed deletions."""
+        for path in self.folder.glob(f"{_DELETED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _missing(word: str) -> APIError:
+    text = f"There is no {word} with this id. /v1/{word}s lists them."
+    return APIError(404, f"no_{word}", text, param=word)
