@@ -18,25 +18,27 @@ from starlette.routing import Match
 log = logging.getLogger("api")
 
 PROBLEM = "application/problem+json"
-_TITLES = {
-    400: "Bad request",
-    401: "API key required",
-    403: "Origin not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    406: "Format not available",
-    408: "Request timeout",
-    409: "Conflict with the current state",
-    411: "Too much",
-    413: "Too much",
-    415: "Unsupported media type",
-    416: "Range not satisfiable",
-    422: "Invalid input",
-    429: "Too many requests",
-    500: "Internal error",
-    503: "Not now",
-    507: "Storage failed",
+# Title, and the code of a refusal by the framework.
+_STATUSES = {
+    400: ("Bad request", "bad_request"),
+    401: ("API key required", "unauthorized"),
+    403: ("Origin not allowed", "refused"),
+    404: ("Not found", "not_found"),
+    405: ("Method not allowed", "method_not_allowed"),
+    406: ("Format not available", "not_acceptable"),
+    408: ("Request timeout", "refused"),
+    409: ("Conflict with the current state", "refused"),
+    411: ("Too much", "refused"),
+    413: ("Too much", "too_large"),
+    415: ("Unsupported media type", "unsupported_media_type"),
+    416: ("Range not satisfiable", "range_not_satisfiable"),
+    422: ("Invalid input", "refused"),
+    429: ("Too many requests", "refused"),
+    500: ("Internal error", "refused"),
+    503: ("Not now", "refused"),
+    507: ("Storage failed", "refused"),
 }
+_OTHER_STATUS = ("Request refused", "refused")
 # The paths of OpenAI's clients.
 _OPENAI = ("/v1/audio/", "/v1/models")
 # An absolute path, such as /data/output/x.pt, but not a URL path of this service, nor C:\x.
@@ -44,11 +46,6 @@ _PATH = re.compile(
     r"(?<![\w.:/])(?!/v1/|/openapi\.json|/studio_speakers\b|/clone_speaker\b)"
     r"~?/[^\s'\"(),;]*[^\s'\"(),;.:]"
 )
-_TITLE_CODES = {
-    404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large",
-    415: "unsupported_media_type", 416: "range_not_satisfiable", 401: "unauthorized",
-    400: "bad_request",
-}  # fmt: skip
 _LONGEST_SHOWN = 40
 _KINDS = {
     "string": "a string",
@@ -111,7 +108,7 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
     state["refused"] = refusal.code
     body: dict[str, Any] = {
         "type": f"about:blank#{refusal.code}",
-        "title": _TITLES.get(refusal.status, "Request refused"),
+        "title": _STATUSES.get(refusal.status, _OTHER_STATUS)[0],
         "status": refusal.status,
         "detail": without_paths(refusal.detail),
         "code": refusal.code,
@@ -136,7 +133,8 @@ async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
 async def answer_http(request: Request, error: Exception) -> JSONResponse:
     """Answers requests that the framework refuses, such as an unknown path or method."""
     status = int(getattr(error, "status_code", 500))
-    detail = str(getattr(error, "detail", "")) or _TITLES.get(status, "")
+    title, code = _STATUSES.get(status, _OTHER_STATUS)
+    detail = str(getattr(error, "detail", "")) or title
     if status in (404, 405) and _is_route(request, f"/v1{request.url.path}"):
         status = 404
         detail = f"There is nothing at this path. Did you mean /v1{request.url.path}?"
@@ -148,7 +146,7 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
         if (refusal := _unread_body(request, error)) is not None:
             return response(refusal, request.scope)
         detail = "The body does not match its Content-Type."
-    answer = response(APIError(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
+    answer = response(APIError(status, code, detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
     if status == 405:

@@ -1,27 +1,162 @@
-"""Uploads on disk: a body is written as it arrives, while the disk has room."""
+"""Uploads that extras keep: named folders such as datasets and books, bodies as they arrive."""
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import os
+import re
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import unicodedata
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from api.errors import APIError
-from machine.storage.atomic import STALE_SECONDS, is_full
+from api.shared_folder import changing, kept, read, read_all
+from machine.storage.atomic import STALE_SECONDS, is_full, write_json
 
+ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+_LONGEST_SLUG = 40
+_DELETED = ".deleted-"
 _ARRIVING = ".arriving-"
 # Each write waits for a thread.
 _WRITE_BYTES = 1 << 20
 # Uploads and audiobooks leave this much of the disk free for runs and voices.
 KEPT_FREE_BYTES = 1 << 30
+
+
+def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
+    """An unused id for a name, of lower-case ASCII letters, digits and single hyphens:
+    "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2. otherwise: the id if none of these is left."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
+    numbered = (f"{slug}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain((slug,), numbered) if one not in taken)
+
+
+@dataclass(frozen=True)
+class NamedFolder:
+    """A folder below a shared one. name: as a person chose it. `<word>.json` in it holds the
+    fields; a folder without that file is ignored.
+
+    Class attribute:
+        word: The noun for it, such as `book`, in messages, error codes and URLs.
+    """
+
+    word: ClassVar[str]
+    folder: Path
+    id: str
+    name: str
+    created: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it still exists."""
+        return self._fields.is_file()
+
+    @property
+    def _fields(self) -> Path:
+        return self.folder / f"{self.word}.json"
+
+    def write(self) -> None:
+        """Writes the fields, after which `NamedFolders` finds it. Raises WriteError."""
+        fields = asdict(self)
+        del fields["folder"]
+        write_json(self._fields, fields)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Holds the lock of the shared folder. Raises APIError (404) if this one was deleted."""
+        with changing(self.folder.parent):
+            if not self.is_there:
+                raise _missing(self.word)
+            yield
+
+
+Named = TypeVar("Named", bound=NamedFolder)
+
+
+class NamedFolders(Generic[Named]):
+    """The named folders in a shared folder, read again for each call because replicas change them.
+
+    kind: their class; most_bytes: the limit of their total size.
+    """
+
+    def __init__(self, folder: Path, kind: type[Named], most_bytes: int) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self._kind = kind
+
+    def all(self) -> list[Named]:
+        """All of them, the newest first."""
+        found = read_all(self.folder, self.get)
+        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+
+    def get(self, identity: str) -> Named | None:
+        """The folder with this id; None if it is missing or the id is invalid."""
+        if not ID.fullmatch(identity):
+            return None
+        folder = self.folder / identity
+        make = functools.partial(self._kind, folder)
+        return read(make, folder / f"{self._kind.word}.json", identity)
+
+    def find(self, identity: str) -> Named:
+        """The folder with this id. Raises APIError (404), also for an invalid id."""
+        found = self.get(identity)
+        if found is None:
+            raise _missing(self._kind.word)
+        return found
+
+    @contextmanager
+    def _claimed(self, name: str, most: int) -> Iterator[str]:
+        """Creates a folder, inside `changing`, and yields its id; removes it if filling it fails.
+        Raises APIError (409) if there are already `most`."""
+        word = self._kind.word
+        if len(self.all()) >= most:
+            text = f"There are already {most} {word}s, the limit. Delete one."
+            raise APIError(409, f"too_many_{word}s", text)
+        made = False
+        while not made:
+            identity = free_id(name, word, os.listdir(self.folder))
+            # Without file locks, another replica may take the same id first.
+            with contextlib.suppress(FileExistsError):
+                (self.folder / identity).mkdir()
+                made = True
+        try:
+            yield identity
+        except BaseException:
+            shutil.rmtree(self.folder / identity, ignore_errors=True)
+            raise
+
+    def remove(self, item: Named) -> None:
+        """Deletes a folder. It disappears at once; after a kill, `remove_rest` deletes its files.
+
+        Raises APIError if it is already deleted or cannot be deleted.
+        """
+        gone = self.folder / f"{_DELETED}{item.id}-{secrets.token_hex(4)}"
+        with item.changing():
+            item.folder.rename(gone)
+        with kept(self.folder):
+            shutil.rmtree(gone)
+
+    def remove_rest(self) -> None:
+        """Removes the leftovers of killed deletions."""
+        for path in self.folder.glob(f"{_DELETED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _missing(word: str) -> APIError:
+    text = f"There is no {word} with this id. /v1/{word}s lists them."
+    return APIError(404, f"no_{word}", text, param=word)
 
 
 class DiskSpace(BaseModel):

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from api.errors import APIError, without_paths
-from api.named_folders import NamedFolder, NamedFolders
 from api.shared_folder import now
+from api.uploads import NamedFolder, NamedFolders
 from machine.process import StderrFile, kill_group
 from machine.storage import locks
 from machine.storage.atomic import WriteError, write_json

@@ -9,7 +9,6 @@ import shutil
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +169,15 @@ def remove(run: RunSummary) -> None:
     folder = run.folder.folder
     gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"
     try:
-        with _locked(run), refused(folder):
-            folder.rename(gone)
+        for left in reversed(range(_LOCK_TRIES)):
+            try:
+                with run.folder.lock(), refused(folder):
+                    folder.rename(gone)
+                break
+            except RunError:
+                if not left:
+                    raise
+                time.sleep(_LOCK_WAIT_SECONDS)
         with refused(folder):
             for one in folder.parent.glob(f"{_DELETED}*"):
                 shutil.rmtree(one)
@@ -183,18 +189,3 @@ def remove(run: RunSummary) -> None:
             "OUTPUT_DIR/runs and OUTPUT_DIR/archive writable, as docker-compose-gpu.yml does."
         )
         raise APIError(507, "not_kept", text) from error
-
-
-@contextmanager
-def _locked(run: RunSummary) -> Iterator[None]:
-    """The run's lock. Raises RunError while a training holds it."""
-    with contextlib.ExitStack() as held:
-        for left in reversed(range(_LOCK_TRIES)):
-            try:
-                held.enter_context(run.folder.lock())
-                break
-            except RunError:
-                if not left:
-                    raise
-                time.sleep(_LOCK_WAIT_SECONDS)
-        yield

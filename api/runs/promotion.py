@@ -88,18 +88,19 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
     run, wanted = _run(folder, promotion), _weights(folder, promotion)
     if wanted.is_file():
         return
-    pairs = [(manifest_beside(checkpoint), manifest_beside(wanted))]
+    # The checkpoint comes last: if it is there, the copy is complete.
+    copies = {manifest_beside(checkpoint): manifest_beside(wanted)}
     if (reference := reference_beside(checkpoint)) is not None:
         whose = f"epoch_{promotion.epoch}" if promotion.share == 1 else "best"
-        pairs.append((reference, run.samples / f"{whose}_reference.wav"))
+        copies[reference] = run.samples / f"{whose}_reference.wav"
     if (decoder := decoder_beside(checkpoint)) is not None:
-        pairs.append((decoder, run.best_decoder))
-        pairs.append((manifest_beside(decoder), manifest_beside(run.best_decoder)))
+        copies[decoder] = run.best_decoder
+        copies[manifest_beside(decoder)] = manifest_beside(run.best_decoder)
+    copies[checkpoint] = wanted
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)
-        # The checkpoint comes last: if it is there, the copy is complete.
-        for source, target in (*pairs, (checkpoint, wanted)):
+        for source, target in copies.items():
             _link_or_copy(source, target)
     except (OSError, WriteError) as error:
         text = (
@@ -123,15 +124,11 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
     """Removes the files of the previous promotion, and old ones that replicas have left."""
-    entries: list[Path] = []
-    with contextlib.suppress(OSError):
-        entries = list((folder / "promoted").iterdir())
-    for path in entries:
-        if now is not None and path.name == now.sha256:
-            continue
+    for path in (folder / "promoted").glob("*"):
         with contextlib.suppress(OSError):
-            old = time.time() - path.stat().st_mtime > _OTHERS_SECONDS
-            if old or (before is not None and path.name == before.sha256):
+            left = before is not None and path.name == before.sha256
+            old = left or time.time() - path.stat().st_mtime > _OTHERS_SECONDS
+            if old and (now is None or path.name != now.sha256):
                 shutil.rmtree(path)
                 log.info("Removed %s, which is no longer promoted.", path.name[:12])
 

@@ -21,7 +21,6 @@ from starlette.types import Receive, Scope, Send
 from api.engine.child import VoiceTarget
 from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
-from api.schemas import MOST_CHARACTERS
 from api.speech.speakers import Speakers
 from api.state import AppState
 from api.voices import store
@@ -75,9 +74,6 @@ class SoundForm:
     def content_type(self) -> str:
         """The Content-Type of the response."""
         return _CONTENT_TYPES.get(self.sending) or self.media_type or MEDIA_TYPES[self.format]
-
-
-WAV = SoundForm("wav", "whole")
 
 
 class SpeechResponse(Response):
@@ -341,16 +337,3 @@ def language_of(wanted: str | None, known: Sequence[str], param: str = "language
             return language
     text = f"{param} is {shown(wanted)}. This voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)
-
-
-def check_length(text: str) -> None:
-    """Raises APIError (422) for a text above the length limit."""
-    if len(text) > MOST_CHARACTERS:
-        message = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed."
-        raise APIError(422, "invalid_request", message, param="text")
-
-
-async def labels(parts: AppState) -> dict[str, str]:
-    """Label -> id of every voice, as `store.labels`."""
-    uploaded = await asyncio.to_thread(parts.voices.all)
-    return store.labels(parts.served_name, uploaded, parts.speakers)

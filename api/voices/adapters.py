@@ -7,31 +7,21 @@ and verifies an adapter at its first request, in a separate thread.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from api.errors import APIError, shown
 from api.voices import store
 from xtts.voices import bundle, speakers
 from xtts.voices.base_models import BundleError
+from xtts.voices.bundle import Bundle
 
 log = logging.getLogger("api")
 
 FOLDER = "adapters"
 LOOK_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class AdapterVoice:
-    """One adapter folder. base: {name, sha256} of the weights that it belongs to; made: the hashes
-    of its files, by which a new export is noticed."""
-
-    name: str
-    path: str
-    base: Mapping[str, str]
-    made: str
 
 
 class Adapters:
@@ -40,15 +30,18 @@ class Adapters:
     def __init__(self, folder: Path, backend: str) -> None:
         self.folder = folder
         self._backend = backend
-        self._known: dict[str, AdapterVoice] = {}
+        self._known: dict[str, Bundle] = {}
         self._ignored: dict[str, str] = {}
 
     def of(self, sha256: str) -> dict[str, str]:
         """Name -> folder of the adapters for the weights with this SHA-256."""
         if self._backend == "onnx":
             return {}
-        fitting = (one for one in self._known.values() if one.base["sha256"] == sha256)
-        return {one.name: one.path for one in fitting}
+        return {
+            name: str(self.folder / name)
+            for name, header in self._known.items()
+            if header.base["sha256"] == sha256
+        }
 
     def check(self, wanted: str, sha256: str, param: str) -> None:
         """Raises APIError (409) if `wanted` is an adapter for other weights than those with this
@@ -68,37 +61,32 @@ class Adapters:
 
     def look(self) -> list[str]:
         """Reads the folder; returns the paths of removed and replaced adapters."""
-        before, self._known = self._known, self._read()
-        return [one.path for name, one in before.items() if self._known.get(name) != one]
+        before, found = self._known, dict[str, Bundle]()
+        with contextlib.suppress(OSError):
+            for folder in sorted(self.folder.iterdir()):
+                # A name with a dot at the front: still being written.
+                if folder.is_dir() and not folder.name.startswith("."):
+                    self._read(folder, found)
+        self._known = found
+        return [str(self.folder / one) for one in before if found.get(one) != before[one]]
 
-    def _read(self) -> dict[str, AdapterVoice]:
-        found: dict[str, AdapterVoice] = {}
-        try:
-            folders = sorted(one for one in self.folder.iterdir() if one.is_dir())
-        except OSError:
-            return {}
-        for folder in folders:
-            if folder.name.startswith("."):  # still being written
-                continue
-            if fault := self._fault_of(folder, found):
-                if self._ignored.get(folder.name) != fault:
-                    log.warning("%s is not a voice: %s", folder, fault)
-                self._ignored[folder.name] = fault
-        return found
-
-    def _fault_of(self, folder: Path, found: dict[str, AdapterVoice]) -> str:
-        """Adds the adapter of a folder to `found`; returns why it could not, or ""."""
+    def _read(self, folder: Path, found: dict[str, Bundle]) -> None:
+        """Adds an adapter to `found`; logs once why a folder is none."""
+        fault = "it is not an export of `train export --adapter`. Move it elsewhere."
         if store.means_served(folder.name):
-            return "its name always means the served voice. Give the folder another name."
-        try:
-            header = bundle.read(folder)
-        except BundleError as error:
-            return str(error)
-        if header.kind != bundle.ADAPTER or not {"name", "sha256"} <= header.base.keys():
-            return "it is not an export of `train export --adapter`. Move it elsewhere."
-        made = " ".join(file.sha256 for _, file in sorted(header.files.items()))
-        found[folder.name] = AdapterVoice(folder.name, str(folder), header.base, made)
-        return ""
+            fault = "its name always means the served voice. Give the folder another name."
+        else:
+            try:
+                header = bundle.read(folder)
+            except BundleError as error:
+                fault = str(error)
+            else:
+                if header.kind == bundle.ADAPTER and {"name", "sha256"} <= header.base.keys():
+                    found[folder.name] = header
+                    return
+        if self._ignored.get(folder.name) != fault:
+            log.warning("%s is not a voice: %s", folder, fault)
+        self._ignored[folder.name] = fault
 
     async def follow(self, forget: Callable[[str], None]) -> None:
         """Polls the folder every two seconds until cancelled. forget: called with the path of each

@@ -20,11 +20,11 @@ import re
 import secrets
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from api.errors import APIError, shown
 from api.schemas import VoiceRow
@@ -170,9 +170,9 @@ class Voices:
         if count > 1:
             make_folder(self.folder / voice.id)
         for path, one in zip(self.single_recordings(changed)[len(kept) :], new, strict=True):
-            replace_file(path, lambda file, wav=one.wav: file.write(wav))
+            replace_file(path, partial(_write, one.wav))
         if count > 1:
-            replace_file(self.recording(changed), lambda file: file.write(heard.wav))
+            replace_file(self.recording(changed), partial(_write, heard.wav))
         write_json(self.folder / f"{voice.id}.json", asdict(changed))
         return changed
 
@@ -238,6 +238,10 @@ def check_count(voice: UploadedVoice, more: int) -> None:
         raise APIError(409, "too_many_recordings", text, param="file")
 
 
+def _write(data: bytes, file: BinaryIO) -> None:
+    file.write(data)
+
+
 def _is_old(path: Path) -> bool:
     return path.exists() and time.time() - path.stat().st_mtime > _LEFT_SECONDS
 
@@ -291,18 +295,3 @@ def find_by_name(
         raise APIError(400, "unsupported", text, param=param)
     text = "There is no voice with this id or name. /v1/voices lists them."
     raise APIError(404, "no_voice", text, param=param)
-
-
-def labels(
-    served_name: str, uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()
-) -> dict[str, str]:
-    """Label -> id, for lists that show only labels: the served voice, its named speakers, then the
-    uploaded voices. A label is the voice's name if a request can use it, else its id."""
-    known = Counter(plain_name(voice.name) for voice in uploaded)
-    listed = {SERVED if plain_name(served_name) in known else served_name: SERVED}
-    listed |= {name: name for name in speakers if plain_name(name) not in known}
-    for voice in uploaded:
-        name = plain_name(voice.name)
-        plain = known[name] == 1 and not is_served(name) and not name.endswith(".wav")
-        listed[voice.name if plain else voice.id] = voice.id
-    return listed

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from api.errors import APIError
 from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
-from api.speech import speaking
+from api.speech import for_extras, speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
@@ -88,7 +88,7 @@ async def ready(parts: Shared) -> str:
 @router.get("/api/voices")
 async def list_voices(parts: Shared) -> dict[str, Any]:
     """The voices by name."""
-    return {"status": "success", "voices": list(await speaking.labels(parts))}
+    return {"status": "success", "voices": list(await for_extras.labels(parts))}
 
 
 @router.get("/api/rvcvoices")
@@ -180,7 +180,7 @@ async def read_sound(name: str, parts: Shared) -> Response:
 async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]) -> SoundForm:
     """Keeps the audio and returns its address. Clients of version 1 use the address unchanged and
     add `.wav` to voice names; clients of version 2 append it to the server's address."""
-    version_1 = voice.endswith(".wav") and voice not in await speaking.labels(parts)
+    version_1 = voice.endswith(".wav") and voice not in await for_extras.labels(parts)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
     parts.log_unused_fields(unused)

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS, PROBLEMS
-from api.speech import speaking
-from api.speech.speaking import WAV
+from api.speech import for_extras, speaking
+from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -56,10 +56,10 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     if not values["text"].strip():
         text = "text is missing. Send it in the URL, in a form, or as a header."
         raise APIError(422, "invalid_request", text, param="text")
-    speaking.check_length(values["text"])
+    for_extras.check_length(values["text"])
     ask = SynthesisRequest(values["text"], values["language_id"])
     return await speaking.respond(
-        parts, caller, ask, WAV, values["speaker_id"] or SERVED,
+        parts, caller, ask, SoundForm("wav", "whole"), values["speaker_id"] or SERVED,
         voice_field="speaker_id", language_field="language_id",
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from api.errors import APIError, shown
 from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS
-from api.speech import speaking
+from api.speech import for_extras
 from api.state import AppState, Shared
 from api.voices.store import SERVED
 
@@ -96,7 +96,7 @@ async def list_audio_models(parts: Shared) -> AudioModelList:
 async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> AudioVoiceList:
     """Lists the voices by id and name, the served one first."""
     if legacy:
-        return AudioVoiceList(voices=list(await speaking.labels(parts)))
+        return AudioVoiceList(voices=list(await for_extras.labels(parts)))
     rows = [AudioVoiceRow(id=SERVED, name=parts.served_name)]
     rows += [AudioVoiceRow(id=name, name=name) for name in parts.speakers]
     for voice in await asyncio.to_thread(parts.voices.all):

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
-from api.speech import speaking
-from api.speech.speaking import WAV, SoundForm
+from api.speech import for_extras, speaking
+from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
 from extras.dialects.memory import Memory, TtsSettings
@@ -42,14 +42,14 @@ class SpeakerRow(BaseModel):
 @router.get("/speakers")
 async def list_speakers(parts: Shared) -> list[SpeakerRow]:
     """The voices, the served one first."""
-    labels = await speaking.labels(parts)
+    labels = await for_extras.labels(parts)
     return [SpeakerRow(name=name, voice_id=voice, preview_url="") for name, voice in labels.items()]
 
 
 @router.get("/speakers_list")
 async def list_speaker_names(parts: Shared) -> list[str]:
     """The voices by name."""
-    return list(await speaking.labels(parts))
+    return list(await for_extras.labels(parts))
 
 
 @router.get("/languages")
@@ -85,7 +85,7 @@ async def change_settings(settings: TtsSettings, request: Request, parts: Shared
 async def speak_whole(wanted: TtsToAudioRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` into a WAV file."""
     caller = parts.check_rate(request)
-    return await _respond(wanted, WAV, parts, caller)
+    return await _respond(wanted, SoundForm("wav", "whole"), parts, caller)
 
 
 @router.get("/tts_stream/", include_in_schema=False, tags=["speech"], response_class=Response)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from api.errors import APIError
 from api.routes.voices import UPLOAD, decode_uploads, keep_voice, takes_recordings, upload_of
 from api.schemas import PROBLEMS, LanguageText, Text
-from api.speech import speaking
+from api.speech import for_extras, speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import means_served
@@ -60,7 +60,7 @@ class TtsStreamRequest(TtsRequest):
 @router.get("/studio_speakers")
 async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
     """The voices by name, the served one first, also as `default`."""
-    labels = await speaking.labels(parts)
+    labels = await for_extras.labels(parts)
     return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
 
 

@@ -41,7 +41,7 @@ from wyoming.tts import (
 
 from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
-from api.speech import speaking
+from api.speech import for_extras, speaking
 from api.speech.speaking import count_pieces
 from api.state import AppState
 from api.voices.store import SERVED
@@ -131,7 +131,7 @@ class WyomingSession:
             # During a streamed text, this event repeats the whole text for servers without
             # streaming.
             if self._streamed is None:
-                speaking.check_length(whole := _text_of(event))
+                for_extras.check_length(whole := _text_of(event))
                 text = TextStream()
                 text.add(whole)
                 text.end()
@@ -164,7 +164,7 @@ class WyomingSession:
             if time.monotonic() > end:
                 raise starting()
             await asyncio.sleep(0.05)
-        labels = await speaking.labels(self._parts)
+        labels = await for_extras.labels(self._parts)
         parts = self._parts
         await self._send(info_of(labels, parts.last_languages, parts.licence, parts.speakers))
 
@@ -226,7 +226,7 @@ class WyomingSession:
     async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
         parts = self._parts
         caller = parts.check_rate(self.address)
-        labels = await speaking.labels(parts)
+        labels = await for_extras.labels(parts)
         name, language = wanted_of(voice, labels, self._parts.last_languages)
         ask = SynthesisRequest(part, language or "")
         spoken = await speaking.stream(parts, caller, ask, name)
@@ -328,7 +328,7 @@ def listings_of(
     labels: Mapping[str, str], languages: Sequence[str]
 ) -> dict[str, tuple[str, str | None, str]]:
     """The listed names, each with the voice's id, its language (None if the model has only one) and
-    its label. labels: label -> id of every voice (`api.voices.store.labels`)."""
+    its label. labels: label -> id of every voice (`api.speech.for_extras`)."""
     if len(languages) < 2:
         return {label: (voice, None, label) for label, voice in labels.items()}
     return {

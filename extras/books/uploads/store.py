@@ -21,9 +21,8 @@ from typing import Any, ClassVar
 
 from api import shared_folder
 from api.errors import APIError
-from api.named_folders import NamedFolders
 from api.shared_folder import now
-from api.uploads import bytes_below, remove_arriving, require_free
+from api.uploads import NamedFolders, bytes_below, remove_arriving, require_free
 from api.work_queue import Job, WorkFolder, read_job
 from extras.books.formats.reading import FORMATS
 from machine.storage.atomic import make_folder, replace_file, write_json

@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from api.errors import APIError, shown
-from api.named_folders import ID, free_id
 from api.shared_folder import now, read, read_all
-from api.uploads import bytes_below, remove_arriving, require_free
+from api.uploads import ID, bytes_below, free_id, remove_arriving, require_free
 from extras.studio.datasets.prompts import refuse_read_aloud
 from extras.studio.datasets.store import Datasets, UploadedDataset, changing
 from machine.storage.atomic import replace_file, write_json

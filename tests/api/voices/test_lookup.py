@@ -3,7 +3,8 @@
 import pytest
 
 from api.errors import APIError
-from api.voices.store import UploadedVoice, find_by_name, is_served, labels
+from api.speech.for_extras import labels_of
+from api.voices.store import UploadedVoice, find_by_name, is_served
 
 
 def voice(identity: str, name: str) -> UploadedVoice:
@@ -59,7 +60,7 @@ def test_every_label_finds_its_voice_again():
     """Names with another meaning, or shared by several voices, are listed by id."""
     odd = [voice(f"{number:012}", name) for number, name in
            enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip
-    found = labels("demo", [ANNA, *odd])
+    found = labels_of("demo", [ANNA, *odd])
     assert next(iter(found.values())) == "default" and len(found) == 8
     by_id = {one.id: one for one in [ANNA, *odd]}
     for label, identity in found.items():
