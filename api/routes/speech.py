@@ -21,8 +21,7 @@ from api.schemas import (
     VoiceText,
 )
 from api.speech import speaking
-from api.speech.speakers import styled
-from api.speech.speaking import Sending, SoundForm
+from api.speech.speaking import Sending, SoundForm, styled
 from api.state import AppState, Shared
 from xtts import encoding
 from xtts.arguments import SEED, SPEED, TEMPERATURE

@@ -266,11 +266,6 @@ def check_new_name(name: str) -> None:
         raise APIError(422, "reserved_name", text, param="name")
 
 
-def is_name_of(wanted: str, uploaded: Sequence[UploadedVoice]) -> bool:
-    """Whether an uploaded voice has this name, ignoring case."""
-    return plain_name(wanted) in {plain_name(voice.name) for voice in uploaded}
-
-
 def find_by_name(
     wanted: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:

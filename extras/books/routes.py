@@ -14,7 +14,7 @@ from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
-from api.speech.speakers import Speakers
+from api.speech.speaking import Speakers
 from api.state import AppState, Shared
 from api.uploads import DiskSpace, arrived, free_bytes
 from extras.books.formats.reading import FORMATS
