@@ -43,7 +43,7 @@ from xtts.voices.evaluation_file import (
     read_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder, reference_beside
 
 CURRENT = "current"
 BASE = "base"
@@ -91,7 +91,8 @@ class EpochSummary:
 @dataclass(frozen=True)
 class RunSummary:
     """A run and its epochs by number. kind: as `RunRow`; evaluation: None if nothing was judged;
-    learned: the content of best_decoder.json."""
+    learned: the content of best_decoder.json; blend: the manifest of best.pt, None if that has
+    another size; recording: the person's."""
 
     id: str
     kind: RunKind
@@ -101,6 +102,8 @@ class RunSummary:
     training: bool
     evaluation: Evaluation | None = None
     learned: LearnedDecoder | None = None
+    blend: Manifest | None = None
+    recording: Path | None = None
 
     @property
     def best(self) -> int | None:
@@ -167,8 +170,17 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
     # Archived runs are never trained.
     training = kind != "archived" and is_training(folder)
     return RunSummary(
-        name, kind, folder, _created(folder), epochs, training, _evaluation(folder), learned
-    )
+        name, kind, folder, _created(folder), epochs, training, _evaluation(folder), learned,
+        _blend(folder), reference_beside(folder.best_blend),
+    )  # fmt: skip
+
+
+def _blend(folder: RunFolder) -> Manifest | None:
+    with contextlib.suppress(ManifestError, OSError, KeyError):
+        manifest, path = read_manifest(folder.best_blend_manifest), folder.best_blend
+        if manifest.files[path.name].bytes == path.stat().st_size:
+            return manifest
+    return None
 
 
 def _epoch(folder: RunFolder, number: int) -> EpochSummary:

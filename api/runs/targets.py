@@ -1,10 +1,8 @@
 """The candidates of a run that can speak: an epoch, the base with a recording, the best blend.
 
-The sources are the run as `api.runs.listing` read it, the blend's manifest, and the recordings on
-disk.
+All functions are pure: the source is the run as `api.runs.listing` read it.
 """
 
-import contextlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +13,6 @@ from api.errors import APIError
 from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
-from machine.storage.checksums import ManifestError, read_manifest
-from xtts.voices.run_folder import reference_beside
 
 
 def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
@@ -38,13 +34,12 @@ def _base(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     """The run's base with the person's recording, as before fine-tuning. None if the run has no
     checkpoint that names its base, or no recording."""
     whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
-    recording = reference_beside(run.folder.best_blend)
-    if not whole or recording is None or whole[-1].manifest is None:
+    if not whole or run.recording is None or whole[-1].manifest is None:
         return None
     sha256 = whole[-1].manifest.base.get("sha256", "")
     voice = voice_at(
         settings, str(whole[-1].checkpoint), f"base of {run.id} ({sha256[:8]})",
-        base_only=True, reference=str(recording),
+        base_only=True, reference=str(run.recording),
     )  # fmt: skip
     learned = run.learned.digest if run.learned and run.learned.share == 0 else ""
     return replace(voice, decoder=learned, run=run.id, candidate=listing.BASE)
@@ -55,21 +50,18 @@ def _blend(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None or verdict.kind != "blend":
         return None
+    if run.blend is None or run.blend.blend != verdict.weights:
+        return None
     path = run.folder.best_blend
-    with contextlib.suppress(ManifestError, OSError, KeyError):
-        manifest = read_manifest(run.folder.best_blend_manifest)
-        written = manifest.files[path.name]
-        if manifest.blend != verdict.weights or path.stat().st_size != written.bytes:
-            return None
-        name = epoch_name(verdict.epoch, written.sha256, verdict.share)
-        learned = run.learned and run.learned.weights == manifest.blend
-        return replace(
-            voice_at(settings, str(path), name), sha256=written.sha256,
-            decoder=run.learned.digest if run.learned and learned else "",
-            run=run.id, candidate=listing.candidate_id("blend", verdict.epoch, verdict.share),
-            epoch=verdict.epoch, share=verdict.share,
-        )  # fmt: skip
-    return None
+    sha256 = run.blend.files[path.name].sha256
+    name = epoch_name(verdict.epoch, sha256, verdict.share)
+    learned = run.learned and run.learned.weights == run.blend.blend
+    return replace(
+        voice_at(settings, str(path), name), sha256=sha256,
+        decoder=run.learned.digest if run.learned and learned else "",
+        run=run.id, candidate=listing.candidate_id("blend", verdict.epoch, verdict.share),
+        epoch=verdict.epoch, share=verdict.share,
+    )  # fmt: skip
 
 
 def best_target(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
