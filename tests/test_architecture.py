@@ -322,8 +322,8 @@ def test_what_the_extras_offer_can_be_imported():
 DOORS = {
     "speak": (("xtts",), 15_870),
     "train": (("train.setup", "train.trainer"), 31_045),
-    "serve": (("api.__main__",), 25_420),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 41_110),
+    "serve": (("api.__main__",), 24_930),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 40_620),
 }
 
 
