@@ -524,6 +524,8 @@ class LanguageRules(NumberRules):
             before, after = match.string[: match.start()], match.string[match.end() :]
             if match[3] and mark not in "kKк" and _SIZED.match(after):
                 return match[0]
+            if match[3] and (_LABEL.search(before) or (mark == "B" and self._names(after))):
+                return match[0]
             if match[3] and len(amount) < 2 and not self._counts(before, amount, mark, after):
                 return match[0]
             power = self.scale_marks.get(mark) or _MONEY_MARKS[_LATIN.get(mark, mark.lower())]
@@ -538,6 +540,10 @@ class LanguageRules(NumberRules):
             scaled, units.sub(lambda m: self.counted(m[1], self.units[m[2]]), text)
         )
 
+    def _names(self, after: str) -> bool:
+        """Whether a name follows, as in 221B Baker Street."""
+        return not self.capital_nouns and re.match(r"\s[A-Z][a-z]", after) is not None
+
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
         """Whether k, M or B after a digit is a scale: 5M users, over 2M in cash. 4K is a screen, 3M
         a company, 5B a room, a height of 2M metres."""
@@ -547,7 +553,7 @@ class LanguageRules(NumberRules):
         if mark in "MBМ" and _ABOUT.search(before) and not (is_company and _TOPIC.search(before)):
             return not _LENGTH.search(before)
         noun = _COUNTED.match(after) or (self.capital_nouns and _COUNTED_NOUN.match(after))
-        if not noun or is_company or _LABEL.search(before):
+        if not noun or is_company:
             return False
         return (mark != "K" or digit not in "2468") and (
             mark not in "kKк" or not _SCREEN.match(after)
