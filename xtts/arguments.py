@@ -10,8 +10,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, get_args
 
+from machine.devices.selection import DEVICE, SpeakPrecision, device_name
 from machine.errors import SotaqueError
-from machine.settings.types import DEVICE, SpeakPrecision, device_name
 
 PRECISIONS: tuple[str, ...] = get_args(SpeakPrecision)
 _SHOWN_CHARACTERS = 60

@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, Outcome
@@ -17,6 +18,15 @@ from machine.storage.reading import read_text
 
 # If a file has two names below, the second is cgroup v1's, which older hosts still use.
 CGROUP = Path("/sys/fs/cgroup")
+# The devices and precisions that a setting or an argument may name. They are not among the types of
+# settings, because a speaking child needs them without pydantic, a third of its start.
+DEVICE = r"auto|cpu|cuda(:\d{1,3})?"
+SpeakPrecision = Literal["auto", "fp32", "bf16", "int8", "int4"]
+
+
+def device_name(text: Any) -> Any:
+    """A device as PyTorch names it: `gpu` is `cuda`, `gpu:1` is `cuda:1`."""
+    return re.sub(r"^gpu(?=:|$)", "cuda", text) if isinstance(text, str) else text
 
 
 class DeviceError(SotaqueError):

@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass as settings_class
 from pydantic.fields import FieldInfo
 
 from machine import commands, extras, package_data
+from machine.devices.selection import SpeakPrecision
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
@@ -31,7 +32,6 @@ from machine.settings.types import (
     Folder,
     Means,
     PathOrWord,
-    SpeakPrecision,
     Switch,
     fields,
     flag_of,

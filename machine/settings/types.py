@@ -4,13 +4,14 @@
 """
 
 import inspect
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
+
+from machine.devices.selection import DEVICE, device_name
 
 CONFIG = ConfigDict(use_attribute_docstrings=True, allow_inf_nan=False, extra="forbid")
 
@@ -54,11 +55,6 @@ def _folder(path: Path) -> Path:
     return folder
 
 
-def device_name(text: Any) -> Any:
-    """A device as PyTorch names it: `gpu` is `cuda`, `gpu:1` is `cuda:1`."""
-    return re.sub(r"^gpu(?=:|$)", "cuda", text) if isinstance(text, str) else text
-
-
 def _separated(value: Any) -> Any:
     """Splits "a, b" into its parts and drops empty ones."""
     if not isinstance(value, str):
@@ -71,7 +67,6 @@ Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your h
 DatasetFolder = Annotated[
     Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")
 ]
-DEVICE = r"auto|cpu|cuda(:\d{1,3})?"
 Device = Annotated[
     str,
     StringConstraints(pattern=rf"^({DEVICE})$"),
@@ -95,7 +90,6 @@ Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Count = Annotated[Positive, Means("a whole number from 1")]
 AutoCount = Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")]
 Names = Annotated[tuple[str, ...], BeforeValidator(_separated)]
-SpeakPrecision = Literal["auto", "fp32", "bf16", "int8", "int4"]
 Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 
