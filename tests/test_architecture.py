@@ -139,7 +139,8 @@ def test_coquis_learning_part_is_for_comparison_only():
     tests = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
     users = [
         path for path in (*MODULES, *tests)
-        if any(within(one.module, name) for one in imports(path) for name in PEERS_ONLY)
+        if re.search("transformers|trainer|TTS", (ROOT / path).read_text(encoding="utf-8"))
+        and any(within(one.module, name) for one in imports(path) for name in PEERS_ONLY)
     ]  # fmt: skip
     assert [path for path in users if not {"peers", "benchmarks"} & set(path.parts[:2])] == []
 

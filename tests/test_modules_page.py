@@ -6,6 +6,7 @@
 import ast
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from tests.installed import is_deleted
@@ -36,6 +37,7 @@ folders of data. Generated:
 """
 
 
+@cache
 def first_line(path: Path) -> str:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return docstring.split("\n")[0]

@@ -24,7 +24,7 @@ from tests.installed import has
 # bytes.
 ROOT = Path(__file__).parents[2]
 NOTES = "notes.jsonl"
-FEW = 2
+FEW = 1
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "100"))
 # Regular expressions of paths. Each part gets a new service, without data from other parts.
 OF_EXTRAS = {"books": ("books", "^/v1/books"), "studio": ("datasets", "^/v1/(datasets|trainings)")}

@@ -104,7 +104,8 @@ def users_of(*asked: str) -> set[str]:
         path.relative_to(ROOT).as_posix()
         for package in ("machine", "xtts", "train", "api", "extras")
         for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if any(name in (text := path.read_text(encoding="utf-8")) for name in asked)
+        for node in ast.walk(ast.parse(text))
         if getattr(node, "attr", getattr(node, "id", "")) in asked
     }
 
