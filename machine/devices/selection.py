@@ -18,8 +18,7 @@ from machine.storage.reading import read_text
 
 # If a file has two names below, the second is cgroup v1's, which older hosts still use.
 CGROUP = Path("/sys/fs/cgroup")
-# The devices and precisions that a setting or an argument may name. They are not among the types of
-# settings, because a speaking child needs them without pydantic, a third of its start.
+# Settings and arguments name these; they are here because a speaking child imports no pydantic.
 DEVICE = r"auto|cpu|cuda(:\d{1,3})?"
 SpeakPrecision = Literal["auto", "fp32", "bf16", "int8", "int4"]
 

@@ -1,7 +1,4 @@
-"""Annotated types of settings, and how they are described.
-
-`machine.settings.loading` and the settings classes of both programs use them.
-"""
+"""Annotated types of settings, and how they are described, for `machine.settings.loading`."""
 
 import inspect
 from dataclasses import dataclass
