@@ -1,7 +1,4 @@
-"""Bounds of speed, temperature and other arguments, for Python, the command line and HTTP.
-
-Importing this module does not import torch.
-"""
+"""Bounds of speed, temperature and other arguments, for Python, the command line and HTTP."""
 
 import os
 import re
