@@ -46,7 +46,6 @@ from train.sampling.run_speakers import keep_speakers, speaker_of
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.trainer import Trainer
-from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig, short_name
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
@@ -163,10 +162,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     precision = selection.choose_precision(machine, device.value, settings.precision)
 
     # 2. Base
-    base = base_models.locate_base(
-        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
-    )
-    base_models.check_base(base)
+    base = base_models.chosen_base(settings)
     config = run_config(settings, ModelConfig.read(base))
     log.info("Base model: %s; licence: %s", settings.base_model, licence_of(config, base))
     if config.weights == "random":

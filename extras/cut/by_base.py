@@ -29,10 +29,9 @@ from extras.cut.word_alignment import LONGEST_GAP_SECONDS
 from machine.devices.selection import choose_device, look_at_machine
 from train.progress import Progress
 from train.settings import TrainSettings
-from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
 from xtts.text.languages import short_code
-from xtts.voices.base_models import check_base, locate_base
+from xtts.voices.base_models import chosen_base
 
 log = logging.getLogger("train")
 
@@ -51,11 +50,8 @@ _LEAST_SHARE = 0.2
 
 def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
     """Loads BASE_MODEL on DEVICE. Raises CuttingError for a language that it does not speak, and
-    the errors of `locate_base`, `check_base` and `choose_device`."""
-    folder = locate_base(
-        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
-    )
-    check_base(folder)
+    the errors of `chosen_base` and `choose_device`."""
+    folder = chosen_base(settings)
     known = ModelConfig.read(folder).languages
     if short_code(language) not in map(short_code, known):
         raise CuttingError(

@@ -18,7 +18,6 @@ from machine.storage.atomic import replace_file
 from train.export import copy_file, refuse_others, whole_folder
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
-from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import naming_normalizer
 from xtts.model.loading import read_tensors
 from xtts.voices import base_models
@@ -47,10 +46,7 @@ def run(
     refuse_others(to)
     if most_pieces is not None and most_pieces < 0:
         raise SotaqueError(f"--pieces {most_pieces}: give a number of at least 0.")
-    base = base_models.locate_base(
-        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
-    )
-    base_models.check_base(base)
+    base = base_models.chosen_base(settings)
     pieces = MOST_PIECES if most_pieces is None else most_pieces
     plan = plan_of(settings, base, like=like, most_pieces=pieces)
     log.info(plan.report())

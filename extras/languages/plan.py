@@ -27,7 +27,6 @@ from train.dataset.entries import DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.settings import TrainSettings
 from xtts import audio
-from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, short_code
@@ -173,10 +172,7 @@ def report_lacking(settings: TrainSettings) -> None:
     """Logs the plan if neither the base nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
     if short_code(settings.language) in NAMES:
         return
-    base = base_models.locate_base(
-        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
-    )
-    base_models.check_base(base)
+    base = base_models.chosen_base(settings)
     if language_to_add(settings, ModelConfig.read(base)) is not None:
         log.info(plan_of(settings, base).report())
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
-from machine.storage.checksums import Manifest, fault_of
+from machine.storage.checksums import fault_of
 
 SCHEMA = 1
 NAME = "onnx.json"
@@ -94,6 +94,6 @@ def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
         name: written for name, written in voice.files.items()
         if name.removesuffix(".data") not in others
     }  # fmt: skip
-    if fault := fault_of(Manifest(epoch=0, step=0, files=files), folder):
+    if fault := fault_of(files, folder):
         raise OnnxError(f"{fault} Export the voice again.")
     return voice

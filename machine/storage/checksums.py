@@ -82,19 +82,13 @@ def read_manifest(path: Path) -> Manifest:
         raise ManifestError(f"{path} cannot be read as a manifest ({error}).") from error
 
 
-def fault_of(
-    manifest: Manifest, folder: Path, *, only: str | None = None, fresh: bool = False
-) -> str | None:
-    """The first file that does not match its manifest, as a sentence; None if all match.
+def fault_of(files: Mapping[str, Written], folder: Path, *, fresh: bool = False) -> str | None:
+    """The first file of `folder` that does not match its manifest, as a sentence; None if all do.
 
-    Args:
-        manifest: The manifest.
-        folder: The folder with its files.
-        only: Check only this file.
-        fresh: Compute hashes again, even if this process knows them.
+    fresh: computes hashes again, even if this process knows them.
     """
-    for name, expected in manifest.files.items():
-        if only in (None, name) and (fault := _file_fault(folder / name, expected, fresh)):
+    for name, expected in files.items():
+        if fault := _file_fault(folder / name, expected, fresh):
             return fault
     return None
 

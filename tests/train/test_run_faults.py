@@ -209,7 +209,7 @@ def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
     assert "bytes needed" in told and "Everything saved before is intact" in told
     saved = num_bytes // 2_860_000  # an epoch: weights, trainer state, manifest, best.json
     run = RunFolder(ground.folder / name)
-    assert [epoch for epoch in run.epochs() if run.verify(epoch, fresh=True) is None] == list(
+    assert [epoch for epoch in run.epochs() if run.verified(epoch, fresh=True)] == list(
         range(1, saved + 1)
     )
     assert_goes_on(ground, whole, name)

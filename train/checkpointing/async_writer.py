@@ -117,33 +117,31 @@ class PinnedStaging:
 
         def copy(path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
             nonlocal device
-            buffer = self._buffer(path, tensor) if stands_on_a_gpu(tensor) else None
-            if buffer is None:
-                return _copy(path, tensor)
-            device = tensor.device
-            return buffer.copy_(tensor.detach(), non_blocking=True)
+            if stands_on_a_gpu(tensor):
+                device = tensor.device
+            return self._buffer(path, tensor).copy_(tensor.detach(), non_blocking=True)
 
         copies = _mapped(state, copy)
         return copies, (lambda: None) if device is None else end_of_copies(device)
 
-    def _buffer(self, path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor | None:
+    def _buffer(self, path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
+        """Memory for a copy: pinned for a GPU's tensor, as far as there is room."""
         kept = self._buffers.get(path)
         if kept is not None and kept.shape == tensor.shape and kept.dtype == tensor.dtype:
             return kept
-        if tensor.nbytes > self._room:
-            return None
-        try:
-            self._buffers[path] = pinned(tensor)
-            self._room -= tensor.nbytes
-        except (RuntimeError, torch.AcceleratorError) as error:
-            # Memory that is already pinned stays in use; the rest is copied slowly.
-            self._room = 0
-            log.warning(
-                "Checkpoints are saved without pinned memory, which is slower: %s",
-                str(error).split("\n")[0],
-            )
-            return None
-        return self._buffers[path]
+        if stands_on_a_gpu(tensor) and tensor.nbytes <= self._room:
+            try:
+                self._buffers[path] = pinned(tensor)
+                self._room -= tensor.nbytes
+                return self._buffers[path]
+            except (RuntimeError, torch.AcceleratorError) as error:
+                # Memory that is already pinned stays in use; the rest is copied slowly.
+                self._room = 0
+                log.warning(
+                    "Checkpoints are saved without pinned memory, which is slower: %s",
+                    str(error).split("\n")[0],
+                )
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def stands_on_a_gpu(tensor: torch.Tensor) -> bool:
@@ -161,11 +159,6 @@ def end_of_copies(device: torch.device) -> Callable[[], object]:
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))
     return event.synchronize
-
-
-def _copy(_: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-    return copy.copy_(tensor.detach())
 
 
 def _mapped(

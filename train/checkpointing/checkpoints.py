@@ -97,13 +97,7 @@ class Checkpoints:
             self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir
         )
         self.started_from = resumed.provenance.get("started_from") if resumed else None
-        before = self.run.read_best()
         self.publish_best()
-        if self.run.read_best() != before:
-            log.warning(
-                "%s was missing, damaged or older than its checkpoints; it is written again.",
-                self.run.best_file,
-            )
         drop_corrupt(self.run)
         return resumed
 
@@ -324,7 +318,7 @@ def prune(run: RunFolder, keep: int | None) -> None:
     """
     verified: list[int] = []
     for epoch in reversed(run.epochs()):
-        if len(verified) < KEPT_TRAINER_STATES and run.verify(epoch) is None:
+        if len(verified) < KEPT_TRAINER_STATES and run.verified(epoch):
             verified.append(epoch)
     best = best_epoch(run)
     for epoch in to_prune(run.epochs(), verified[:1], best, keep):

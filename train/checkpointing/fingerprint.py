@@ -5,7 +5,7 @@ is logged and used. `train.checkpointing.resume` compares fingerprints at the st
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from train.settings import TrainSettings
 from xtts.model.shapes import GPTShape
 
 SCHEMA = 1
-# Settings that decide which clips a dataset holds. A run of an earlier version names none of them.
+# Settings that decide which clips a dataset holds.
 _DATA_SETTINGS = ("LANGUAGE", "MAX_TRAIN_SAMPLES", "SUSPECT_CLIPS")
 
 
@@ -58,13 +58,7 @@ class Fingerprint:
 
     def as_dict(self) -> dict[str, Any]:
         """The compared values, as a provenance records them."""
-        return {
-            "base_sha256": self.base_sha256,
-            "data_sha256": self.data_sha256,
-            "vocabulary_sha256": self.vocabulary_sha256,
-            "shape": self.shape,
-            "schema": self.schema,
-        }
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
 
 
 def data_of(settings: TrainSettings, data: Dataset) -> dict[str, Any]:
@@ -111,31 +105,25 @@ def _base_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The settings and the sizes that differ; if none do, the possible causes."""
-    was, now = old.get("settings") or {}, new.get("settings") or {}
+    if not (old and new):  # 0.2.0 did not record them
+        causes = ", ".join(("DATASET_DIR", *_DATA_SETTINGS))
+        return f"the clips or transcripts differ ({causes})"
     parts = [
-        f"{name} was {was[name] or 'all'}, is {now[name] or 'all'}"
-        for name in _DATA_SETTINGS
-        if name in was and name in now and was[name] != now[name]
+        f"{name} was {was or 'all'}, is {now or 'all'}"
+        for name, was in old["settings"].items()
+        if was != (now := new["settings"].get(name))
     ]
-    cause = "DATASET_DIR" if was else ", ".join(("DATASET_DIR", *_DATA_SETTINGS))
-    sizes = [_size(data) for data in (old, new)]
-    if "" in sizes:
-        parts.append(f"the clips or transcripts differ ({cause})")
-    elif sizes[0] != sizes[1]:
-        parts.append(f"the run trains on {sizes[0]}, this start on {sizes[1]} ({cause})")
+    was, now = [
+        f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes" for data in (old, new)
+    ]
+    if was != now:
+        parts.append(f"the run trains on {was}, this start on {now} (DATASET_DIR)")
     elif not parts:
         parts.append(
-            f"the same number of clips ({sizes[1]}), but a recording, a transcript, a speaker or a "
-            f"validation clip differs ({cause})"
+            f"the same number of clips ({now}), but a recording, a transcript, a speaker or a "
+            "validation clip differs (DATASET_DIR)"
         )
     return "; ".join(parts)
-
-
-def _size(data: Mapping[str, Any]) -> str:
-    """Clips and minutes in words; "" if an earlier version did not record them."""
-    if "clips" not in data or "minutes" not in data:
-        return ""
-    return f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes"
 
 
 def _shape_difference(old: dict[str, Any], new: dict[str, Any]) -> str:

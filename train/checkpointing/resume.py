@@ -15,11 +15,16 @@ from typing import Any
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from machine.storage.checksums import ManifestError, fault_of, read_manifest
 from machine.storage.hashes import sha256_of
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curves
-from xtts.voices.run_folder import RunFolder, load_verified, set_aside
+from xtts.voices.run_folder import (
+    RunError,
+    RunFolder,
+    load_verified,
+    read_checkpoint,
+    set_aside,
+)
 
 log = logging.getLogger(__name__)
 
@@ -136,51 +141,36 @@ def _furthest(run: RunFolder) -> Resumed | None:
         return inside
     if epoch is None:
         return None
-    content = load_verified(epoch.checkpoint)
-    state = _trainer_state(run, epoch.epoch) if epoch.state else None
-    return _of_epoch(epoch.checkpoint, content, state, epoch.epoch, epoch.step)
+    return _read(epoch.checkpoint, _trainer_state(run, epoch.epoch) if epoch.state else None)
 
 
-def _of_epoch(
-    path: Path, content: dict[str, Any], state: dict[str, Any] | None, epoch: int, step: int
-) -> Resumed:
-    return Resumed(epoch, step, 0, content["model"], state, path, content["provenance"])
+def _read(path: Path, trainer_state: dict[str, Any] | None = None) -> Resumed:
+    """The state in an epoch's checkpoint, or in that of a stop, which includes the trainer's."""
+    content = load_verified(path)
+    known, inside = content["provenance"], "trainer" in content
+    if inside:
+        # Not memory-mapped: the optimizer writes into its state, and this file will be removed.
+        trainer_state = load_verified(path, mmap=False)["trainer"]
+    return Resumed(
+        known["epoch"] - inside, known["step"], known["batch"] if inside else 0,
+        content["model"], trainer_state, path, known,
+    )  # fmt: skip
 
 
 def _interrupted(run: RunFolder) -> Resumed | None:
     """The state of a stop inside an epoch, if there is one. Sets a damaged one aside."""
-    pair = (run.interrupted_manifest, run.interrupted)
-    if not any(path.exists() for path in pair):
-        return None
-    if not run.interrupted_manifest.exists():
+    if run.interrupted_manifest.exists():
+        try:
+            return _read(run.interrupted)
+        except RunError as error:
+            set_aside((run.interrupted_manifest, run.interrupted), str(error))
+    elif run.interrupted.exists():
         log.warning(
             "%s lacks a manifest: the run was killed while saving it (or %s was "
             "deleted). It is not used; saving the next epoch removes it.",
             run.interrupted, run.interrupted_manifest.name,
         )  # fmt: skip
-        return None
-    try:
-        manifest = read_manifest(run.interrupted_manifest)
-        fault = fault_of(manifest, run.checkpoints, fresh=True)
-        if run.interrupted.name not in manifest.files:
-            fault = f"{run.interrupted_manifest} belongs to another file."
-    except ManifestError as error:
-        fault = str(error)
-    if fault:
-        set_aside(pair, fault)
-        return None
-    return _from_interrupted(run.interrupted)
-
-
-def _from_interrupted(path: Path) -> Resumed:
-    content = load_verified(path)
-    # Not memory-mapped: the optimizer writes into its state, and this file will be removed.
-    trainer = load_verified(path, mmap=False)["trainer"]
-    provenance = content["provenance"]
-    return Resumed(
-        provenance["epoch"] - 1, provenance["step"], provenance["batch"], content["model"],
-        trainer, path, provenance,
-    )  # fmt: skip
+    return None
 
 
 def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:
@@ -205,20 +195,9 @@ def _began_at(current: Resumed, path: Path) -> bool:
 
 
 def _loaded(path: Path) -> Resumed:
-    content = load_verified(path)
-    missing = {"model", "provenance"} - content.keys()
-    if missing:
-        raise SotaqueError(
-            f"RESUME={path} is not a checkpoint of Sotaque: it has no {missing.pop()!r}. "
-            "Name a checkpoint_epoch_N.pt. A model.pth belongs in a folder that BASE_MODEL names."
-        )
-    if "trainer" in content:
-        return _from_interrupted(path)
-    epoch, step = content["provenance"]["epoch"], content["provenance"]["step"]
-    folder = RunFolder(path.parent.parent)
+    epoch, folder = read_checkpoint(path).provenance["epoch"], RunFolder(path.parent.parent)
     same = folder.checkpoint_path(epoch) == path and folder.state_path(epoch).is_file()
-    state = _trainer_state(folder, epoch) if same else None
-    return _of_epoch(path, content, state, epoch, step)
+    return _read(path, _trainer_state(folder, epoch) if same else None)
 
 
 def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:

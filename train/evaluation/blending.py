@@ -96,7 +96,7 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
     Raises RunError, ConfigError, DiskFull, WriteError.
     """
     run = checkpoints.run
-    if verdict.kind == "blend" and (fault := run.fault_of_best(verdict)):
+    if verdict.kind == "blend" and isinstance(fault := run.look_at_best(verdict), str):
         best = run.read_best()
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it existed
             log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)

@@ -53,5 +53,5 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     if verified := folder.verified(epoch):
         return verified
     there = ", ".join(str(number) for number in folder.epochs()) or "none"
-    reason = folder.absent(epoch) or f"Epoch {epoch} cannot speak: {folder.verify(epoch)}"
+    reason = folder.absent(epoch) or f"Epoch {epoch} cannot speak: {folder.look(epoch)}"
     raise RunError(f"{reason} Saved epochs: {there}.")

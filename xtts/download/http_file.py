@@ -39,10 +39,8 @@ _CHUNK_BYTES = 1 << 20
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REASONS = {
     401: "the server requires a key (401)",
-    403: "the server refuses this download (403)",
     404: "the file does not exist (404); check HF_ENDPOINT",
     407: "the proxy requires a name and password (407); set HTTPS_PROXY with both",
-    410: "the file no longer exists (410)",
 }
 
 

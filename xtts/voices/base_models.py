@@ -7,6 +7,7 @@ import contextlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
@@ -14,6 +15,9 @@ from machine.text import load_error
 from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import CPML, ConfigError, ModelConfig, short_name
+
+if TYPE_CHECKING:
+    from machine.settings.loading import SharedSettings
 
 DEMO = Path(__file__).parent.parent / "assets" / "demo"
 _PUBLISHED = "It is published with XTTS-v2"
@@ -39,6 +43,15 @@ _ASK = (
 
 class BundleError(SotaqueError):
     """A voice or base model cannot be used; the message names file and reason."""
+
+
+def chosen_base(settings: "SharedSettings") -> Path:
+    """The folder of BASE_MODEL, checked for training. Raises the errors of `locate_base` and
+    `check_base`."""
+    source = ModelSource.of(settings)
+    base = locate_base(settings.base_model, source, tos_agreed=settings.coqui_tos_agreed)
+    check_base(base)
+    return base
 
 
 def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: bool = False) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
-from machine.storage.checksums import Manifest, fault_of
+from machine.storage.checksums import fault_of
 from xtts.voices.base_models import BundleError
 
 SCHEMA = 1
@@ -68,7 +68,7 @@ def verify(folder: Path) -> Bundle:
     elif names := _NEEDED[bundle.kind] - bundle.files.keys():
         fault = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
     else:
-        fault = fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
+        fault = fault_of(bundle.files, folder)
     if fault:
         raise BundleError(f"{fault} Export or copy the voice again.")
     return bundle

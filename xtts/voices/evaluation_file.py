@@ -245,24 +245,18 @@ def read_evaluation(path: Path) -> Evaluation | None:
     """Reads the file; None if it is missing, damaged or of another schema, which is logged."""
     try:
         evaluation = TypeAdapter(Evaluation).validate_json(path.read_bytes())
+        if evaluation.schema == SCHEMA:
+            return evaluation
+        fault = f"it has schema {evaluation.schema}, and this version reads schema {SCHEMA}"
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        first = str(error).splitlines()[0]
-        log.warning(
-            "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
-            path, first, commands.program("train evaluate"),
-        )  # fmt: skip
-        return None
-    if evaluation.schema != SCHEMA:
-        log.warning(
-            "%s is ignored: it has schema %s, and this version reads schema %s.",
-            path,
-            evaluation.schema,
-            SCHEMA,
-        )
-        return None
-    return evaluation
+        fault = str(error).splitlines()[0]
+    log.warning(
+        "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
+        path, fault, commands.program("train evaluate"),
+    )  # fmt: skip
+    return None
 
 
 def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, replace_file, write_json
-from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest
+from machine.storage.checksums import ManifestError, fault_of, read_manifest
 from xtts.voices.run_folder import RunError, RunFolder, epoch_of, manifest_beside
 
 if TYPE_CHECKING:
@@ -83,12 +83,6 @@ class LearnedDecoder:
         """Distinguishes decoders of the same weights; "" if it is not used."""
         return self.file.sha256 if self.file else ""
 
-    def fault(self, tensors: Path) -> str | None:
-        """The fault of its tensors, as a sentence; None if they are complete."""
-        if self.file is None:
-            return None
-        return fault_of(Manifest(self.epoch, 0, {tensors.name: self.file}), tensors.parent)
-
 
 def recorded(tensors: Path) -> LearnedDecoder | None:
     """The record of these tensors, if they exist with the recorded size. Does not read them."""
@@ -105,7 +99,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     path = manifest_beside(tensors)
     try:
         record = _record(tensors)
-        fault = record.fault(tensors)
+        fault = record.file and fault_of({tensors.name: record.file}, tensors.parent)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
@@ -120,21 +114,17 @@ def _record(tensors: Path) -> LearnedDecoder:
     return TypeAdapter(LearnedDecoder).validate_json(manifest_beside(tensors).read_bytes())
 
 
-def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
+def learned_for(
+    run: RunFolder, checkpoint: Path | None, of_speaker: Path | None = None
+) -> Path | None:
     """The tensors of the decoder that was trained for exactly this checkpoint of a run, or for its
-    base (None); None if there is no such decoder."""
-    for tensors in _candidates(run, checkpoint):
+    base (None); None if there is no such decoder. of_speaker: the tensors of one of several
+    speakers."""
+    for tensors in [of_speaker] if of_speaker else _candidates(run, checkpoint):
         record = read(tensors)
         if record is not None and _is_for(record, run, checkpoint):
             return tensors if record.file else None
     return None
-
-
-def learned_for_speaker(run: RunFolder, checkpoint: Path | None, tensors: Path) -> Path | None:
-    """As `learned_for`, for the decoder of one of several speakers."""
-    record = read(tensors)
-    usable = record is not None and record.file and _is_for(record, run, checkpoint)
-    return tensors if usable else None
 
 
 def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:

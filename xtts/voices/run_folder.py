@@ -184,14 +184,6 @@ class RunFolder:
         """All epochs with a trainer state on disk, ascending."""
         return self._numbers(_STATE_FILE)
 
-    def verify(self, epoch: int, *, fresh: bool = False) -> str | None:
-        """The fault of an epoch's files, as a sentence; None if they are complete.
-
-        fresh: verifies the files even if this process has done so before.
-        """
-        result = self._look(epoch, fresh)
-        return result if isinstance(result, str) else None
-
     def absent(self, epoch: int) -> str | None:
         """Why an epoch lacks its files (pruned, not saved, or not reached); None if they exist."""
         if self.checkpoint_path(epoch).exists() or self.manifest_path(epoch).exists():
@@ -209,9 +201,22 @@ class RunFolder:
             )
         return f"{self.folder} lacks epoch {epoch}; the newest is {newest or 'none'}."
 
+    def look(self, epoch: int, *, fresh: bool = False) -> Verified | str:
+        """The epoch if its files are complete, else their fault, as a sentence.
+
+        fresh: verifies the files even if this process has done so before.
+        """
+        if absent := self.absent(epoch):
+            return absent
+        path, state = self.manifest_path(epoch), self.state_path(epoch)
+        found = self._look(path, self.checkpoint_path(epoch), state, fresh=fresh)
+        if isinstance(found, Verified) and found.epoch != epoch:
+            return f"{path} is the manifest of another epoch."
+        return found
+
     def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
         """The epoch, if its files are complete; else None."""
-        result = self._look(epoch, fresh)
+        result = self.look(epoch, fresh=fresh)
         return None if isinstance(result, str) else result
 
     def newest_verified(self, *, quarantine: bool = False, fresh: bool = False) -> Verified | None:
@@ -221,7 +226,7 @@ class RunFolder:
         manifest stay, because they are only an interrupted save.
         """
         for epoch in reversed(self.epochs()):
-            result = self._look(epoch, fresh)
+            result = self.look(epoch, fresh=fresh)
             if isinstance(result, Verified):
                 return result
             if self.unfinished(epoch):
@@ -260,46 +265,38 @@ class RunFolder:
             return self._unjudged()
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.reason)
-        fault = self.fault_of_best(verdict)
-        if not fault and verdict.kind == "blend" and (blend := self.whole_blend()):
-            return _best_weights(blend, verdict.reason)
+        found = self.look_at_best(verdict)
+        if isinstance(found, Verified):
+            return _best_weights(found, verdict.reason)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
         best = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
-        if not fault or best is None or best.weights is None:
+        if best is None or best.weights is None:
             return best
         if verdict.kind == "blend" and self.is_locked():
             note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written at the end "
             note += f"of the run, which is not over yet. {best.weights.name} is used until then."
             return replace(best, fallback=note)
-        note = f"{fault} {best.weights.name} is used instead."
+        note = f"{found} {best.weights.name} is used instead."
         advice = f"Try `{commands.program('train evaluate')}` to repair it."
         return replace(best, fallback=f"{note} {advice}")
 
-    def fault_of_best(self, verdict: Verdict) -> str | None:
-        """The fault of the file that a verdict names, as a sentence; None if it is complete."""
-        if verdict.kind == "base":
-            return None
+    def look_at_best(self, verdict: Verdict) -> Verified | str:
+        """As `look`, for the epoch or blend that a verdict names."""
         if verdict.kind == "epoch":
-            epoch = self._look(verdict.epoch, fresh=False)
+            epoch = self.look(verdict.epoch)
             if isinstance(epoch, str) or epoch.sha256 == verdict.checkpoint_sha256:
-                return epoch if isinstance(epoch, str) else None
+                return epoch
             return f"{epoch.checkpoint} does not contain the weights that were evaluated."
-        try:
-            manifest = read_manifest(self.best_blend_manifest)
-        except ManifestError as error:
-            return str(error)
-        if manifest.blend != verdict.weights:
+        blend = self._look(self.best_blend_manifest, self.best_blend)
+        if isinstance(blend, Verified) and blend.manifest.blend != verdict.weights:
             return f"{self.best_blend} is not the blend that was judged best."
-        return fault_of(manifest, self.checkpoints)
+        return blend
 
     def whole_blend(self) -> Verified | None:
         """best.pt if it is complete, else None. `manifest.blend` describes the blend."""
-        with contextlib.suppress(ManifestError, KeyError):
-            manifest = read_manifest(self.best_blend_manifest)
-            if manifest.blend and not fault_of(manifest, self.checkpoints):
-                return _verified(manifest, self.best_blend)
-        return None
+        blend = self._look(self.best_blend_manifest, self.best_blend)
+        return None if isinstance(blend, str) else blend
 
     def newest_whole(self) -> Verified | None:
         """The newest complete epoch, or else best.pt."""
@@ -359,31 +356,28 @@ class RunFolder:
         )  # fmt: skip
         set_aside(paths, reason)
 
+    def _look(
+        self, path: Path, checkpoint: Path, state: Path | None = None, *, fresh: bool = False
+    ) -> Verified | str:
+        """A checkpoint if the files of its manifest `path` are complete, else their fault."""
+        try:
+            manifest = read_manifest(path)
+        except ManifestError as error:
+            return str(error)
+        if checkpoint.name not in manifest.files:
+            return f"{path} is the manifest of another epoch."
+        if fault := fault_of(manifest.files, self.checkpoints, fresh=fresh):
+            return fault
+        sha256 = manifest.files[checkpoint.name].sha256
+        kept = state if state and state.name in manifest.files else None
+        return Verified(manifest.epoch, manifest.step, checkpoint, sha256, kept, manifest)
+
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
         try:
             names = os.listdir(self.checkpoints)
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted({int(match[1]) for name in names if (match := pattern.match(name))})
-
-    def _look(self, epoch: int, fresh: bool) -> Verified | str:
-        if absent := self.absent(epoch):
-            return absent
-        try:
-            manifest = read_manifest(self.manifest_path(epoch))
-        except ManifestError as error:
-            return str(error)
-        checkpoint, state = self.checkpoint_path(epoch), self.state_path(epoch)
-        if manifest.epoch != epoch or checkpoint.name not in manifest.files:
-            return f"{self.manifest_path(epoch)} is the manifest of another epoch."
-        if fault := fault_of(manifest, self.checkpoints, fresh=fresh):
-            return fault
-        return _verified(manifest, checkpoint, state if state.name in manifest.files else None)
-
-
-def _verified(manifest: Manifest, checkpoint: Path, state: Path | None = None) -> Verified:
-    sha256 = manifest.files[checkpoint.name].sha256
-    return Verified(manifest.epoch, manifest.step, checkpoint, sha256, state, manifest)
 
 
 def _best_weights(verified: Verified, reason: str) -> BestWeights:
@@ -447,8 +441,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(model=content["model"], provenance=content["provenance"])
     except KeyError as error:
         raise RunError(
-            f"{path} is not a checkpoint of Sotaque: it lacks {error.args[0]!r}. "
-            "Name a checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
+            f"{path} is not a checkpoint of Sotaque: it lacks {error.args[0]!r}. Name a "
+            "checkpoint_epoch_N.pt. A model.pth belongs in a folder that BASE_MODEL or VOICE names."
         ) from None
 
 
@@ -496,4 +490,4 @@ def _fault_before_loading(path: Path, beside: Path) -> str | None:
         return str(error)
     if path.name not in manifest.files:
         return f"{beside} does not name {path.name}; it belongs to another file."
-    return fault_of(manifest, path.parent, only=path.name)
+    return fault_of({path.name: manifest.files[path.name]}, path.parent)

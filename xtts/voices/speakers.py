@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
-from machine.storage.checksums import Manifest, fault_of
+from machine.storage.checksums import fault_of
 from machine.text import plain_name
 from xtts.text.markup import STYLE_MARK
 
@@ -60,8 +60,7 @@ def rows(folder: Path) -> list[Speaker]:
     path = folder / FOLDER / FILE
     try:
         found = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
-        files = Manifest(0, 0, {one.file: one.written for one in found})
-        fault = fault_of(files, path.parent)
+        fault = fault_of({one.file: one.written for one in found}, path.parent)
     except FileNotFoundError:
         return []
     except (OSError, ValidationError, KeyError) as error:

@@ -204,7 +204,7 @@ def _speaker_decoders(
         run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
         own = learned_decoder.learned_for(run, checkpoint)
         learned = {
-            path: learned_decoder.learned_for_speaker(run, checkpoint, speakers.decoder_of(path))
+            path: learned_decoder.learned_for(run, checkpoint, speakers.decoder_of(path))
             for path in others
         }
         return {path: tensors for path, tensors in {first: own, **learned}.items() if tensors}

@@ -162,7 +162,7 @@ def test_killed_while_an_old_trainer_state_goes(point, two_epochs, tmp_path):
     run = RunFolder(tmp_path / "output")
     shutil.copytree(two_epochs.folder, run.folder)
     assert train_in_child(run.folder, 3, keep=3, crash_at=point) == -9
-    assert [epoch for epoch in run.epochs() if run.verify(epoch)] == []
+    assert all(run.verified(epoch) for epoch in run.epochs())
     assert run.newest_verified().epoch == 3
     prune(run, 3)
     assert run.state_epochs() == [2, 3]

@@ -133,7 +133,7 @@ def test_a_damaged_epoch_is_found_told_and_not_taken(run, caplog, name, damage):
     done = 0
     for what in damage(run.checkpoints / name):
         done += 1
-        reason = run.verify(2, fresh=True)
+        reason = run.look(2, fresh=True)
         assert reason, f"{name}, {what}: not found"
         assert name in reason and reason.endswith(".")
         found = run.newest_verified(fresh=True)
@@ -172,12 +172,12 @@ def test_an_epoch_that_was_renamed_is_not_another_one(run):
         two.rename(one)
         (run.checkpoints / "aside").rename(two)
     for epoch in (1, 2):
-        reason = run.verify(epoch, fresh=True)
+        reason = run.look(epoch, fresh=True)
         assert reason and "the manifest of another epoch" in reason
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES[:-1], "another epoch"])
-def test_a_damaged_best_is_written_anew(run, caplog, damage):
+def test_a_damaged_best_is_written_anew(run, damage):
     """The manifests determine the best epoch; best.json only publishes it."""
     path, right = run.best_file, run.best_file.read_bytes()
     if isinstance(damage, str):
@@ -187,10 +187,6 @@ def test_a_damaged_best_is_written_anew(run, caplog, damage):
             pass
     assert Checkpoints(run, keep=None).resume("auto", FINGERPRINT)
     assert path.read_bytes() == right
-    assert "best.json was missing, damaged or older" in caplog.text
-    caplog.clear()
-    assert Checkpoints(run, keep=None).resume("auto", FINGERPRINT)
-    assert "best.json" not in caplog.text
 
 
 LINES = [json.dumps({"kind": "train", "step": step, "loss": 1.5}) + "\n" for step in range(1, 9)]

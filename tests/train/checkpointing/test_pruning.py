@@ -30,7 +30,7 @@ def test_pruning_keeps_newest_best_two_trainer_states_and_every_sample(run):
         (run.samples / f"epoch_{epoch}_output.wav").touch()
     assert run.epochs() == [2, 5, 6]
     assert run.state_epochs() == [5, 6]
-    assert all(run.verify(epoch) is None for epoch in run.epochs())
+    assert all(run.verified(epoch) for epoch in run.epochs())
     assert run.lowest_loss().epoch == 2
     assert run.read_best() == {"epoch": 2, "validation_audio_loss": 1.0}
     assert len(list(run.samples.iterdir())) == 6

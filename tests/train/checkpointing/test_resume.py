@@ -102,8 +102,8 @@ GERMAN = {"LANGUAGE": "de", "MAX_TRAIN_SAMPLES": None, "SUSPECT_CLIPS": "keep"}
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
-        (LARGE, SMALL, "trains on 24 clips, 1.9 minutes, this start on 5 clips, 0.4 minutes "
-         "(DATASET_DIR, LANGUAGE, MAX_TRAIN_SAMPLES, SUSPECT_CLIPS)."),
+        ({**LARGE, "settings": GERMAN}, {**SMALL, "settings": GERMAN},
+         "trains on 24 clips, 1.9 minutes, this start on 5 clips, 0.4 minutes (DATASET_DIR)."),
         ({**LARGE, "settings": GERMAN},
          {**LARGE, "settings": {**GERMAN, "LANGUAGE": "en", "SUSPECT_CLIPS": "leave_out"}},
          "start: LANGUAGE was de, is en; SUSPECT_CLIPS was keep, is leave_out."),
@@ -113,7 +113,8 @@ GERMAN = {"LANGUAGE": "de", "MAX_TRAIN_SAMPLES": None, "SUSPECT_CLIPS": "keep"}
         ({**LARGE, "settings": GERMAN}, {**LARGE, "settings": GERMAN},
          "the same number of clips (24 clips, 1.9 minutes), but a recording, a transcript, a "
          "speaker or a validation clip differs (DATASET_DIR)."),
-        ({}, SMALL, "the clips or transcripts differ (DATASET_DIR, LANGUAGE,"),
+        ({}, {**SMALL, "settings": GERMAN},
+         "the clips or transcripts differ (DATASET_DIR, LANGUAGE,"),
     ],
 )  # fmt: skip
 def test_a_changed_dataset_is_named_by_what_a_user_knows_of_it(

@@ -84,7 +84,7 @@ def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     for number in (2, 3):
         tensors = speakers.decoder_of(ground.recording(number))
         for weights, expected in ((checkpoint, tensors), (None, None)):
-            found = learned_decoder.learned_for_speaker(ground.run, weights, tensors)
+            found = learned_decoder.learned_for(ground.run, weights, tensors)
             assert found == expected
 
 
@@ -205,7 +205,7 @@ def test_killed_while_their_decoder_is_kept_it_is_learned_again(ground):
     ground.conclude("off")
     tensors = speakers.decoder_of(ground.recording(2))
     weights = ground.run.checkpoint_path(1)
-    assert learned_decoder.learned_for_speaker(ground.run, weights, tensors) == tensors
+    assert learned_decoder.learned_for(ground.run, weights, tensors) == tensors
 
 
 def test_few_clips_learn_no_decoder(ground):

@@ -91,7 +91,7 @@ def test_a_damaged_file_is_caught_and_named(run, left, which):
         path.write_bytes(content[:100_000] + bytes(4096) + content[104_096:])
     elif left != "nothing":
         path.write_bytes(content[:left])
-    assert path.name in run.verify(3)
+    assert path.name in run.look(3)
     assert newest(run) == 2
 
 
@@ -100,7 +100,7 @@ def test_one_flipped_bit_in_64_kb_is_caught(run, region):
     """torch.load accepts it without an error."""
     path = run.checkpoint_path(3)
     flip_bit(path, min(region * 65_536 + 40_000, path.stat().st_size - 30))
-    assert "damaged" in run.verify(3)
+    assert "damaged" in run.look(3)
     assert newest(run) == 2
     with pytest.raises(RunError, match=r"checkpoint_epoch_3\.pt is damaged"):
         read_checkpoint(path)
@@ -112,7 +112,7 @@ def test_two_files_swapped_are_caught(run, which):
     first.rename(run.folder / "aside")
     second.rename(first)
     (run.folder / "aside").rename(second)
-    assert run.verify(3) and newest(run) == 1
+    assert run.verified(3) is None and newest(run) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_manifest_missing_or_garbled_is_caught(run, content, reason):
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    assert path.name in run.verify(3) and reason in run.verify(3)
+    assert path.name in run.look(3) and reason in run.look(3)
     assert newest(run) == 2
 
 
@@ -138,7 +138,7 @@ def test_a_flipped_bit_anywhere_in_a_manifest_is_caught(run):
         same = False
         with contextlib.suppress(ValueError):
             same = json.loads(path.read_bytes()) == json.loads(whole)
-        assert (run.verify(3) is None) == same, offset
+        assert (run.verified(3) is not None) == same, offset
         path.write_bytes(whole)
 
 
@@ -166,9 +166,9 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
     for epoch in (1, 2):
         for path in (run.manifest_path, run.checkpoint_path, run.state_path):
             path(epoch).unlink()
-    assert "Epoch 1 was pruned" in run.verify(1)
-    assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.verify(2)
-    assert "lacks epoch 4; the newest is 3" in run.verify(4)
+    assert "Epoch 1 was pruned" in run.look(1)
+    assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.look(2)
+    assert "lacks epoch 4; the newest is 3" in run.look(4)
     with pytest.raises(RunError, match=r"Epoch 1 was pruned.*Available epochs: 3"):
         read_checkpoint(run.checkpoint_path(1))
 
