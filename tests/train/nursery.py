@@ -24,7 +24,6 @@ EPOCHS, STEPS_PER_EPOCH = 2, 3
 _LATER = (
     "train.setup", "torch.utils.tensorboard", "soundfile", "torchaudio.functional", "tqdm",
     "TTS.tts.layers.xtts.dvae", "TTS.tts.layers.xtts.tokenizer", "torch._weights_only_unpickler",
-    "torch._dynamo",  # by AdamW; its imports take seconds
 )  # fmt: skip
 
 

@@ -223,8 +223,11 @@ def test_other_data_is_refused_and_nothing_is_written_over(workshop, straight, t
 
 @pytest.fixture(scope="module")
 def heard(workshop):
-    """Two epochs with samples from the real worker."""
-    return workshop.run("heard", 2, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One two.")
+    """Two epochs with samples from the real worker, judged on two sentences."""
+    texts = workshop.folder / "texts.txt"
+    texts.write_text("One two.\nThree four.\n")
+    heard = {"SAMPLE_TEXT": "One two.", "EVALUATE_TEXTS": str(texts)}
+    return workshop.run("heard", 2, SAMPLE_DEVICE="cpu", **heard)
 
 
 def test_every_epoch_is_heard_by_its_own_weights(heard):
