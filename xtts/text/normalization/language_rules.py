@@ -17,8 +17,9 @@ from xtts.text.normalization.numbers import NumberRules, WrittenNumber
 
 Step = Callable[[str], str]
 Pattern = re.Pattern[str]
-# For what a language does not write. It has the groups that replacements name.
-NEVER = re.compile("(?!)()()")
+# For what a language does not write: fails fast, at a letter that no text has, and has the groups
+# that replacements name.
+NEVER = re.compile("\ue8fe(?!)()()")
 _HOURS_TO = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
 )
