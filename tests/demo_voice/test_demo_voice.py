@@ -60,6 +60,7 @@ def read(made: Making) -> Speech:
     return Speech(made.work / "speech", torch.device("cpu"), 320)
 
 
+@pytest.mark.slow
 def test_the_folder_speaks(made):
     model = load_model(made.to)
     assert model.config.weights == "trained"
@@ -89,12 +90,14 @@ def test_the_card_has_the_hashes_of_the_files():
         assert f"| {name} | `{digest}` |" in card
 
 
+@pytest.mark.slow
 def test_the_learned_weights_are_those_packed(made):
     learned = torch.load(made.work / "pretraining.pt", weights_only=True)["pupil"]
     packed = load_model(made.to).gpt.text_embedding.weight
     torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
 
 
+@pytest.mark.slow
 def test_ids_are_the_tokenizer_s(made):
     tokenizer = load_model(made.to).tokenizer
     for clip in read(made).clips:
@@ -102,6 +105,7 @@ def test_ids_are_the_tokenizer_s(made):
     assert made.recipe.gpt.text_ids == len(CHARACTERS)
 
 
+@pytest.mark.slow
 def test_codes_are_those_of_the_packed_codec_for_each_clip_alone(made):
     """In a batch, a clip's last codes must not depend on the next clip."""
     clips = read(made)
@@ -118,6 +122,7 @@ def test_codes_are_those_of_the_packed_codec_for_each_clip_alone(made):
     assert min(agree) > 0.9
 
 
+@pytest.mark.slow
 def test_carried_weights_speak_alike_and_go_on(made, tmp_path):
     carrying.pack(made.work, tmp_path / "there")
     parts = sorted((tmp_path / "there").iterdir())
@@ -136,6 +141,7 @@ def test_carried_weights_speak_alike_and_go_on(made, tmp_path):
         carrying.unpack(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_finished_stage_takes_one_more_step_and_keeps_its_weights(made):
     before = torch.load(made.work / "listener.pt", weights_only=True)
     made.run(["listener"])
@@ -145,6 +151,7 @@ def test_a_finished_stage_takes_one_more_step_and_keeps_its_weights(made):
     assert 0 < float((weights[0] - weights[1]).abs().max()) < 0.01
 
 
+@pytest.mark.slow
 def test_a_stage_whose_lane_failed_says_what_it_lacks(made, tmp_path):
     lonely = Making(SHORT, tmp_path, tmp_path, torch.device("cpu"), 1e-4, 1)
     (tmp_path / "stopped").touch()
@@ -178,6 +185,7 @@ def test_no_person_is_the_demo_s():
         assert person(number) == who
 
 
+@pytest.mark.slow
 def test_a_batch_shares_references_among_clips_of_one_person(made):
     clips = read(made)
     lessons = pretraining.new_lessons(made._at("pretraining"), clips)

@@ -168,6 +168,7 @@ def test_a_pronunciation_speaks_one_sentence(tiny, spoken, tmp_path):
     assert len(sounds(tmp_path / "out")) == 7
 
 
+@pytest.mark.slow
 def test_another_seed_speaks_all_and_again_speaks_one(tiny, spoken, tmp_path):
     shutil.copytree(spoken, tmp_path / "out")
     epub = book(tmp_path / "book.epub")
@@ -213,6 +214,7 @@ def test_the_plan_alone_speaks_samples_only(tiny, tmp_path, capsys):
     assert not list(tmp_path.glob("out/*.m4b"))
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_kept_measures_nothing_again(tiny, tmp_path, capsys):
     text = " ".join(f"{FIRST[:-1]}, he said {word}." for word in ("once", "twice", "again"))
     epub, out = book(tmp_path / "book.epub", first=text), tmp_path / "out"

@@ -33,6 +33,7 @@ def own(speaking: Running) -> dict[str, set[bytes]]:
     return own_sounds(speaking)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_hears_the_speaker_and_the_style_it_asked_for(speaking, own, client, name):

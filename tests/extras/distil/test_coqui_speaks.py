@@ -1,5 +1,6 @@
 """Coqui's `Xtts` loads a distilled voice, strictly, and speaks with it."""
 
+import pytest
 import torch
 
 from extras.distil.student import new_student
@@ -17,6 +18,7 @@ from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.voices import bundle
 
 
+@pytest.mark.slow
 def test_a_distilled_voice_speaks_in_coqui(tmp_path):
     base = coquis_base(tmp_path / "base", SMALL)
     config = ModelConfig.read(base)

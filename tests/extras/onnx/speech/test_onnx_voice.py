@@ -40,6 +40,7 @@ def talk(base: Path, kept: Path) -> Iterator[Talk]:
         yield found
 
 
+@pytest.mark.slow
 def test_the_onnx_child_answers_as_the_one_with_torch(talk):
     assert talk.opened["placed"]["execution_provider"] == "CPUExecutionProvider"
     says_the_same_alone_and_in_a_crowd(talk)
@@ -48,6 +49,7 @@ def test_the_onnx_child_answers_as_the_one_with_torch(talk):
     assert talk.until("done", "good")["say"] == "done"
 
 
+@pytest.mark.slow
 def test_a_voice_is_exported_once_and_kept(talk, base, kept):
     (folder,) = (path for path in (kept / "onnx").iterdir() if path.is_dir())
     # Unused weights are not exported: such a small model speaks in float32.
@@ -58,12 +60,14 @@ def test_a_voice_is_exported_once_and_kept(talk, base, kept):
     talk.send(do="close", key="again")
 
 
+@pytest.mark.slow
 def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(talk, base, kept):
     talk.say("uploaded", "a", recording=str(base / "reference.wav"))
     assert talk.until("done", "uploaded")["say"] == "done"
     assert len(list((kept / "latents").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_the_child_never_loads_torch(talk, base):
     """Whatever it has done before: torch's libraries take 0.25 GB that are never freed."""
     talk.say("once more", "a", recording=str(base / "reference.wav"))
