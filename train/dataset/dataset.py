@@ -1,8 +1,9 @@
 """Reads a dataset: checks every clip before the first step and splits training from validation.
 
 The trainer, `check` and `prepare` share `read`. One file caches the results for each recording and
-text, so a second start decodes nothing. Features (`train.dataset.features`) need a second decoding
-and take by far the longest, so they are computed only after every check that can refuse a run.
+text, so a second start decodes nothing, and the whole dataset while none of its files changes.
+Features (`train.dataset.features`) need a second decoding and take by far the longest, so they are
+computed only after every check that can refuse a run.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from machine import commands
 from machine.memory import without_collection
@@ -185,12 +187,18 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     Raises DatasetError for a malformed transcript, for a language that the base model does not
     speak, and if no clip is usable; TextError for a language whose extra package is not installed.
     """
-    transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
-    entries = transcript.entries
-    _refuse_language(entries, tokenizer.languages, settings)
     longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
     # Versions of coqui-tts differ in how they spell out numbers and abbreviations.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
+    folder, state = settings.dataset_dir, _state_of(settings.dataset_dir)
+    key = repr((str(folder), str(folder.absolute()), settings.dataset_format, settings.language,
+                settings.max_train_samples, reader, longest))  # fmt: skip
+    whole = Facts(settings.cache_dir, f"datasets {VERSION}")
+    if state and (kept := whole.get(key, state)):
+        return _unpacked(kept)
+    transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
+    entries = transcript.entries
+    _refuse_language(entries, tokenizer.languages, settings)
     known = Facts(settings.cache_dir, f"clips {VERSION}")
     try:  # the cache is saved even if the run is stopped
         # Decoding releases the GIL.
@@ -219,7 +227,56 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         raise DatasetError("\n".join(lines))
     named = {entry.name for entry in entries if entry.validation}
     found = split(list(clips.values()), refused, named, settings.max_train_samples)
-    return replace(found, notes=tuple(transcript.notes))
+    found = replace(found, notes=tuple(transcript.notes))
+    # A recording that cannot be read may be readable at the next start.
+    if state and all(one.allowed != READABLE for one in refused):
+        whole.put(key, _packed(found), state)
+        whole.save()
+    return found
+
+
+def _state_of(folder: Path) -> str:
+    """A hash of the names, sizes and times of a dataset's files, and of the code that reads them;
+    "" if a file changed just now or cannot be examined."""
+    digest, newest, seen, waiting = hashlib.sha256(), 0, set[str](), [str(folder)]
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    try:
+        while waiting:
+            place = waiting.pop()
+            if (real := os.path.realpath(place)) in seen:  # a link to a folder above it
+                continue
+            seen.add(real)
+            for one in sorted(os.scandir(place), key=lambda one: one.name):
+                if one.is_dir():
+                    waiting.append(one.path)
+                    continue
+                status = one.stat()
+                newest = max(newest, status.st_ctime_ns)
+                digest.update(os.fsencode(f"{one.path}|{_version_of(status)}\n"))
+    except OSError:
+        return ""
+    return "" if is_racy(newest) else digest.hexdigest()
+
+
+def _version_of(status: os.stat_result) -> str:
+    return f"{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
+
+
+def _packed(data: Dataset) -> list[Any]:
+    """A dataset as JSON."""
+    clips = [list(vars(clip).values()) for clip in data.clips]
+    for fields in clips:
+        fields[1] = str(fields[1])
+    refused = [list(vars(one).values()) for one in data.refused]
+    return [clips, refused, len(data.train), data.notes]
+
+
+def _unpacked(kept: list[Any]) -> Dataset:
+    rows, refused, num_train, notes = kept
+    clips = [Clip(name, Path(path), *more, tuple(tokens)) for name, path, *more, tokens in rows]
+    refused = [RejectedClip(*one) for one in refused]
+    return Dataset.of(clips[:num_train], clips[num_train:], refused, notes)
 
 
 def _refuse_language(
@@ -229,39 +286,28 @@ def _refuse_language(
 
     Single rows in other languages are rejected as clips instead.
     """
-    known = set(map(short_code, spoken))
-    short = [short_code(entry.language) for entry in entries]
-    if not known.isdisjoint(short):
+    languages = sorted({short_code(entry.language) for entry in entries})
+    if not {short_code(one) for one in spoken}.isdisjoint(languages):
         return
-    languages = sorted(set(short))
+    advice = "If that is not the language of the clips, correct LANGUAGE or the transcript."
+    if not set(languages) <= NAMES.keys():
+        extend = commands.program(
+            f"train extend --language {languages[0]} "
+            f"--dataset {shlex.quote(str(settings.dataset_dir))} --to bases/{languages[0]}"
+        )
+        advice += (
+            " If it is, name a BASE_MODEL that speaks it, or add the language to this one "
+            f"(docs/languages.md): {extend}"
+        )
+    elif settings.base_model != "xtts_v2":
+        advice = (
+            f"XTTS-v2 speaks {'it' if len(languages) == 1 else 'them'}: set BASE_MODEL=xtts_v2, "
+            f"after you have read its licence (docs/your-voice.md). {advice}"
+        )
     raise DatasetError(
         f"BASE_MODEL={settings.base_model} speaks {_in_words(map(short_code, spoken))}, and all "
         f"{len(entries)} clips of {settings.dataset_dir} are in {_in_words(languages)} "
-        f"(LANGUAGE={settings.language}). {_what_to_set(languages, settings)}"
-    )
-
-
-def _what_to_set(languages: Sequence[str], settings: TrainSettings) -> str:
-    """Advice for clips in languages that the base does not speak."""
-    correct = "If that is not the language of the clips, correct LANGUAGE or the transcript."
-    if set(languages) <= NAMES.keys():
-        if settings.base_model == "xtts_v2":
-            return correct
-        return (
-            f"XTTS-v2 speaks {'it' if len(languages) == 1 else 'them'}: set BASE_MODEL=xtts_v2, "
-            f"after you have read its licence (docs/your-voice.md). {correct}"
-        )
-    return (
-        f"{correct} If it is, name a BASE_MODEL that speaks it, or add the language to this one "
-        f"(docs/languages.md): {extend_command(languages[0], settings.dataset_dir)}"
-    )
-
-
-def extend_command(language: str, dataset: Path) -> str:
-    """The command that adds a language to the base model."""
-    return commands.program(
-        f"train extend --language {language} --dataset {shlex.quote(str(dataset))} "
-        f"--to bases/{language}"
+        f"(LANGUAGE={settings.language}). {advice}"
     )
 
 
@@ -352,7 +398,7 @@ def decode_clip(
         status = entry.path.stat()
     except OSError:
         return RejectedClip(entry.name, _missing(entry.path), READABLE)
-    key = f"{entry.path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
+    key = f"{entry.path.absolute()}|{_version_of(status)}"
     sound = known.get(key)
     if sound is None:
         try:
@@ -360,7 +406,7 @@ def decode_clip(
         except (AudioError, OSError) as error:
             # Not cached: the disk error may be temporary.
             return RejectedClip(entry.name, str(error), READABLE)
-        if not is_racy(status):
+        if not is_racy(status.st_ctime_ns):
             known.put(key, sound)
     seconds, sha256, seen, allowed = sound
     if not seen and not SHORTEST_CLIP_SECONDS <= seconds <= longest:
@@ -368,10 +414,10 @@ def decode_clip(
     return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
 
 
-def is_racy(status: os.stat_result) -> bool:
+def is_racy(changed_ns: int) -> bool:
     """Whether a file changed so recently that another change may leave its timestamps the same
     ("racy git", https://git-scm.com/docs/racy-git)."""
-    return status.st_ctime_ns > time.time_ns() - RACY_SECONDS * 1e9
+    return changed_ns > time.time_ns() - RACY_SECONDS * 1e9
 
 
 def _missing(path: Path) -> str:

@@ -168,6 +168,10 @@ def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
 
     monkeypatch.setattr(soundfile, "SoundFile", never)
     monkeypatch.setattr(dataset, "_tokenised", never)
+    with monkeypatch.context() as patch:  # nor is the transcript read
+        patch.setattr(dataset, "read_transcript", never)
+        assert read(folder) == first
+    monkeypatch.setattr(dataset, "_state_of", lambda _folder: "")
     assert read(folder) == first
     (folder / "wavs" / "clip-0.wav").touch()
     with pytest.raises(AssertionError, match="decoded again"):
@@ -224,6 +228,20 @@ def test_a_known_dataset_that_has_changed_is_noticed(read, tmp_path, settled):
     add_rows(folder, "clip-4|A new one.")
     soundfile.write(folder / "wavs" / "clip-4.wav", a_sound(1.0, RATE, seed=55), RATE)
     assert len(hashes()) == 5
+
+
+def test_a_file_in_a_linked_folder_is_part_of_a_known_dataset(read, tmp_path, settled):
+    folder = make_dataset(tmp_path / "data", clips=3)
+    (folder / "wavs").rename(tmp_path / "elsewhere")
+    (folder / "wavs").symlink_to(tmp_path / "elsewhere")
+    (folder / "wavs" / "back").symlink_to(folder)  # a circle
+    add_rows(folder, "late|It comes later.")
+    assert reasons(read(folder))["late"].startswith("no file")
+    soundfile.write(tmp_path / "elsewhere" / "late.wav", a_sound(1.0, RATE, seed=60), RATE)
+    first = read(folder)
+    assert len(first.clips) == 4
+    (tmp_path / "elsewhere" / "late.wav").unlink()
+    assert reasons(read(folder))["late"].startswith("no file")
 
 
 def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
