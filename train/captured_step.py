@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -210,22 +210,8 @@ class Measured(NamedTuple):
     bytes: int
 
 
-class Recorder(Protocol):
-    """Measures and captures steps."""
-
-    def measured(self, compute: Callable[[], object]) -> Measured:
-        """Runs `compute` on the capture stream and waits for it."""
-        ...
-
-    def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
-        """Records `compute` without running it. Returns a function that replays it."""
-        ...
-
-    def free_bytes(self) -> int: ...
-
-
 class CudaRecorder:
-    """Captures on a GPU. All graphs share a stream and a memory pool."""
+    """Measures and captures steps on a GPU. All graphs share a stream and a memory pool."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -233,7 +219,7 @@ class CudaRecorder:
             self._pool, self._side = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
     def measured(self, compute: Callable[[], object]) -> Measured:
-        """See `Recorder`."""
+        """Runs `compute` on the capture stream and waits for it."""
         with torch.cuda.device(self.device):
             own = torch.cuda.current_stream()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -252,7 +238,8 @@ class CudaRecorder:
         return Measured(host, begin.elapsed_time(end) / 1e3, taken)
 
     def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
-        """See `Recorder`. `compute` must have run on the same stream before."""
+        """Records `compute`, which must have run on the same stream before, without running it.
+        Returns a function that replays it."""
 
         def recorded() -> tuple[Tensor, ...]:
             compute()
@@ -289,7 +276,7 @@ class CapturedSteps:
             capture at once.
     """
 
-    def __init__(self, learner: Learner, recorder: Recorder) -> None:
+    def __init__(self, learner: Learner, recorder: CudaRecorder) -> None:
         self.learner = learner
         self.reason = ""
         self.capture_after: int = CAPTURE_AFTER

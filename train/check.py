@@ -1,16 +1,18 @@
 """`python -m train check`: validates the dataset and trains nothing."""
 
+import argparse
 import json
 import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from machine import commands, extras
-from train import run_context
 from train.dataset import features
 from train.dataset.dataset import Dataset
+from train.dataset.entries import shown_path
 from train.dataset.metadata import read_transcript
 from train.run_context import RunContext
 from train.settings import TrainSettings
@@ -20,58 +22,50 @@ log = logging.getLogger("train")
 _MOST_NAMES = 20
 
 
-def run(
-    settings: TrainSettings,
-    *,
-    verify: bool = False,
-    repair: bool = False,
-    show_text: bool = False,
-    with_likelihood: bool = True,
-    as_json: bool = False,
-) -> int:
+def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """Prints the transcript as parsed, the refused and the suspect clips, and the totals. Returns 0
-    if any clips remain. For a LANGUAGE that neither the base nor XTTS-v2 speaks, first prints how
-    to add it, then raises the error that a training raises, too.
-
-    Args:
-        verify: compares every record of the feature cache with its hash. Returns 2 if one is
-            damaged.
-        repair: computes damaged records again.
-        show_text: prints how the transcripts are read.
-        with_likelihood: computes each clip's likelihood under the base, the slowest check.
-        as_json: also prints the findings as JSON.
+    if any clips remain, and 2 if --verify finds a damaged record. For a LANGUAGE that neither the
+    base nor XTTS-v2 speaks, first prints how to add it, then raises the error that a training
+    raises, too. arguments: as `train.verbs.check` describes them.
     """
     from train.setup import build_context
 
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     log.info(transcript.shown(settings.dataset_dir))
     # A program that reads JSON gets only the error.
-    if not as_json:
+    if not arguments.json:
         for languages in extras.modules("LANGUAGES"):
             languages.report_lacking(settings)
     # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
-    if show_text:
+    if arguments.show_text:
         _show_texts(context)
     log.info(context.data.report())
-    if repair:
+    if arguments.repair:
         repaired = features.build(
             context.data, context.base, context.config, settings.cache_dir, context.device.features
         ).repair()
         log.info(
             "Features: %d damaged records were computed again. %s", len(repaired), _named(repaired)
         )
-    elif verify:
+    elif arguments.verify:
         return _verified(settings, context)
     else:
-        found = run_context.look(settings, context, with_likelihood=with_likelihood)
-        if as_json:
-            sys.stdout.write(json.dumps(_findings(context.data, found)) + "\n")
+        likely = not arguments.no_likelihood
+        found = [
+            one
+            for check in extras.modules("CLIPS")
+            for one in check.look(settings, context, with_likelihood=likely)
+        ]
+        if arguments.json:
+            findings = _findings(context.data, found, settings.dataset_dir)
+            sys.stdout.write(json.dumps(findings) + "\n")
     return 0
 
 
-def _findings(data: Dataset, found: Sequence[Any]) -> dict[str, Any]:
+def _findings(data: Dataset, found: Sequence[Any], folder: Path) -> dict[str, Any]:
     """What `--json` prints: totals, refused clips, and suspect clips with the worst first."""
+    names = {shown_path(clip.path, folder): clip.name for clip in data.clips}
     return {
         "clips": len(data.train),
         "minutes": round(data.minutes(data.train), 2),
@@ -80,7 +74,7 @@ def _findings(data: Dataset, found: Sequence[Any]) -> dict[str, Any]:
             {"clip": one.name, "seen": one.seen, "allowed": one.allowed} for one in data.refused
         ],
         "suspects": [
-            {"clip": one.name, "severity": round(one.severity, 2), "reasons": one.reasons}
+            {"clip": names[one.name], "severity": round(one.severity, 2), "reasons": one.reasons}
             for one in found
         ],
     }
@@ -100,7 +94,9 @@ def _show_texts(context: RunContext) -> None:
 
 
 def _verified(settings: TrainSettings, context: RunContext) -> int:
-    cache = features.opened(context.data, context.base, context.config, settings.cache_dir)
+    cache = features.FeatureCache(
+        context.data.clips, context.base, context.config, settings.cache_dir
+    )
     missing, damaged = cache.missing(), cache.damaged()
     whole = len(context.data.clips) - len(missing) - len(damaged)
     log.info(

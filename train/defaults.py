@@ -46,11 +46,6 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
 
 
-def ema_decay(advice: TrainingAdvice) -> Chosen:
-    """The base model's recommendation, else 0 (no average)."""
-    return _first("", None, advice.ema_decay, (0.0, _DEFAULT))
-
-
 def _first(name: str, setting: float | None, advised: float | None, otherwise: Chosen) -> Chosen:
     if setting is not None:
         return setting, name

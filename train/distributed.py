@@ -122,12 +122,7 @@ class Agreement:
         )
 
 
-def world() -> World:
-    """The world of this process, from its environment."""
-    return world_of(os.environ)
-
-
-def world_of(environ: Mapping[str, str]) -> World:
+def world_of(environ: Mapping[str, str] = os.environ) -> World:
     """The world from torchrun's variables; a single process without them. Raises SotaqueError."""
     if "WORLD_SIZE" not in environ or "RANK" not in environ:
         return ALONE

@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from operator import add
 from typing import Any
@@ -265,7 +265,7 @@ class Learner:
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            **self.tally.state(),
+            **asdict(self.tally),
             **self.weights.state(),
         }
 
@@ -280,7 +280,8 @@ class Learner:
             return
         optimization.load_state(self.optimizer, trainer_state["optimizer"])
         self.scaler.load_state_dict(trainer_state["scaler"])
-        self.tally.resume(trainer_state)
+        for name in asdict(self.tally):  # an older checkpoint may lack some
+            setattr(self.tally, name, trainer_state.get(name, 0))
 
 
 @dataclass
@@ -290,15 +291,6 @@ class NonFiniteTally:
     non_finite_in_a_row: int = 0
     num_non_finite: int = 0
     low_scale_in_a_row: int = 0
-
-    def state(self) -> dict[str, int]:
-        """The counts, for a checkpoint."""
-        return asdict(self)
-
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Loads the counts; those that an older checkpoint lacks are 0."""
-        for one in fields(self):
-            setattr(self, one.name, state.get(one.name, 0))
 
     def count(self, finite: bool, searching: bool, step: int, learning_rate: float) -> None:
         """Counts one step. Raises NonFiniteError at the third non-finite step in a row.

@@ -2,16 +2,15 @@
 
 Two modules of extras (see `machine.extras`) work on it. `CLIPS` checks clips before a training:
 `look(settings, context, with_likelihood=...)` reports and returns the suspect clips, each with
-`name`, `severity` and `reasons`; `left_out(settings, context)` returns the dataset without them;
-`report_kept(settings, context)` only reports them. `REHEARSAL` has `rehearsal_of(settings, context,
-speaks=...)`, which adds clips in the old languages of a base while it learns an added one.
+`name` (its file), `severity` and `reasons`; `left_out(settings, context)` returns the dataset
+without them; `report_kept(settings, context)` only reports them. `REHEARSAL` has
+`rehearsal_of(settings, context, speaks=...)`, which adds clips in the old languages of a base while
+it learns an added one.
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from machine import extras
 from machine.devices.selection import Choice, Environment, Place
@@ -37,38 +36,6 @@ class RunContext:
     data: Dataset
 
 
-# Suspect clips
-
-
-def look(settings: TrainSettings, context: RunContext, *, with_likelihood: bool) -> Sequence[Any]:
-    """Reports the suspect clips and returns them."""
-    checks = extras.modules("CLIPS")
-    return [
-        one
-        for check in checks
-        for one in check.look(settings, context, with_likelihood=with_likelihood)
-    ]
-
-
-def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
-    """The dataset without its suspect clips; all of it if extras/inspect is not installed.
-
-    Raises DatasetError if no training clips remain.
-    """
-    checks = extras.modules("CLIPS")
-    if not checks:
-        log.warning("SUSPECT_CLIPS=leave_out has no effect: extras/inspect is not installed.")
-    for check in checks:
-        context = replace(context, data=check.left_out(settings, context))
-    return context.data
-
-
-def report_kept(settings: TrainSettings, context: RunContext) -> None:
-    """Logs how many clips are suspect, and the worst of them."""
-    for check in extras.modules("CLIPS"):
-        check.report_kept(settings, context)
-
-
 # Clips in a base's old languages
 
 
@@ -87,12 +54,6 @@ class Rehearsal:
     own: tuple[int, ...]
     drawn: tuple[int, ...] = ()
     share: float = 0.0
-
-    @property
-    def real_share(self) -> float:
-        """The share that an epoch reaches: it draws no clip twice."""
-        own, drawn = (sum(self.clips[i].seconds for i in some) for some in (self.own, self.drawn))
-        return min(self.share, drawn / (own + drawn))
 
 
 def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) -> Rehearsal:

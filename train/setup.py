@@ -16,7 +16,7 @@ from typing import Any
 from machine import extras
 from machine.devices import current_gpu, selection
 from machine.settings.loading import values_of
-from train import defaults, distributed, run_context, runtime
+from train import defaults, distributed, runtime
 from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -63,7 +63,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     Under torchrun every process opens a trainer and takes each step together with the others.
     """
     started_at = time.perf_counter()
-    world = distributed.world()
+    world = distributed.world_of()
     if not world.is_main:
         log.setLevel(logging.WARNING)
     # 1 to 3. Machine, base and data: nothing is written into OUTPUT_DIR yet.
@@ -177,7 +177,12 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=run_context.left_out(settings, context))
+    checks = extras.modules("CLIPS")
+    if not checks:
+        log.warning("SUSPECT_CLIPS=leave_out has no effect: extras/inspect is not installed.")
+    for check in checks:
+        context = replace(context, data=check.left_out(settings, context))
+    return context
 
 
 def licence_of(config: ModelConfig, base: Path) -> str:
@@ -222,7 +227,8 @@ def report_data(settings: TrainSettings, context: RunContext, world: World) -> N
     """Logs the size of the dataset and its suspect clips."""
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
-        run_context.report_kept(settings, context)
+        for check in extras.modules("CLIPS"):
+            check.report_kept(settings, context)
 
 
 # 4. Resume
@@ -293,14 +299,6 @@ def find_start(
 
 
 # 5. Batches and learner
-
-
-def prepare(settings: TrainSettings) -> int:
-    """`python -m train prepare`: computes the feature cache and trains nothing."""
-    context = build_context(settings)
-    log.info(context.data.report())
-    build_feature_cache(settings, context)
-    return 0
 
 
 def build_feature_cache(
@@ -410,9 +408,11 @@ def _trainable_parts(
     frozen = frozen_weights(advice, with_adapters=rank > 0)
     if frozen:
         log.info("Frozen: %s (recommended by the base model)", ", ".join(frozen))
-    ema_decay, reason = defaults.ema_decay(advice)
+    ema_decay = advice.ema_decay or 0.0
     if ema_decay:
-        log.info("Moving average of the weights: decay %g (%s)", ema_decay, reason)
+        log.info(
+            "Moving average of the weights: decay %g (recommended by the base model)", ema_decay
+        )
     return TrainableParts(rank, frozen, ema_decay, recompute, _new_rows(settings, context))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from machine.memory import trim_heap
 from train.captured_step import CapturedSteps
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batches import Batch, Batches, OomBackoff, agreed, copier_for, prefetch
+from train.dataset.batches import Batch, Batches, OomBackoff, StreamCopier, agreed, prefetch
 from train.defaults import LOG_EVERY
 from train.distributed import World
 from train.evaluation.blending import conclude
@@ -53,14 +53,6 @@ LONGEST_SAVE_SECONDS = 1800.0
 LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
 
 
-@overload
-def train_step(
-    learner: Learner, batch: Batch, *, deferred: Literal[False] = False
-) -> StepResult: ...
-@overload
-def train_step(
-    learner: Learner, batch: Batch, *, deferred: bool, graphs: CapturedSteps | None = None
-) -> StepResult | DeferredStepResult: ...
 def train_step(
     learner: Learner, batch: Batch, *, deferred: bool = False, graphs: CapturedSteps | None = None
 ) -> StepResult | DeferredStepResult:
@@ -253,7 +245,8 @@ class Trainer:
         Each comes with the number of planned batches that are done after it. The epoch is planned
         again when the batch size is halved.
         """
-        copier = copier_for(self.learner.device)
+        device = self.learner.device
+        copier = StreamCopier(device) if device.type == "cuda" else None
         halvings = -1
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))

@@ -28,6 +28,7 @@ from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
 from train.dataset import features
 from train.dataset.dataset import Clip
+from train.dataset.entries import shown_path
 from train.progress import lookahead, with_progress
 from train.run_context import RunContext
 from train.settings import TrainSettings
@@ -66,7 +67,8 @@ def inspect(
         sound_by_audio = _listen(context.data.clips, models, kept, answers)
         clips = [clip for clip in context.data.clips if clip.audio_sha256 in sound_by_audio]
         sounds = [sound_by_audio[clip.audio_sha256] for clip in clips]
-        copies = _copies(clips, [print_ for _, print_ in sounds])
+        files = [shown_path(clip.path, settings.dataset_dir) for clip in clips]
+        copies = _copies(files, [print_ for _, print_ in sounds])
         likely = _likelihoods(settings, context, clips, kept) if with_likelihood else {}
         likeness, others, notes = _judge_voices(clips, answers)
         scores = answers.get(_SPOOF, {})
@@ -76,7 +78,8 @@ def inspect(
             nats, evidence = likely.get(number, (None, None))
             measured.append(
                 Measurements(
-                    clip.name, sum(map(str.isalnum, spoken)), SoundFacts(**sounds[number][0]), nats,
+                    files[number], sum(map(str.isalnum, spoken)),
+                    SoundFacts(**sounds[number][0]), nats,
                     evidence, copies.get(number, ""), others.get(number, ""),
                     likeness.get(number), scores.get(clip.audio_sha256),
                 )
@@ -190,13 +193,13 @@ def _sound(samples: np.ndarray, rate: int) -> list[Any]:
     return [rounded, base64.b64encode(bits).decode()]
 
 
-def _copies(clips: Sequence[Clip], prints: Sequence[str]) -> dict[int, str]:
-    """Index of a copy -> name of its original."""
+def _copies(files: Sequence[str], prints: Sequence[str]) -> dict[int, str]:
+    """Index of a copy -> file of its original."""
     unpacked = [np.frombuffer(base64.b64decode(one), np.uint32) for one in prints]
     first: dict[int, int] = {}
     for one, other, _ in find_copies(unpacked):
         first.setdefault(other, first.get(one, one))
-    return {other: clips[one].name for other, one in first.items()}
+    return {other: files[one] for other, one in first.items()}
 
 
 # Likelihood

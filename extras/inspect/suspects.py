@@ -17,6 +17,7 @@ from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
 from machine.storage.facts import Facts
 from train.dataset.dataset import Dataset, RejectedClip
+from train.dataset.entries import shown_path
 from train.run_context import RunContext
 from train.settings import TrainSettings
 
@@ -93,9 +94,9 @@ def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
     """
     reasons = {one.name: one.reasons for one in look(settings, context)}
     return context.data.without([
-        RejectedClip(clip.name, reasons[clip.name], "SUSPECT_CLIPS=keep")
+        RejectedClip(clip.name, reasons[file], "SUSPECT_CLIPS=keep")
         for clip in context.data.clips
-        if clip.name in reasons
+        if (file := shown_path(clip.path, settings.dataset_dir)) in reasons
     ])  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
         found = Rehearsal(data.clips, own, old, share)
         log.info(
             "Rehearsal: %.0f %% of an epoch, by %d clips of old languages.",
-            100 * found.real_share, len(old),
+            100 * real_share(found), len(old),
         )  # fmt: skip
         return found
     spoken = _spoken(settings, context, share, speaks=speaks)
@@ -73,9 +73,17 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
     log.info(
         "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %.0f %% of an epoch.",
         len(spoken), ", ".join(sorted({one.language for one in spoken})) or "no language",
-        sum(one.seconds for one in spoken) / 60, 100 * found.real_share,
+        sum(one.seconds for one in spoken) / 60, 100 * real_share(found),
     )  # fmt: skip
     return found
+
+
+def real_share(rehearsal: Rehearsal) -> float:
+    """The share that an epoch reaches: it draws no clip twice."""
+    own, drawn = (
+        sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.own, rehearsal.drawn)
+    )
+    return min(rehearsal.share, drawn / (own + drawn))
 
 
 def sentences(language: str, seed: int) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from machine import extras
 from tests.train.test_run import Workshop
 from train import settings as settings_of
 from train import setup
@@ -39,6 +40,15 @@ def test_looking_writes_nothing_and_chooses_with_a_reason(context, workshop):
     assert context.precision.reason
     assert len(context.data.train) == 11 and len(context.data.validation) == 1
     assert not (workshop.folder / "run").exists()
+
+
+def test_without_a_check_every_clip_is_kept_and_leave_out_is_warned_about(
+    context, workshop, monkeypatch, caplog
+):
+    monkeypatch.setattr(extras, "entries", lambda: ())
+    found = setup.build_context(settings(workshop, SUSPECT_CLIPS="leave_out"))
+    assert found.data == context.data
+    assert "SUSPECT_CLIPS=leave_out has no effect" in caplog.text
 
 
 # The starting point

@@ -23,7 +23,7 @@ def ranks(size: int, work: Callable[[World], object]) -> list[int]:
 
 def unjoined(size: int, work: Callable[[World], object], expect: int = 0) -> None:
     """Runs `work` in `size` processes that still have to join; checks their exit codes."""
-    codes = started(size, lambda: work(distributed.world()))
+    codes = started(size, lambda: work(distributed.world_of()))
     assert codes == [expect] * size
 
 
@@ -53,7 +53,7 @@ def _forked(rank: int, size: int, port: int, work: Callable[[], object]) -> int:
 
 
 def joined_to(work: Callable[[World], object]) -> None:
-    world = distributed.world_of(os.environ)
+    world = distributed.world_of()
     with distributed.joined(world, "cpu"):
         work(world)
 

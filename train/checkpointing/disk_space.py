@@ -11,7 +11,6 @@ from pathlib import Path
 
 from machine.storage.atomic import require_space
 from machine.text import size_words
-from train import defaults
 from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed
 from train.dataset import features
@@ -42,7 +41,9 @@ def check(
     saves = sum(epoch % settings.save_every == 0 or epoch == num_epochs for epoch in ahead)
     if not saves:
         return
-    cache = features.opened(context.data, context.base, context.config, settings.cache_dir)
+    cache = features.FeatureCache(
+        context.data.clips, context.base, context.config, settings.cache_dir
+    )
     seconds = sum(clip.seconds for clip in cache.missing())
     cache_bytes = int(CACHE_BYTES_A_SECOND * seconds)
     require_space(_there(settings.cache_dir), cache_bytes, "the feature cache")
@@ -82,7 +83,7 @@ def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
     weights = sum(tensor.numel() for tensor in tensors.values())
     adapter = num_adapter_weights(settings.lora_rank, context.config.gpt)
     state = STATE_BYTES[settings.optimizer] + (4.0 if adapter else 0.0)
-    if defaults.ema_decay(context.config.training)[0]:
+    if context.config.training.ema_decay:
         state += 8.0
     return 4 * (weights + adapter), int(state * (adapter or weights))
 

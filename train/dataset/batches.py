@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from train.dataset.dataset import Clip
+from train.dataset.features import FeatureCache
 from train.distributed import Agreement, World
 from train.progress import lookahead
 from xtts.audio import CODE_RATE
@@ -59,13 +60,6 @@ class OomBackoff(NamedTuple):
     epoch: int
     batch: int
     seconds: float
-
-
-class FeatureSource(Protocol):
-    """The features of each clip, by its index (train.dataset.features)."""
-
-    def codes(self, clip: int) -> np.ndarray: ...
-    def mel(self, clip: int) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,7 @@ class Batches:
         self,
         clips: Sequence[Clip],
         indices: Sequence[int],
-        features: FeatureSource,
+        features: FeatureCache,
         shape: GPTShape,
         *,
         seed: int,
@@ -165,17 +159,13 @@ class Batches:
                 log.warning("The batch of the clips %s failed (%s). Trying again.", names, words)
         raise AssertionError
 
-    def plan(
-        self, epoch: int, halvings: Sequence[OomBackoff] | None = None
-    ) -> list[tuple[int, ...]]:
-        """The clips of each batch in order, none twice. halvings: the run's if None."""
-        halvings = self.halvings if halvings is None else halvings
+    def plan(self, epoch: int) -> list[Group]:
+        """The clips of each batch in order, none twice."""
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
-        budget = at_epoch(self.batch_seconds, halvings, epoch)
+        budget = at_epoch(self.batch_seconds, self.halvings, epoch)
         clips = (*self.indices, *self._drawn_in(epoch, seconds))
-        groups = grouped(clips, seconds, budget, draw)
-        return recut(groups, seconds, halvings, epoch)
+        return recut(grouped(clips, seconds, budget, draw), seconds, self.halvings, epoch)
 
     def _drawn_in(self, epoch: int, seconds: Sequence[float]) -> list[int]:
         """The clips that an epoch draws from `drawn`."""
@@ -275,13 +265,9 @@ class StreamCopier:
         return copy
 
 
-def copier_for(device: torch.device) -> StreamCopier | None:
-    """The copier of a device; None on a CPU, which needs no copies."""
-    return StreamCopier(device) if device.type == "cuda" else None
-
-
 def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[Batch]:
-    """Yields each batch on the device, while the next one is copied."""
+    """Yields each batch on the device, while the next one is copied. Without a copier, as on a CPU,
+    nothing is copied."""
     if copier is None:
         yield from batches
         return

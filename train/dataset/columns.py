@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from train.dataset.entries import SOUND_EXTENSIONS, DatasetError
+from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, short
 from xtts.text.language_names import code_of, is_code
 from xtts.text.languages import NAMES, short_code
 
@@ -156,10 +156,6 @@ def language_of(cell: str) -> str:
     return code if known else ""
 
 
-def _is_language(cell: str) -> bool:
-    return bool(language_of(cell)) or cell.strip().lower() in _NOT_STATED
-
-
 def judged(
     rows: Sequence[Sequence[str]], exists: Callable[[str], bool], language: str, source: str
 ) -> Columns:
@@ -178,7 +174,7 @@ def judged(
         place for place, column in enumerate(columns)
         if place != places["path"] and any(column)
     ]  # fmt: skip
-    if len(rest) > 4 and all(map(_holds_numbers, (columns[rest[-1]], columns[rest[-2]]))):
+    if len(rest) > 4 and all(_nearly_all(columns[at], _NUMBERS.fullmatch) for at in rest[-2:]):
         rest = rest[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
     if not rest:
         raise DatasetError(f"{source}: no row has a text. {HEADER_ADVICE}")
@@ -230,9 +226,10 @@ class _Judged:
         texts = [place for place in self.rest if place not in labels]
         if len(self.rest) == 3 and len(labels) == 1 and self._same(*texts):
             return {"speaker": labels[0], "written": texts[0], "text": texts[1]}
+        example = "|".join(column[0] for column in self.columns)
         raise DatasetError(
             f"{self.source} has {len(self.columns)} columns whose meaning is not clear, such as "
-            f"{self._example()}. {HEADER_ADVICE}"
+            f"{short(example)!r}. {HEADER_ADVICE}"
         )
 
     def _refuse_names(self, column: Sequence[str]) -> None:
@@ -241,7 +238,7 @@ class _Judged:
         if _are_labels(column) and 1 < len(names) <= len(column) / _CLIPS_FOR_A_NAME:
             raise DatasetError(
                 f"{self.source} can be read as file|speaker without texts, and as file|text, where "
-                f"{len(column)} clips have {len(names)} texts, such as {_quoted(column[0])}. Add "
+                f"{len(column)} clips have {len(names)} texts, such as {short(column[0])!r}. Add "
                 "the texts. If these are the texts, write a header line, file_name|text."
             )
 
@@ -254,15 +251,19 @@ class _Judged:
             return self._fewer(first, second)
         if not any(labels) and len(one) < _FEW_ROWS and self.is_sound:
             labels = (_are_labels(one, repeated=False), _are_labels(other, repeated=False))
-        if labels == (True, False) and not self._measures(one, other):
+        if labels == (True, False) and not _measure(one, other):
             return {"speaker": first, "text": second}
-        if labels == (False, True) and not self._measures(other, one):
+        if labels == (False, True) and not _measure(other, one):
             return {"text": first, "speaker": second}
-        raise DatasetError(self._neither(first, second))
-
-    def _measures(self, labels: Sequence[str], texts: Sequence[str]) -> bool:
-        whole = all(_NUMBER.fullmatch(one) for one in labels if one)
-        return whole and _grow_with(labels, texts)
+        if _nearly_all(other, is_sentence) and not _nearly_all(one, is_sentence):
+            first, second = second, first
+        ordinal = {0: "first", 1: "second", 2: "third"}.get(second, f"{second + 1}th")
+        raise DatasetError(
+            f"{self.source}: the {ordinal} of its {len(self.columns)} columns is neither a "
+            f"normalised text nor a speaker: {self._example(second)} beside "
+            f"{self._example(first)}. Remove it, or write a header line that names the columns, "
+            "such as file_name,text or id|text|duration."
+        )
 
     def _fewer(self, first: int, second: int) -> dict[str, int]:
         """Judges two columns of labels, as in a dataset of single words: speakers are fewer."""
@@ -273,40 +274,18 @@ class _Judged:
             return {"text": first, "speaker": second}
         raise DatasetError(
             f"{self.source} can be read as file|text|speaker, where the text of the first row is "
-            f"{_quoted(self._first(first))}, and as file|speaker|text, where it is "
-            f"{_quoted(self._first(second))}. {HEADER_ADVICE}"
+            f"{self._example(first)}, and as file|speaker|text, where it is "
+            f"{self._example(second)}. {HEADER_ADVICE}"
         )
 
     def _same(self, first: int, second: int) -> bool:
+        """Whether most fields of a column are the normalised forms of the other's."""
         pairs = zip(self.columns[first], self.columns[second], strict=True)
-        return _say_the_same([(one, other) for one, other in pairs if one and other])
+        same = [_says_the_same(one, other) for one, other in pairs if one and other]
+        return 2 * sum(same) > len(same)
 
-    def _neither(self, first: int, second: int) -> str:
-        ordinal = _ordinal(second)
-        text, other = self._first(first), self._first(second)
-        if _are_sentences(self.columns[second]) and not _are_sentences(self.columns[first]):
-            ordinal = _ordinal(first)
-            text, other = other, text
-        return (
-            f"{self.source}: the {ordinal} of its {len(self.columns)} columns is neither a "
-            f"normalised text nor a speaker: {_quoted(other)} beside {_quoted(text)}. Remove it, "
-            "or write a header line that names the columns, such as file_name,text or "
-            "id|text|duration."
-        )
-
-    def _first(self, place: int) -> str:
-        return next((cell for cell in self.columns[place] if cell), "")
-
-    def _example(self) -> str:
-        return _quoted("|".join(column[0] for column in self.columns))
-
-
-def _ordinal(place: int) -> str:
-    return {0: "first", 1: "second", 2: "third"}.get(place, f"{place + 1}th")
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "…")
+    def _example(self, place: int) -> str:
+        return repr(short(next((cell for cell in self.columns[place] if cell), "")))
 
 
 # What a column holds
@@ -347,8 +326,10 @@ def _counts_rows(column: Sequence[str]) -> bool:
     return all(later > earlier for earlier, later in itertools.pairwise(numbers))
 
 
-def _grow_with(numbers: Sequence[str], texts: Sequence[str]) -> bool:
-    """Whether numbers correlate with the length of their texts, as durations do."""
+def _measure(numbers: Sequence[str], texts: Sequence[str]) -> bool:
+    """Whether whole numbers correlate with the length of their texts, as durations do."""
+    if not all(_NUMBER.fullmatch(one) for one in numbers if one):
+        return False
     pairs = [(int(one), len(text)) for one, text in zip(numbers, texts, strict=True) if one]
     if len(pairs) < _FEWEST_TO_MEASURE or len({one for one, _ in pairs}) < _FEWEST_MEASURES:
         return False
@@ -356,14 +337,15 @@ def _grow_with(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _MEASURES
 
 
-def _holds_numbers(column: Sequence[str]) -> bool:
-    return _nearly_all(column, lambda cell: _NUMBERS.fullmatch(cell) is not None)
-
-
 def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
     """The column of languages, the last if several qualify: speakers may have names such as EN-US,
     and come first in every known layout."""
-    candidates = [place for place in rest if _nearly_all(columns[place], _is_language)]
+    candidates = [
+        place for place in rest
+        if _nearly_all(
+            columns[place], lambda cell: language_of(cell) or cell.strip().lower() in _NOT_STATED
+        )
+    ]  # fmt: skip
     if not candidates or len(rest) < 2:
         return None
     last = candidates[-1]
@@ -371,10 +353,6 @@ def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: 
     # One of two columns is the text, and codes such as `li` and `bo` are also people's names.
     likely = any(language_of(cell) in known for cell in set(columns[last]))
     return last if likely or len(rest) > 2 else None
-
-
-def _say_the_same(pairs: Sequence[tuple[str, str]]) -> bool:
-    return 2 * sum(_says_the_same(text, other) for text, other in pairs) > len(pairs) > 0
 
 
 def _says_the_same(text: str, other: str) -> bool:
@@ -414,10 +392,6 @@ def is_label(cell: str) -> bool:
 def _is_long_name(cell: str) -> bool:
     ends = cell.endswith(_SENTENCE_ENDS)
     return any(map(str.isalpha, cell)) and not ends and not is_sentence(cell)
-
-
-def _are_sentences(column: Sequence[str]) -> bool:
-    return _nearly_all(column, is_sentence)
 
 
 def is_sentence(cell: str) -> bool:

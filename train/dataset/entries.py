@@ -33,7 +33,7 @@ class DatasetError(SotaqueError):
     """A dataset that cannot be used; the message names the file, the line and the allowed form."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class TranscriptEntry:
     """One row of a transcript. path: the expected recording; name: its name in reports.
 
@@ -109,6 +109,16 @@ def relative_name(name: str, folder: Path) -> str:
         if Path(name).is_relative_to(root):
             return Path(name).relative_to(root).as_posix()
     return name
+
+
+def short(text: str) -> str:
+    """The beginning of a text, for messages."""
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def shown_path(path: Path, folder: Path) -> str:
+    """A file for people: relative to the dataset's folder if it is inside."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def find_recording(folders: Sequence[Path], name: str) -> Path:

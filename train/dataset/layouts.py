@@ -14,11 +14,11 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from machine import commands
+from machine.text import counted
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     LONGEST_CLIP_SECONDS,
@@ -81,8 +81,8 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
     if not some:
         others = _other_tables(tables) or _other_texts(folder)
         raise DatasetError(
-            f"{folder} holds {_counted(recordings)} and no transcript: neither metadata.csv nor "
-            "metadata_train.csv, nor a .txt file named like a recording. "
+            f"{folder} holds {counted(len(recordings), 'recording')} and no transcript: neither "
+            "metadata.csv nor metadata_train.csv, nor a .txt file named like a recording. "
             f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
             "metadata.csv too: "
             f"{cut_line(recordings, folder, language)}{_folders_note(recordings)}"
@@ -90,20 +90,22 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
     words = {path: _words(text) for path, text in texts.items() if text}
     if all(_is_long(path) for path in some[:_MOST_LOOKED_AT]):
         raise DatasetError(
-            f"{folder} holds {_counted(some)} with text, longer than the "
+            f"{folder} holds {counted(len(some), 'recording')} with text, longer than the "
             f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(some) == 1 else 'each'} into "
             f"clips first: {cut_line(some[:1], folder, language, texts[some[0]])}"
         )
-    return corpus_speakers(
-        [
-            TranscriptEntry(
-                path.relative_to(folder).as_posix(), path, words.get(path, ""), DEFAULT_SPEAKER,
-                language,
-            )
-            for path in recordings
-        ],
-        folder,
-    )  # fmt: skip
+    pairs = [
+        TranscriptEntry(
+            path.relative_to(folder).as_posix(),
+            path,
+            words.get(path, ""),
+            DEFAULT_SPEAKER,
+            language,
+        )
+        for path in recordings
+    ]
+    corpus_speakers(pairs)
+    return pairs
 
 
 def _other_tables(tables: Sequence[Path]) -> str:
@@ -145,32 +147,30 @@ def _words(text: Path) -> str:
     return " ".join(written.split())
 
 
-def corpus_speakers(entries: Sequence[TranscriptEntry], folder: Path) -> list[TranscriptEntry]:
+def corpus_speakers(entries: Sequence[TranscriptEntry]) -> None:
     """Adds the speakers of LibriSpeech and LibriTTS, whose file names repeat their folders:
     84/121123/84_121123_000007_000001.wav is by speaker 84. Other rows stay unchanged."""
-    if not entries or any(one.speaker != DEFAULT_SPEAKER for one in entries):
-        return list(entries)
-    named = []
+    speakers = list[str]()
     for one in entries:
         *_, speaker, chapter = ("", "", *one.path.parent.parts)
-        if not re.match(rf"{re.escape(speaker)}[-_]{re.escape(chapter)}[-_]", one.path.name):
-            return list(entries)
-        named.append(replace(one, speaker=speaker))
-    return named
+        repeated = rf"{re.escape(speaker)}[-_]{re.escape(chapter)}[-_]"
+        if one.speaker != DEFAULT_SPEAKER or not re.match(repeated, one.path.name):
+            return
+        speakers.append(speaker)
+    for one, speaker in zip(entries, speakers, strict=True):
+        one.speaker = speaker
 
 
-def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], list[str]]:
-    """Returns the pairs with their first folder as the speaker, and their styles: the second
-    folder, or ""."""
+def by_folder(pairs: Sequence[TranscriptEntry]) -> list[str]:
+    """Makes the first folder of each pair its speaker. Returns their styles: the second folder, or
+    ""."""
     folders = [Path(one.name).parts[:-1] for one in pairs]
     firsts = {parts[0] if parts else "" for parts in folders}
     if len(firsts) == 1 and _HOLDS_ALL.match(firsts.pop()):
         folders = [parts[1:] for parts in folders]
-    named = [
-        replace(one, speaker=parts[0] if parts else DEFAULT_SPEAKER)
-        for one, parts in zip(pairs, folders, strict=True)
-    ]
-    return named, [parts[1] if len(parts) > 1 else "" for parts in folders]
+    for one, parts in zip(pairs, folders, strict=True):
+        one.speaker = parts[0] if parts else DEFAULT_SPEAKER
+    return [parts[1] if len(parts) > 1 else "" for parts in folders]
 
 
 def cut_line(
@@ -230,10 +230,6 @@ def _is_long(path: Path) -> bool:
         return facts(path).seconds > LONGEST_CLIP_SECONDS
     except AudioError:
         return False
-
-
-def _counted(recordings: Sequence[Path]) -> str:
-    return "1 recording" if len(recordings) == 1 else f"{len(recordings)} recordings"
 
 
 def read_by_formatter(folder: Path, name: str, language: str) -> list[TranscriptEntry]:

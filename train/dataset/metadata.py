@@ -15,11 +15,11 @@ teach wrong words. `train.dataset.dataset` checks single clips later.
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PureWindowsPath
 
-from machine.text import plain_name
+from machine.text import counted, plain_name, table
 from train.dataset.columns import (
     NO_NAMES,
     SPLITS,
@@ -37,6 +37,8 @@ from train.dataset.entries import (
     TranscriptEntry,
     find_recording,
     relative_name,
+    short,
+    shown_path,
     unsafe,
 )
 from train.dataset.layouts import (
@@ -72,39 +74,33 @@ _NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
 _CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Transcript:
     """The rows of a dataset, in the order of its files.
 
-    notes: how they were read; source: the files and their columns, for the table of rows.
+    source: the files and their columns, for the table of rows; notes: how they were read.
     """
 
-    entries: Sequence[TranscriptEntry]
-    notes: Sequence[str] = ()
-    source: str = ""
+    entries: list[TranscriptEntry]
+    source: str
+    notes: list[str] = field(default_factory=list)
 
     def shown(self, folder: Path) -> str:
         """A table of a few rows as understood, from different speakers if possible."""
         rows = [("file", "text", "speaker", "language")]
         for entry in _some(self.entries):
-            name = entry.path.relative_to(folder).as_posix() if _is_in(entry.path, folder) else ""
             missing = "" if entry.path.is_file() else " (no such file)"
             rows.append(
-                (f"{name or entry.path}{missing}", _short(entry.text), entry.speaker,
+                (f"{shown_path(entry.path, folder)}{missing}", short(entry.text), entry.speaker,
                  entry.language)
             )  # fmt: skip
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
         count = f"{len(rows) - 1} of {len(self.entries)} rows" if len(self.entries) > 1 else "1 row"
-        return "\n".join([f"{self.source}: {count} as understood", *lines])
+        return "\n".join([f"{self.source}: {count} as understood", *table(rows)])
 
 
 def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry]:
     """The rows of `read_transcript`."""
-    return list(read_transcript(folder, form, language).entries)
+    return read_transcript(folder, form, language).entries
 
 
 def read_transcript(folder: Path, form: str, language: str) -> Transcript:
@@ -124,15 +120,15 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     elif form == "pairs":
         found = _of_pairs(folder, language, Transcripts(()))
     elif form == "folders":
-        entries, notes = with_styles(*by_folder(read_pairs(folder, language)))
-        found = Transcript(entries, notes, f"{folder}, a folder for each speaker")
+        found = Transcript(read_pairs(folder, language), f"{folder}, a folder for each speaker")
+        _add_styles(found, by_folder(found.entries))
     else:
         found = Transcript(
-            read_by_formatter(folder, form, language), (), f"{folder}, read by TTS's {form}"
+            read_by_formatter(folder, form, language), f"{folder}, read by TTS's {form}"
         )
     if not found.entries:
         raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
-    found = _one_spelling(found)
+    _unify_spellings(found)
     _refuse_repeated(found.entries, folder)
     _refuse_misread(found.entries, folder)
     return found
@@ -149,14 +145,13 @@ def _of_pairs(folder: Path, language: str, transcripts: Transcripts) -> Transcri
     pairs = read_pairs(folder, language, transcripts.unread)
     notes = [unread_note(folder, transcripts)] if transcripts.unread else []
     notes += _folders_note(pairs, "set DATASET_FORMAT=folders")
-    return Transcript(pairs, notes, f"{folder}, a text for each recording")
+    return Transcript(pairs, f"{folder}, a text for each recording", notes)
 
 
-def _one_spelling(found: Transcript) -> Transcript:
+def _unify_spellings(found: Transcript) -> None:
     """Gives each speaker and style one spelling, the first: names that differ only in case, spaces
     or the composition of accents are one name everywhere else, too."""
     spellings, other = dict[str, str](), dict[str, str]()
-    entries = list[TranscriptEntry]()
     for entry in found.entries:
         parts = list[str]()
         for part in entry.speaker.split(STYLE_MARK):
@@ -164,12 +159,11 @@ def _one_spelling(found: Transcript) -> Transcript:
             parts.append(spellings.setdefault(plain_name(part), composed))
             if composed != parts[-1]:
                 other.setdefault(composed, parts[-1])
-        entries.append(replace(entry, speaker=STYLE_MARK.join(parts)))
-    if not other:
-        return replace(found, entries=entries)
-    pairs = ", ".join(f"{one} = {name}" for one, name in list(other.items())[:_MOST_FAULTS_SHOWN])
-    note = f"Speakers whose names differ only in case are one: {pairs}."
-    return replace(found, entries=entries, notes=[*found.notes, note])
+        entry.speaker = STYLE_MARK.join(parts)
+    if other:
+        some = list(other.items())[:_MOST_FAULTS_SHOWN]
+        pairs = ", ".join(f"{one} = {name}" for one, name in some)
+        found.notes.append(f"Speakers whose names differ only in case are one: {pairs}.")
 
 
 def _folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
@@ -200,8 +194,8 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
     if sentence := next((one for one in spoken_to if is_sentence(one)), None):
         text = next(entry.text for entry in entries if entry.speaker == sentence)
         raise DatasetError(
-            f"The speakers in {folder} are sentences, such as {_short(sentence)!r} with the "
-            f"text {_short(text)!r}. If the columns are file|speaker|text, write that as a "
+            f"The speakers in {folder} are sentences, such as {short(sentence)!r} with the "
+            f"text {short(text)!r}. If the columns are file|speaker|text, write that as a "
             "header line; if they are file|text|speaker, correct the speakers."
         )
     if (
@@ -210,7 +204,7 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
         and (text := texts.pop())
     ):
         raise DatasetError(
-            f"All {len(entries)} clips of {folder} have the same text, {_short(text)!r}. If that "
+            f"All {len(entries)} clips of {folder} have the same text, {short(text)!r}. If that "
             "is a speaker, write a header line that names the columns, such as file|speaker|text. "
             "If it is the text, add clips with other texts."
         )
@@ -220,29 +214,26 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
 
 
 def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcript:
-    entries, notes = list[TranscriptEntry](), list[str]()
     files = (*transcripts.train, *transcripts.validation)
-    tables = [table for path in files if (table := table_of(path)).rows]
-    columns = _columns(tables, folder, language)
-    for table, known in zip(tables, columns, strict=True):
-        read = _of_table(folder, table, known, language)
-        held_out = table.path in transcripts.validation if transcripts.validation else None
-        entries += [
-            entry if held_out is None else replace(entry, validation=held_out)
-            for entry in read.entries
-        ]
-        notes += [note for note in read.notes if note not in notes]
-    if transcripts.validation:
-        entries, more = _once(entries, transcripts)
-        notes += more
-    entries = corpus_speakers(entries, folder)
-    notes += _folders_note(entries, "add a column with the name of each clip's speaker")
-    if note := unread_note(folder, transcripts):
-        notes.append(note)
     names = [path.relative_to(folder).as_posix() for path in files]
     listed = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
-    spelled = f" ({columns[0].spelled()})" if columns else ""
-    return Transcript(entries, notes, f"{folder}: {listed}{spelled}")
+    found = Transcript([], f"{folder}: {listed}")
+    tables = [rows for path in files if (rows := table_of(path)).rows]
+    columns = _columns(tables, folder, language)
+    for one, known in zip(tables, columns, strict=True):
+        read = _of_table(folder, one, known, language)
+        for entry in read.entries if transcripts.validation else ():
+            entry.validation = one.path in transcripts.validation
+        found.entries += read.entries
+        found.notes += [note for note in read.notes if note not in found.notes]
+    if transcripts.validation:
+        _leave_out_repeated(found, transcripts)
+    corpus_speakers(found.entries)
+    found.notes += _folders_note(found.entries, "add a column with the name of each clip's speaker")
+    if note := unread_note(folder, transcripts):
+        found.notes.append(note)
+    found.source += f" ({columns[0].spelled()})" if columns else ""
+    return found
 
 
 def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Columns]:
@@ -268,40 +259,88 @@ def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Colum
     return [columns for columns in found if columns]
 
 
-def _once(
-    entries: Sequence[TranscriptEntry], transcripts: Transcripts
-) -> tuple[list[TranscriptEntry], list[str]]:
+def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
     """Removes training rows that repeat the recording and text of a validation row. A validation
     file that holds all training clips is not used."""
-    held_out = {(one.path, one.text) for one in entries if one.validation}
-    train = [one for one in entries if not one.validation]
+    held_out = {(one.path, one.text) for one in found.entries if one.validation}
+    train = [one for one in found.entries if not one.validation]
     kept = [one for one in train if (one.path, one.text) not in held_out]
     names = [path.name for path in (*transcripts.train, *transcripts.validation)]
-    if train and not kept:
+    held = [one for one in found.entries if one.validation]
+    if held and (kept or not train):
+        note = f"{names[-1]} is the validation set: {counted(len(held), 'clip')}."
+        if twice := len(train) - len(kept):
+            note += f" {counted(twice, 'clip')} of {names[0]}, in both files, left out of training."
+        found.entries = [*kept, *held]
+    else:
         known = {(one.path, one.text) for one in train}
-        others = [one for one in entries if one.validation and (one.path, one.text) not in known]
-        return [replace(one, validation=None) for one in (*train, *others)], [
-            f"{names[-1]} holds all clips of {names[0]}, so it is not used as the validation set."
-        ]
-    if len(train) == len(entries):
+        found.entries = [*train, *(one for one in held if (one.path, one.text) not in known)]
+        for one in found.entries:
+            one.validation = None
         note = f"{names[-1]} holds no clip, so the validation clips are chosen from {names[0]}."
-        return [replace(one, validation=None) for one in train], [note]
-    note = f"{names[-1]} is the validation set: {_clips(len(entries) - len(train))}."
-    if twice := len(train) - len(kept):
-        note += f" {_clips(twice)} of {names[0]}, in both files, left out of training."
-    return [*kept, *(one for one in entries if one.validation)], [note]
+        if held:
+            note = (
+                f"{names[-1]} holds all clips of {names[0]}, so it is not used as the validation "
+                "set."
+            )
+    found.notes.append(note)
 
 
 def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Transcript:
     """The rows of one file with known columns."""
-    path, rows = table.path, table.rows
-    notes = list[str]()
+    path, found = table.path, Transcript([], "", _unused(table, columns))
+    rows = table.rows if columns.by_rows else table.rows[1:]
+    if "split" in columns.places:
+        rows = _in_use(rows, columns.places["split"], path, found.notes)
+    places, faults, styles, moved = _places(table, folder), list[str](), list[str](), list[str]()
+    for row in rows:
+        cells = _cells_of(row, columns)
+        name, recording = _located(cells["path"], places, path.parent)
+        speaker = cells.get("speaker", "")
+        if fault := _fault(row, columns, table, name, speaker):
+            faults.append(fault)
+            continue
+        found.entries.append(
+            TranscriptEntry(
+                name if path.parent == folder
+                else (path.parent.relative_to(folder) / name).as_posix(),
+                recording, cells.get("text") or cells.get("written", ""),
+                DEFAULT_SPEAKER if speaker.casefold() in NO_NAMES else speaker,
+                _language(cells.get("language", ""), language),
+                SPLITS.get(cells.get("split", "").casefold()),
+            )
+        )  # fmt: skip
+        styles.append(cells.get("style", ""))
+        if name != relative_name(cells["path"], path.parent):
+            moved.append(cells["path"])
+    if faults:
+        shown, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
+        more_faults = f"; and {more} more" if more > 0 else ""
+        raise DatasetError(f"{path}: {shown}{more_faults}. {_rule(table, columns)}")
+    if all(one.validation is not False for one in found.entries):
+        for one in found.entries:
+            one.validation = None
+    unnamed = sum(1 for entry in found.entries if entry.speaker == DEFAULT_SPEAKER)
+    if "speaker" in columns.places and 0 < unnamed < len(found.entries):
+        found.notes.append(f"{path.name}: {unnamed} rows name no speaker and count as one person.")
+    if moved:
+        found.notes.append(
+            f"{path.name} names {len(moved)} recordings in other folders, such as "
+            f"{short(moved[0])!r}; the files of the same names in {folder} are read."
+        )
+    _add_styles(found, styles)
+    return found
+
+
+def _unused(table: Table, columns: Columns) -> list[str]:
+    """A note for each column or group of columns that is not read."""
+    name, rows, notes = table.path.name, table.rows, list[str]()
     if not columns.by_rows:
         header, rows = rows[0].cells, rows[1:]
         used = columns.places.values()
         others = [one for at, one in enumerate(header) if one and at not in used]
         if others:
-            notes.append(f"{path.name}: the columns {', '.join(others)} are ignored.")
+            notes.append(f"{name}: the columns {', '.join(others)} are ignored.")
     for at, kind in columns.ignored.items():
         labels = sorted({row.cells[at] for row in rows if at < len(row.cells) and row.cells[at]})
         advice = (
@@ -309,84 +348,58 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
             "file_name|text|style."
         )
         notes.append(
-            f"{path.name}: column {at + 1} holds {kind} ({', '.join(labels[:_ROWS_SHOWN])}), not "
+            f"{name}: column {at + 1} holds {kind} ({', '.join(labels[:_ROWS_SHOWN])}), not "
             f"speakers, and is ignored.{advice if kind == 'emotions' else ''}"
         )
-    if "split" in columns.places:
-        rows, more = _in_use(rows, columns.places["split"], path)
-        notes += more
-    places = _places(table, folder)
-    read = [_entry_of(row, columns, table, places, language) for row in rows]
-    _refuse(path, [fault for fault in read if isinstance(fault, str)], _rule(table, columns))
-    found = [one for one in read if not isinstance(one, str)]
-    entries = [one.entry for one in found]
-    if all(one.validation is not False for one in entries):
-        entries = [replace(one, validation=None) for one in entries]
-    if path.parent != folder:
-        below = path.parent.relative_to(folder)
-        entries = [replace(one, name=(below / one.name).as_posix()) for one in entries]
-    unnamed = sum(1 for entry in entries if entry.speaker == DEFAULT_SPEAKER)
-    if "speaker" in columns.places and 0 < unnamed < len(entries):
-        notes.append(f"{path.name}: {unnamed} rows name no speaker and count as one person.")
-    if moved := [one.moved for one in found if one.moved]:
-        notes.append(
-            f"{path.name} names {len(moved)} recordings in other folders, such as "
-            f"{_short(moved[0])!r}; the files of the same names in {folder} are read."
-        )
-    entries, more = with_styles(entries, [one.style for one in found])
-    return Transcript(entries, [*notes, *more])
+    return notes
 
 
-def _in_use(rows: Sequence[Row], place: int, path: Path) -> tuple[tuple[Row, ...], list[str]]:
+def _in_use(rows: Sequence[Row], place: int, path: Path, notes: list[str]) -> Sequence[Row]:
     """The training and validation rows, by the column of splits."""
     splits = [row.cells[place].casefold() if place < len(row.cells) else "" for row in rows]
     if False not in map(SPLITS.get, splits):
-        return tuple(rows), []  # a column of other words, or a file of one split
-    kept = tuple(
+        return rows  # a column of other words, or a file of one split
+    kept = [
         row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None
-    )
+    ]
     held_out = sum(1 for one in splits if SPLITS.get(one))
-    said = [f"{_clips(held_out)} for validation"] if held_out else []
+    said = [f"{counted(held_out, 'clip')} for validation"] if held_out else []
     if tests := len(rows) - len(kept):
-        said.append(f"{_clips(tests)} for tests, which {'is' if tests == 1 else 'are'} not read")
-    return kept, [f"{path.name}: its split column marks {' and '.join(said)}."] if said else []
+        are = "is" if tests == 1 else "are"
+        said.append(f"{counted(tests, 'clip')} for tests, which {are} not read")
+    if said:
+        notes.append(f"{path.name}: its split column marks {' and '.join(said)}.")
+    return kept
 
 
-@dataclass(frozen=True)
-class _ReadRow:
-    """moved: the recording's name in the transcript, if it was found under a shorter one."""
-
-    entry: TranscriptEntry
-    style: str
-    moved: str
-
-
-def _entry_of(
-    row: Row, columns: Columns, table: Table, places: Sequence[Path], language: str
-) -> _ReadRow | str:
-    """The entry of a row, or its fault."""
-    if fault := _odd(row, columns, table):
-        return fault
-    cells = {
-        role: row.cells[place] for role, place in columns.places.items() if place < len(row.cells)
-    }
+def _cells_of(row: Row, columns: Columns) -> dict[str, str]:
+    """The fields of a row by their roles."""
+    cells = {role: row.cells[at] for role, at in columns.places.items() if at < len(row.cells)}
     if len(row.cells) > columns.width:
         cells["language"] = row.cells[-1]
-    folder = table.path.parent
-    name, recording = _located(cells["path"], places, folder)
+    return {"path": "", **cells}
+
+
+def _fault(row: Row, columns: Columns, table: Table, name: str, speaker: str) -> str:
+    """The fault of a row; "" if there is none. A row may omit the speaker, the language or the
+    normalised text at its end, and may add its language."""
+    count, wanted = len(row.cells), columns.width
+    missing = set(range(count, wanted))
+    has_language = (
+        count == wanted + 1
+        and wanted > 2
+        and "language" not in columns.places
+        and language_of(row.cells[-1])
+    )
+    omits = count > 1 and missing and missing <= columns.optional
+    if not (count == wanted or omits or has_language):
+        line = (table.delimiter or "|").join(row.cells)
+        return f"line {row.number} has {count} fields instead of {wanted}: {short(line)!r}"
     if unsafe_because := unsafe(name):
-        return f"line {row.number} names {_short(name)!r}: {unsafe_because}"
-    speaker = cells.get("speaker", "")
-    speaker = DEFAULT_SPEAKER if speaker.casefold() in NO_NAMES else speaker
-    if columns.by_rows and is_sentence(speaker):
-        return f"line {row.number} has a sentence as its speaker: {_short(speaker)!r}"
-    entry = TranscriptEntry(
-        name, recording, cells.get("text") or cells.get("written", ""), speaker,
-        _language(cells.get("language", ""), language),
-        SPLITS.get(cells.get("split", "").casefold()),
-    )  # fmt: skip
-    moved = "" if name == relative_name(cells["path"], folder) else cells["path"]
-    return _ReadRow(entry, cells.get("style", ""), moved)
+        return f"line {row.number} names {short(name)!r}: {unsafe_because}"
+    if columns.by_rows and speaker.casefold() not in NO_NAMES and is_sentence(speaker):
+        return f"line {row.number} has a sentence as its speaker: {short(speaker)!r}"
+    return ""
 
 
 def _places(table: Table, folder: Path) -> tuple[Path, ...]:
@@ -410,7 +423,7 @@ def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]
         and all(_is_sound(cells[place], exists) for cells in others[:_MOST_AFTER_HEADER])
     ):
         raise DatasetError(
-            f"{table.path} begins with {_short(' '.join(first))!r}, which does not name its "
+            f"{table.path} begins with {short(' '.join(first))!r}, which does not name its "
             f"{len(first)} columns. Write a header line that names them, such as "
             "file_name,text or file_name,text,speaker,language."
         )
@@ -418,26 +431,6 @@ def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]
 
 def _is_sound(name: str, exists: Callable[[str], bool]) -> bool:
     return name.lower().endswith(SOUND_EXTENSIONS) or exists(name)
-
-
-def _odd(row: Row, columns: Columns, table: Table) -> str:
-    """The fault in a row's number of fields; "" if there is none. A row may omit the speaker, the
-    language or the normalised text at its end, and may add its language."""
-    count, wanted = len(row.cells), columns.width
-    if count == wanted:
-        return ""
-    missing = set(range(count, wanted))
-    if count > 1 and missing and missing <= columns.optional:
-        return ""
-    if (
-        count == wanted + 1
-        and wanted > 2
-        and "language" not in columns.places
-        and language_of(row.cells[-1])
-    ):
-        return ""
-    line = (table.delimiter or "|").join(row.cells)
-    return f"line {row.number} has {count} fields instead of {wanted}: {_short(line)!r}"
 
 
 def _rule(table: Table, columns: Columns) -> str:
@@ -478,34 +471,15 @@ def _exists(places: Sequence[Path], name: str) -> bool:
     return _located(name, places, places[0])[1].is_file() if unsafe(name) is None else False
 
 
-def with_styles(
-    entries: Sequence[TranscriptEntry], styles: Sequence[str]
-) -> tuple[list[TranscriptEntry], list[str]]:
+def _add_styles(found: Transcript, styles: Sequence[str]) -> None:
     """Appends the style of each row to its speaker: `anna:whisper`. An empty or `neutral` style
     changes nothing. A column of descriptions is ignored, with a note."""
     if not all(is_label(style) for style in styles if style):
-        note = "The style column holds more than names of styles and is ignored."
-        return list(entries), [note]
-    return [
-        replace(entry, speaker=f"{entry.speaker}{STYLE_MARK}{style.strip()}")
-        if style.strip().lower() not in _NO_STYLE
-        else entry
-        for entry, style in zip(entries, styles, strict=True)
-    ], []
-
-
-def _refuse(path: Path, faults: Sequence[str], rule: str) -> None:
-    if faults:
-        shown, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
-        raise DatasetError(f"{path}: {shown}{f'; and {more} more' if more > 0 else ''}. {rule}")
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= 60 else line[:60] + "…"
-
-
-def _clips(count: int) -> str:
-    return "1 clip" if count == 1 else f"{count} clips"
+        found.notes.append("The style column holds more than names of styles and is ignored.")
+        return
+    for entry, style in zip(found.entries, styles, strict=True):
+        if style.strip().lower() not in _NO_STYLE:
+            entry.speaker += f"{STYLE_MARK}{style.strip()}"
 
 
 def _some(entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
@@ -519,7 +493,3 @@ def _some(entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
     spread = (len(entries) // 2, len(entries) - 1, *range(len(entries)))
     places = dict.fromkeys((*first.values(), *spread))
     return [entries[place] for place in sorted(list(places)[:_ROWS_SHOWN])]
-
-
-def _is_in(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder)

@@ -30,7 +30,4 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """As `train.check.run`."""
     from train import check
 
-    return check.run(
-        settings, verify=arguments.verify, repair=arguments.repair, show_text=arguments.show_text,
-        with_likelihood=not arguments.no_likelihood, as_json=arguments.json,
-    )  # fmt: skip
+    return check.run(settings, arguments)

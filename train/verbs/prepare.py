@@ -1,6 +1,7 @@
 """`python -m train prepare`: computes the feature cache and trains nothing."""
 
 import argparse
+import logging
 
 from train.settings import TrainSettings
 
@@ -8,8 +9,14 @@ SUMMARY = "compute the feature cache; train nothing"
 PURPOSE = "Computes the feature cache. Trains nothing."
 
 
-def run(settings: TrainSettings, _arguments: argparse.Namespace) -> int:
-    """As `train.setup.prepare`."""
-    from train.setup import prepare
+log = logging.getLogger("train")
 
-    return prepare(settings)
+
+def run(settings: TrainSettings, _arguments: argparse.Namespace) -> int:
+    """Reads the dataset and computes the features of its clips."""
+    from train.setup import build_context, build_feature_cache
+
+    context = build_context(settings)
+    log.info(context.data.report())
+    build_feature_cache(settings, context)
+    return 0

@@ -18,7 +18,7 @@ from extras.cut.base_alignment import (
 )
 from extras.cut.recordings import SourceRecording, open_recording
 from tests.tapes import demo_texts, join_demo, spoken_by
-from train.dataset.features import features_of
+from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, read
 from xtts.evaluation.word_evidence import log_likelihoods
 from xtts.voices.base_models import DEMO
@@ -50,7 +50,7 @@ def scorer_of(base: ScoringBase, folder: Path, numbers: list[int]) -> BaseScorer
 def test_codes_of_blocks_are_those_of_the_whole(base, tmp_path):
     recording, _ = recorded(tmp_path, [1, 2, 3, 5, 7, 8, 9, 11, 12, 13, 14, 15], pause=1.0)
     assert recording.seconds > 31
-    whole, _ = features_of(read(recording.path, CODE_RATE), base.dvae, base.stats)
+    whole = codes_of(read(recording.path, CODE_RATE), base.dvae, base.stats)
     found = base.codes(recording)
     assert found.dtype == whole.dtype
     assert abs(len(found) - len(whole)) <= 1

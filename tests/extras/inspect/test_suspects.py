@@ -52,11 +52,14 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
     before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     code, said = check()
     assert code == 0
-    assert re.search(r"clip-5 +\d+\.\d  It is a tone", said)
-    assert re.search(r"clip-3 +\d+\.\d  .*samples are clipped", said)
+    assert re.search(r"wavs/clip-5.wav +\d+\.\d  It is a tone", said)
+    assert re.search(r"wavs/clip-3.wav +\d+\.\d  .*samples are clipped", said)
     assert "SUSPECT_CLIPS=leave_out trains without them" in said
     rows = inspected(tmp_path)
-    assert len(rows) == 17 and {row["clip"] for row in rows[:2]} == {"clip-3", "clip-5"}
+    assert len(rows) == 17 and {row["clip"] for row in rows[:2]} == {
+        "wavs/clip-3.wav",
+        "wavs/clip-5.wav",
+    }
     assert all(row["nats_a_code"] for row in rows)
 
     kept = build_context(load((), None, None)[0]).data
@@ -82,8 +85,8 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch
     (said,) = [message for message in caplog.messages if message.startswith("Suspect clips")]
     counts = re.match(r"Suspect clips: (\d) of 9", said)
     assert counts and int(counts[1]) >= 5
-    named = re.findall(r"^  (clip-\d+): .+", said, re.MULTILINE)
-    assert len(named) == 3 and set(named) <= {f"clip-{number}" for number in range(5)}
+    named = re.findall(r"^  (wavs/clip-\d+.wav): .+", said, re.MULTILINE)
+    assert len(named) == 3 and set(named) <= {f"wavs/clip-{number}.wav" for number in range(5)}
     assert not list((workshop.folder / "cache").glob("inspection.csv"))
     # The next start reports the same without comparing all clips again.
     caplog.clear()
@@ -102,10 +105,10 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch
 @pytest.mark.slow
 def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path, monkeypatch):
     spoiled(tmp_path / "data")
-    (first,) = re.findall(r"clip-5 .*", check()[1])
+    (first,) = re.findall(r"clip-5.wav .*", check()[1])
     for name in ("measure", "likelihood", "load_speaker_encoder"):
         monkeypatch.delattr(f"extras.inspect.measuring.{name}")
-    assert re.findall(r"clip-5 .*", check()[1]) == [first]
+    assert re.findall(r"clip-5.wav .*", check()[1]) == [first]
 
 
 def test_without_likelihood_no_features_are_computed(check, tmp_path):
@@ -146,7 +149,7 @@ def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path):
     planted = plant([*read_good(fresh), *read_good(DEMO)[-2:]])
     write(folder, planted)
     assert check(BASE_MODEL="demo")[0] == 0
-    kinds = {row["clip"]: row["kinds"].split() for row in inspected(tmp_path)}
+    kinds = {Path(row["clip"]).stem: row["kinds"].split() for row in inspected(tmp_path)}
     named = [one.name for one in planted if set(one.kinds) & set(kinds[one.name])]
     alarms = [name for name, found in kinds.items() if name.startswith("demo-") and found]
     assert len(named) >= FEWEST_NAMED, (named, kinds)

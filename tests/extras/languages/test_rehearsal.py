@@ -6,7 +6,7 @@ import pytest
 
 from extras.languages.command import write
 from extras.languages.plan import plan_of
-from extras.languages.rehearsal import FOLDER, rehearsal_of, sentences
+from extras.languages.rehearsal import FOLDER, real_share, rehearsal_of, sentences
 from tests.datasets import make_dataset
 from tests.extras.languages.languages import GREEK, make_greek
 from tests.models import ending_base
@@ -40,7 +40,7 @@ def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(se
     assert {clip.speaker for clip in spoken} == {"base as speaker"}
     assert found.own == context.data.train and found.share == 0.5
     few = replace(found, drawn=found.drawn[:1])
-    assert 0 < few.real_share < found.real_share <= 0.5
+    assert 0 < real_share(few) < real_share(found) <= 0.5
     listed = settings.output_dir / FOLDER / "metadata.csv"
     rows = listed.read_text().splitlines()
     # The last row is missing, as after a kill.
