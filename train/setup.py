@@ -84,7 +84,10 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         stop = enter(stop_on_signals(settings.stop_seconds))
         enter(distributed.joined(world, device))
         enter(lost_gpu(device))
-        report_data(settings, context, world)
+        log.info(context.data.report())
+        if world.is_main and settings.suspect_clips == "keep":
+            for check in extras.modules("CLIPS"):
+                check.report_kept(settings, context)
 
         # 4. Resume: where the run starts, and whether its disks have room for it.
         num_epochs, rate = epochs_and_rate(settings, context)
@@ -221,14 +224,6 @@ def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
     context = build_context(replace(settings, resume="auto"))
     require_same(run, fingerprint_of(settings, context))
     return context
-
-
-def report_data(settings: TrainSettings, context: RunContext, world: World) -> None:
-    """Logs the size of the dataset and its suspect clips."""
-    log.info(context.data.report())
-    if world.is_main and settings.suspect_clips == "keep":
-        for check in extras.modules("CLIPS"):
-            check.report_kept(settings, context)
 
 
 # 4. Resume
@@ -401,7 +396,7 @@ def _trainable_parts(
         log.info("LoRA: rank %d, alpha %d. All other weights are frozen.", rank, alpha)
     recompute, reason = recomputes(
         settings.gradient_checkpointing,
-        autotune.longest_clip_memory(settings, context, gpt, batches, recomputed=False),
+        sum(autotune.longest_clip_bytes(settings, context, gpt, batches, recomputed=False)),
         autotune.room_bytes(context),
     )
     log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)

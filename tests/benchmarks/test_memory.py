@@ -48,7 +48,7 @@ def test_each_way_takes_less_than_the_one_it_is_for(measured):
 
 @pytest.mark.slow
 def test_the_states_are_what_the_footprint_says(measured):
-    from train.memory.estimate import STATE_BYTES
+    from train.optim.optimizer import STATE_BYTES
 
     assert measured[0].states_bytes == pytest.approx(8 * measured[0].learning, rel=0.001)
     # A small model has many tensors of fewer than 4,096 values, which stay in float32.

@@ -14,8 +14,8 @@ from machine.text import size_words
 from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed
 from train.dataset import features
-from train.memory.estimate import STATE_BYTES
 from train.optim.lora import num_adapter_weights
+from train.optim.optimizer import STATE_BYTES
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE

@@ -1,12 +1,10 @@
 """One row of a transcript: its fields, its recording, and how long a clip may be.
 
-Text files are UTF-8, or UTF-16 with a byte-order mark. Within a quoted field, the delimiter is part
-of the text and `""` is one quotation mark.
+Text files are UTF-8, or UTF-16 with a byte-order mark.
 """
 
 import codecs
 import itertools
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,24 +62,6 @@ def read_text(path: Path) -> str:
             f"{path}, line {line}: byte {error.object[error.start]:#x} is not "
             f"{encoding.removesuffix('-sig').upper()}. Save the file as UTF-8."
         ) from error
-
-
-def fields(line: str, delimiter: str) -> list[str]:
-    """The fields of a line, stripped, without the quotation marks around a whole field.
-
-    `"Stop," he said.` keeps its marks because they do not enclose the field. So does a field whose
-    mark does not close on the same line.
-    """
-    end = re.escape(delimiter)
-    field = re.compile(rf'[^\S\t]*"((?:[^"]|"")*)"\s*(?={end}|$)|([^{end}]*)')
-    values, place = [], 0
-    while place <= len(line):
-        match = field.match(line, place)
-        assert match is not None  # the second branch also matches nothing
-        quoted = match[1] is not None
-        values.append((match[1].replace('""', '"') if quoted else match[2]).strip())
-        place = match.end() + 1
-    return values
 
 
 # Recordings

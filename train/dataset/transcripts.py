@@ -7,7 +7,8 @@ whose name has `val`, `valid`, `validation`, `eval` or `dev` instead of `train` 
 transcripts, the error lists them all.
 
 A file is CSV with any delimiter, JSON, or Kaldi's text. The delimiter is the one that most lines
-have, so one odd line is reported as a fault of that line. A quoted field may contain line breaks.
+have, so one odd line is reported as a fault of that line. Within a quoted field, delimiters and
+line breaks are part of the text, and `""` is one quotation mark.
 """
 
 import io
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from train.dataset.columns import named
-from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, fields, read_text
+from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, read_text
 
 _DELIMITERS = "\t;,"
 # Spreadsheets may write their delimiter into the first line.
@@ -291,73 +292,57 @@ def most_common_width(rows: Sequence[Row]) -> int:
 
 def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
     alone = [
-        Row(number, tuple(fields(line, delimiter)))
+        Row(number, tuple(_fields(line, delimiter)[0]))
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
-    if not any(_open_field(lines[row.number - 1], delimiter) is not None for row in alone):
-        return alone
     # Lines that end inside a quoted field do not show the number of fields.
     whole = [row for row in alone if lines[row.number - 1].count('"') % 2 == 0]
+    if len(whole) == len(alone):
+        return alone
     width, rows, ended = most_common_width(whole or alone), list[Row](), 0
     for row in alone:
         if row.number <= ended:
             continue
-        joined, ended = _with_line_breaks(lines, row.number, delimiter, width)
-        cells = row.cells
-        if ended > row.number:
-            cells = tuple(" ".join(cell.split()) for cell in fields(joined, delimiter))
-        rows.append(Row(row.number, cells))
+        first, ended = row.number - 1, row.number
+        if lines[first].count('"') % 2:
+            below = lines[first : ended + _MOST_LINES_IN_FIELD]
+            cells, taken = _fields("\n".join(below), delimiter)
+            # While a field is open, the next lines belong to it, unless they look like rows.
+            rowlike = (_looks_like_row(line, delimiter, width) for line in below[1 : 1 + taken])
+            if taken and not any(rowlike):
+                row = Row(ended, tuple(" ".join(cell.split()) for cell in cells))
+                ended += taken
+        rows.append(row)
     return rows
 
 
-def _with_line_breaks(
-    lines: Sequence[str], number: int, delimiter: str, width: int
-) -> tuple[str, int]:
-    """The row that begins on line `number`, and its last line. While a quoted field is open, the
-    next lines belong to the row, unless they look like rows themselves."""
-    row, end = lines[number - 1], number
-    while (place := _open_field(row, delimiter)) is not None:
-        longer, last = row, end
-        for line in lines[end : end + _MOST_LINES_IN_FIELD]:
-            if _looks_like_row(line, delimiter, width):
-                return row, end
-            longer, last = f"{longer}\n{line}", last + 1
-            if _quoted(delimiter).match(longer, place):
-                break
-        else:
-            return row, end
-        row, end = longer, last
-    return row, end
+def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
+    """The fields of the first row of a text, stripped, without the quotation marks around a whole
+    field; and the number of further lines that the row takes.
+
+    `"Stop," he said.` keeps its marks because they do not enclose the field. So does a field whose
+    mark does not close.
+    """
+    end = re.escape(delimiter)
+    field = re.compile(
+        rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*(?={end}|$)|([^{end}\n]*)', re.MULTILINE
+    )
+    values, place = list[str](), 0
+    while match := field.match(text, place):  # the second branch also matches nothing
+        quoted = match[1] is not None
+        values.append((match[1].replace('""', '"') if quoted else match[2]).strip())
+        place = match.end() + 1
+        if text[match.end() : match.end() + 1] in ("", "\n"):
+            break
+    return values, text.count("\n", 0, place - 1)
 
 
 def _looks_like_row(line: str, delimiter: str, width: int) -> bool:
-    cells = fields(line, delimiter)
+    cells, _ = _fields(line, delimiter)
     sound = len(cells) > 1 and cells[0].lower().endswith(SOUND_EXTENSIONS)
     # Texts contain commas, semicolons and tabs, but not `|`.
     return sound or (delimiter == "|" and width > 1 and len(cells) >= width)
-
-
-def _open_field(line: str, delimiter: str) -> int | None:
-    """The position of a quoted field that does not close in this line, or None."""
-    if line.count('"') % 2 == 0:
-        return None
-    field, place = _quoted(delimiter), 0
-    while place <= len(line):
-        if match := field.match(line, place):
-            place = match.end() + 1
-            continue
-        if line[place:].lstrip().startswith('"') and line.count('"', place) % 2:
-            return place
-        end = line.find(delimiter, place)
-        if end < 0:
-            return None
-        place = end + 1
-    return None
-
-
-def _quoted(delimiter: str) -> re.Pattern[str]:
-    return re.compile(rf'[^\S\t]*"(?:[^"]|"")*"[^\S\n]*(?={re.escape(delimiter)}|$)')
 
 
 # JSON

@@ -16,11 +16,13 @@ from machine.storage.facts import Facts
 from machine.text import size_words
 from train.dataset.batches import Batches
 from train.learner import Learner
-from train.memory.estimate import STATE_BYTES, MemoryEstimate, estimate_memory, tensor_bytes
 from train.optim.lora import num_adapter_weights
+from train.optim.optimizer import STATE_BYTES, tensor_bytes
 from train.run_context import RunContext
 from train.settings import TrainSettings
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.model.gpt import GPT
+from xtts.model.shapes import NUM_LATENTS
 
 log = logging.getLogger("train")
 
@@ -29,6 +31,17 @@ HEADROOM = 0.15
 # The share of RAM for training on a CPU. The rest is for the worker that speaks, the file cache and
 # other programs.
 CPU_SHARE = 0.5
+# Values that a block keeps for its backward pass, in widths: both norms' inputs and outputs,
+# queries, keys, values, attention's output, and the feed-forward's two inner activations. In bf16
+# all but the stream and the norms' inputs take two bytes.
+_WIDTHS_KEPT = 16
+_WIDTHS_IN_FP32 = 4
+# Speech has about 14 characters a second, and fewer text ids.
+_TEXT_IDS_A_SECOND = 14
+# Conditioning frames of a clip (6 s), and the values that the encoder's six blocks keep of each, in
+# widths.
+_CONDITIONING_FRAMES = 517
+_CONDITIONING_WIDTHS = 6 * 10
 
 
 def fit_batches(
@@ -43,10 +56,11 @@ def fit_batches(
         seconds, reason = _tried_or_remembered(settings, context, learner, batches)
     else:
         recomputed = learner.config.trainable.recompute
-        needed = longest_clip_memory(settings, context, learner.gpt, batches, recomputed=recomputed)
+        held, activations = longest_clip_bytes(
+            settings, context, learner.gpt, batches, recomputed=recomputed
+        )
         ram = context.machine.memory_bytes // learner.world.local_size
-        second = needed.activations / longest
-        seconds, reason = fitting_on_cpu(batches.batch_seconds, second, needed.held_bytes, ram)
+        seconds, reason = fitting_on_cpu(batches.batch_seconds, activations / longest, held, ram)
     batches.batch_seconds = learner.world.all_reduce_min(max(seconds, longest))
     log.info("Memory: batches of %g s (%s)", batches.batch_seconds, reason)
 
@@ -56,22 +70,24 @@ def longest_seconds(batches: Batches) -> float:
     return max(batches.clips[clip].seconds for clip in batches.indices)
 
 
-def longest_clip_memory(
+def longest_clip_bytes(
     settings: TrainSettings, context: RunContext, gpt: GPT, batches: Batches, *, recomputed: bool
-) -> MemoryEstimate:
-    """The memory of a step on the longest clip alone."""
-    parameters = sum(parameter.numel() for parameter in gpt.parameters())
+) -> tuple[int, int]:
+    """The estimated memory of a step on the longest clip alone: that of weights, gradients and
+    states, which does not depend on the batch, and that of activations. recomputed: blocks keep
+    their inputs only."""
     shape = context.config.gpt
-    return estimate_memory(
-        shape,
-        parameters=parameters,
-        trainable=num_adapter_weights(settings.lora_rank, shape) or parameters,
-        audio_seconds=longest_seconds(batches),
-        clips=1,
-        precision=context.precision.value,
-        optimizer=settings.optimizer,
-        recomputed=recomputed,
-    )
+    parameters = sum(parameter.numel() for parameter in gpt.parameters())
+    trainable = num_adapter_weights(settings.lora_rank, shape) or parameters
+    held = 4 * parameters + 4 * trainable + int(STATE_BYTES[settings.optimizer] * trainable)
+    small = 4 if context.precision.value == "fp32" else 2
+    block = shape.width * (4 * _WIDTHS_IN_FP32 + small * (_WIDTHS_KEPT - _WIDTHS_IN_FP32))
+    position = shape.layers * 4 * shape.width + block if recomputed else shape.layers * block
+    heads = 4 * (shape.audio_ids + shape.text_ids) / 2
+    second = (CODE_RATE / SAMPLES_PER_CODE + _TEXT_IDS_A_SECOND) * (position + heads)
+    conditioning = 4 * _CONDITIONING_FRAMES * _CONDITIONING_WIDTHS * shape.width
+    activations = longest_seconds(batches) * second + conditioning + NUM_LATENTS * position
+    return held, int(activations)
 
 
 def room_bytes(context: RunContext) -> int:

@@ -5,7 +5,7 @@ kernel of fused AdamW can divide the gradients by a number, so clipping is done 
 `found_inf` = 1 it leaves the weights unchanged, so that the host never waits for a GPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ ADAM_BETAS = (0.9, 0.96)
 ADAM_EPSILON = 1e-8
 # After the warm-up, the rate is constant for this many steps, then falls with 1/sqrt(step).
 HOLD_STEPS = 1000
+# The bytes of both averages for each weight, by OPTIMIZER.
+STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
 
 
 def new_optimizer(
@@ -106,3 +108,12 @@ def rate_factor(step: int, warmup_steps: int) -> float:
     """
     warm = min(1.0, (step + 1) / max(1, warmup_steps))
     return warm * min(1.0, (max(HOLD_STEPS, warmup_steps) / (step + 1)) ** 0.5)
+
+
+def tensor_bytes(value: Any) -> int:
+    """Bytes of the tensors in nested dictionaries and lists."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, Mapping):
+        return sum(map(tensor_bytes, value.values()))
+    return sum(map(tensor_bytes, value)) if isinstance(value, list | tuple) else 0

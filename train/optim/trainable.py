@@ -16,7 +16,6 @@ from torch.utils.checkpoint import checkpoint
 
 from machine.errors import SotaqueError
 from train import defaults
-from train.memory.estimate import MemoryEstimate
 from train.optim.lora import LoraAdapters
 from xtts.model.config import TrainingAdvice
 from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
@@ -283,19 +282,13 @@ def checkpoint_activations(gpt: GPT) -> None:
         _recomputed(block)
 
 
-def recomputes(setting: str, footprint: MemoryEstimate, room_bytes: int | None) -> tuple[bool, str]:
-    """Resolves GRADIENT_CHECKPOINTING, with the reason. room_bytes: memory for a step; None =
-    unknown."""
+def recomputes(setting: str, needed_bytes: int, room_bytes: int) -> tuple[bool, str]:
+    """Resolves GRADIENT_CHECKPOINTING, with the reason. needed_bytes: of a step on the longest
+    clip."""
     if setting != "auto":
         return setting == "on", f"GRADIENT_CHECKPOINTING={setting}"
-    if room_bytes is None:
-        return False, "the memory is unknown"
-    share = footprint.total_bytes / room_bytes
-    reason = (
-        f"the longest clip takes about {footprint.total_bytes / 1e9:.1f} of "
-        f"{room_bytes / 1e9:.1f} GB"
-    )
-    return share > LARGEST_SHARE, reason
+    sizes = f"{needed_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB"
+    return needed_bytes > LARGEST_SHARE * room_bytes, f"the longest clip takes about {sizes}"
 
 
 def _recomputed(block: nn.Module) -> None:

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.memory.estimate import MemoryEstimate
 from train.optim.trainable import TrainableParts, recomputes
 from train.trainer import train_step
 
@@ -53,10 +52,9 @@ def test_less_is_kept():
 
 @pytest.mark.parametrize(
     ("setting", "room", "on"),
-    [("on", None, True), ("off", 1, False), ("auto", None, False), ("auto", 14_000, True),
-     ("auto", 15_000, False)],
-)  # fmt: skip
+    [("on", 1, True), ("off", 1, False), ("auto", 14_000, True), ("auto", 15_000, False)],
+)
 def test_auto_looks_at_the_longest_clip_and_says_so(setting, room, on):
-    found, reason = recomputes(setting, MemoryEstimate(2000, 2000, 4000, 2000), room)
+    found, reason = recomputes(setting, 10_000, room)
     assert found is on
     assert reason

@@ -6,9 +6,8 @@ import torch
 from machine.errors import SotaqueError
 from tests.operations import OperationCounter
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.memory.estimate import tensor_bytes
 from train.optim import eight_bit
-from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, new_optimizer
+from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, new_optimizer, tensor_bytes
 from train.trainer import train_step
 
 
