@@ -20,7 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -75,10 +75,12 @@ class Batch:
     agreement: Agreement | None = field(default=None, compare=False)
 
 
+@dataclass(eq=False)
 class Batches:
     """The batches of a set of clips.
 
-    Args:
+    Attributes:
+        indices: the clips of every epoch.
         seed: determines the order, together with the epoch.
         batch_seconds: the maximum of longest clip times number of clips.
         conditioning: other_clip or, as in Coqui's recipe, same_clip; from the clips `sources`.
@@ -87,44 +89,31 @@ class Batches:
         fixed: the same order and conditioning in every epoch (validation).
         rank, world_size: the share of each step that this process takes.
         pinned: batches are in pinned memory, for asynchronous copies to a GPU.
+        halvings: those after out-of-memory. Checkpoints keep them, as the batches depend on them.
     """
 
-    def __init__(
-        self,
-        clips: Sequence[Clip],
-        indices: Sequence[int],
-        features: FeatureCache,
-        shape: GPTShape,
-        *,
-        seed: int,
-        batch_seconds: float,
-        stop_input: bool,
-        conditioning: str,
-        sources: Sequence[int],
-        drawn: Sequence[int] = (),
-        share: float = 0.0,
-        fixed: bool = False,
-        pinned: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        self.clips = clips
-        self.indices = tuple(indices)
-        self.drawn = tuple(drawn)
-        self.share = share
-        self.features = features
-        self.shape = shape
-        self.seed = seed
-        self.batch_seconds = batch_seconds
-        self.stop_input = stop_input
-        self.conditioning = conditioning
-        self.fixed = fixed
-        self.pinned = pinned
-        self.rank = rank
-        self.world_size = world_size
-        # The halvings after out-of-memory. Checkpoints keep them, as the batches depend on them.
-        self.halvings: list[OomBackoff] = []
-        self._by_speaker = _by_speaker(clips, sources)
+    clips: Sequence[Clip]
+    indices: Sequence[int]
+    features: FeatureCache
+    shape: GPTShape
+    _: KW_ONLY
+    seed: int
+    batch_seconds: float
+    stop_input: bool
+    conditioning: str
+    sources: Sequence[int]
+    drawn: Sequence[int] = ()
+    share: float = 0.0
+    fixed: bool = False
+    pinned: bool = False
+    rank: int = 0
+    world_size: int = 1
+    halvings: list[OomBackoff] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._by_speaker: dict[str, list[int]] = {}
+        for index in self.sources:
+            self._by_speaker.setdefault(self.clips[index].speaker, []).append(index)
         lists = self._by_speaker.values()
         self._places = {clip: place for known in lists for place, clip in enumerate(known)}
 
@@ -229,13 +218,6 @@ class Batches:
         first = draw.randint(0, mel.shape[1] - frames)
         # A copy: the cache is memory-mapped, read-only and half as wide.
         return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
-
-
-def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list[int]]:
-    groups: dict[str, list[int]] = {}
-    for index in sources:
-        groups.setdefault(clips[index].speaker, []).append(index)
-    return groups
 
 
 # Transfer to the device

@@ -67,6 +67,15 @@ def read_text(path: Path) -> str:
 # Recordings
 
 
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and in its subfolders, sorted, without hidden ones."""
+    return sorted(
+        path for path in folder.rglob("*")
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
+    )  # fmt: skip
+
+
 def unsafe(name: str) -> str | None:
     """Why a name must not be opened, or None. Paths must stay inside the dataset."""
     parts = name.replace("\\", "/").split("/")

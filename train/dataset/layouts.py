@@ -25,6 +25,7 @@ from train.dataset.entries import (
     SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
+    files_below,
     find_recording,
     read_text,
     unsafe,
@@ -62,13 +63,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
 
     Raises DatasetError, with the command that cuts, if no recording has text or all are too long.
     """
-    recordings = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SOUND_EXTENSIONS
-        and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    recordings = [path for path in files_below(folder) if path.suffix.lower() in SOUND_EXTENSIONS]
     if not recordings:
         raise DatasetError(
             f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. "
@@ -121,9 +116,8 @@ def _other_tables(tables: Sequence[Path]) -> str:
 def _other_texts(folder: Path) -> str:
     """A sentence about files that may hold the texts in an unsupported format."""
     found = [
-        path for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".")
-        and (path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI)
+        path for path in files_below(folder)
+        if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI
     ]  # fmt: skip
     if not found:
         return ""
@@ -212,8 +206,8 @@ def _texts_elsewhere(folder: Path, recordings: Sequence[Path]) -> dict[Path, Pat
     """The texts in a separate folder, as in VCTK: txt/p225/a.txt for wav48/p225/a.wav. Each name
     must belong to exactly one text and one recording."""
     found: dict[str, list[Path]] = {}
-    for path in folder.rglob("*"):
-        if path.suffix.lower() in (".txt", ".lab") and not path.name.startswith("."):
+    for path in files_below(folder):
+        if path.suffix.lower() in (".txt", ".lab"):
             found.setdefault(path.name[: -len(path.suffix)], []).append(path)
     stems = Counter(path.stem for path in recordings)
     return {

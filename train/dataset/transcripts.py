@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from train.dataset.columns import named
-from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, read_text
+from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, files_below, read_text
 
 _DELIMITERS = "\t;,"
 # Spreadsheets may write their delimiter into the first line.
@@ -93,10 +93,7 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
                 return _with_validation(folder, path, here)
     if found := [path for path in here if is_transcript(path)]:
         return _chosen(folder, found, here)
-    files = [
-        path for path in folder.rglob("*")
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]  # fmt: skip
+    files = files_below(folder)
     if not any(_recordings_texts(files)):
         below = [path for path in _candidates(files) if path.parent != folder]
         if found := [path for path in below if is_transcript(path)]:
