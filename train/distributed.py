@@ -2,8 +2,8 @@
 
     RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT      <- torchrun, srun or a training operator
 
-DDP averages gradients (nccl on GPUs, gloo on CPUs). Token counts, losses and stop requests go over
-gloo, so that no step waits for a GPU. Rank 0 writes, logs and speaks; the others wait.
+DDP averages gradients (nccl on GPUs, gloo on CPUs). Token counts and stop requests go over gloo, so
+that no step waits for a GPU. Rank 0 writes, logs and speaks; the others wait.
 """
 
 import functools

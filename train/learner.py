@@ -69,6 +69,13 @@ class StepResult:
     learning_rate: float
     finite: bool
 
+    @classmethod
+    def of(cls, numbers: Sequence[float], learning_rate: float) -> "StepResult":
+        """The result from the `Learner.numbers` of a step."""
+        *means, loss, norm = numbers
+        losses = {term.name: mean for term, mean in zip(LOSS_TERMS, means, strict=True)}
+        return cls(losses, loss, norm, learning_rate, math.isfinite(loss + norm))
+
 
 @dataclass(frozen=True)
 class DeferredStepResult:
@@ -160,29 +167,17 @@ class Learner:
         return torch.nn.utils.get_total_norm(gradients)
 
     def numbers(self, losses: Losses, loss: Tensor, norm: Tensor) -> Tensor:
-        """The numbers of this rank's step, `[terms + 2]`: loss terms, loss and gradient norm."""
-        means = (term.mean(losses) for term in LOSS_TERMS)
-        return torch.stack((*means, loss, norm.to(loss))).detach()
-
-    def over_all_ranks(self, numbers: Tensor) -> Tensor:
-        """The `numbers` of the whole step.
+        """The numbers of a step of all ranks, `[terms + 2]`: loss terms, loss and gradient norm.
 
         They stay on their device. Every rank gets the same, and skips the same steps.
         """
+        means = (term.mean(losses) for term in LOSS_TERMS)
+        numbers = torch.stack((*means, loss, norm.to(loss))).detach()
         if not self.world.is_single_process:
             for number, own in zip(numbers[:-1], (*self.rank_weights, 1.0), strict=True):
                 number.mul_(own / self.world.size)
             self.world.sum_in_place(numbers[:-1])
         return numbers
-
-    def read(self, numbers: Tensor, learning_rate: float) -> StepResult:
-        """The result of a step from its `numbers`, over all ranks. Waits for the device."""
-        *losses, norm = numbers.tolist()
-        if not self.world.is_single_process:
-            own = zip(losses, (*self.rank_weights, 1.0), strict=True)
-            losses = self.world.all_reduce(*(value * weight / self.world.size
-                                             for value, weight in own))  # fmt: skip
-        return _result((*losses, norm), learning_rate)
 
     def clip_gradients(self, norm: Tensor) -> None:
         """Clips the norm, inside the optimizer's kernel if possible."""
@@ -219,7 +214,7 @@ class Learner:
         results = []
         rows = torch.stack([one.numbers for one in steps]).tolist()
         for numbers, one in zip(rows, steps, strict=True):
-            results.append(_result(numbers, one.learning_rate))
+            results.append(StepResult.of(numbers, one.learning_rate))
             self.tally.count(results[-1].finite, False, self.step, self.config.learning_rate)
         return results
 
@@ -320,12 +315,6 @@ class NonFiniteTally:
                 "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and resume from the "
                 "last epoch."
             )
-
-
-def _result(numbers: Sequence[float], learning_rate: float) -> StepResult:
-    *means, loss, norm = numbers
-    losses = {term.name: mean for term, mean in zip(LOSS_TERMS, means, strict=True)}
-    return StepResult(losses, loss, norm, learning_rate, math.isfinite(loss + norm))
 
 
 def mix_seed(seed: int, step: int, rank: int = 0) -> int:

@@ -335,23 +335,18 @@ def build_batches(
         longest_seconds=max(seconds),
     )  # fmt: skip
     log.info("Batches: %g s of audio (%s)", batch_seconds, reason)
-    common: dict[str, Any] = {
-        "seed": settings.seed,
-        "batch_seconds": batch_seconds,
-        "stop_input": config.stop_input_trained,
-        "conditioning": "other_clip",
-        "sources": (*train, *drawn),
-        "rank": world.rank,
-        "world_size": world.size,
-        "pinned": context.device.value.startswith("cuda"),
-    }
     training = Batches(
-        data.clips, train, features, config.gpt, drawn=drawn, share=rehearsal.share, **common
-    )
-    training.halvings = [OomBackoff(*kept) for kept in state.get("halvings", ())]
+        data.clips, train, features, config.gpt, seed=settings.seed, batch_seconds=batch_seconds,
+        stop_input=config.stop_input_trained, conditioning="other_clip", sources=(*train, *drawn),
+        drawn=drawn, share=rehearsal.share, pinned=context.device.value.startswith("cuda"),
+        rank=world.rank, world_size=world.size,
+        halvings=[OomBackoff(*kept) for kept in state.get("halvings", ())],
+    )  # fmt: skip
     if not held_out:
         return training, None
-    return training, Batches(data.clips, held_out, features, config.gpt, fixed=True, **common)
+    return training, replace(
+        training, indices=held_out, drawn=(), share=0.0, halvings=[], fixed=True
+    )
 
 
 def build_learner(

@@ -75,11 +75,10 @@ def train_step(
     norm = learner.gradient_norm()
     numbers = learner.numbers(losses, loss, norm)
     if deferred:
-        numbers = learner.over_all_ranks(numbers)
         learner.clip_gradients(norm)
         learner.optimizer_step(non_finite=~torch.isfinite(numbers[-2] + numbers[-1]))
         result: StepResult | DeferredStepResult = DeferredStepResult(numbers, learning_rate)
-    elif (result := learner.read(numbers, learning_rate)).finite:
+    elif (result := StepResult.of(numbers.tolist(), learning_rate)).finite:
         learner.clip_gradients(norm)
         learner.optimizer_step()
     # Here and not before the next step: at full size it frees 1.8 GB for saving and speaking.
