@@ -274,7 +274,10 @@ def _packed(data: Dataset) -> list[Any]:
 
 def _unpacked(kept: list[Any]) -> Dataset:
     rows, refused, num_train, notes = kept
-    clips = [Clip(name, Path(path), *more, tuple(tokens)) for name, path, *more, tokens in rows]
+    clips = [
+        Clip(name, Path(path), text, speaker, language, seconds, sha256, tuple(tokens))
+        for name, path, text, speaker, language, seconds, sha256, tokens in rows
+    ]
     refused = [RejectedClip(*one) for one in refused]
     return Dataset.of(clips[:num_train], clips[num_train:], refused, notes)
 

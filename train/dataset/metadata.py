@@ -289,7 +289,7 @@ def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
 def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Transcript:
     """The rows of one file with known columns."""
     path, found = table.path, Transcript([], "", _unused(table, columns))
-    rows = table.rows if columns.by_rows else table.rows[1:]
+    rows: Sequence[Row] = table.rows if columns.by_rows else table.rows[1:]
     if "split" in columns.places:
         rows = _in_use(rows, columns.places["split"], path, found.notes)
     places, faults, styles, moved = _places(table, folder), list[str](), list[str](), list[str]()
