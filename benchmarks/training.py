@@ -25,7 +25,7 @@ from benchmarks import coqui_training, synthetic
 from benchmarks.measuring import ChildFailed, memory_bytes
 from benchmarks.synthetic import LEARNING_RATE, recipe
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
-from train.learner import Learner
+from train.learner import Learner, StepResult
 from train.metrics import flops
 from train.trainer import train_step
 from xtts.model.loading import load_gpt, read_tensors
@@ -179,7 +179,9 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
             clock = time.perf_counter()
             batch = batches.batch(learner.step, group)
             waited += time.perf_counter() - clock
-            losses.append(train_step(learner, batch).losses["audio_loss"])
+            result = train_step(learner, batch)
+            assert isinstance(result, StepResult)
+            losses.append(result.losses["audio_loss"])
             counted += flops.step_flops(batch.rows, config.gpt)
         seconds = sum(clip.seconds for clip in batches.clips)
         return {
