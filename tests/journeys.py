@@ -38,7 +38,7 @@ SPANS = {
     "epoch": (
         ("train.trainer", "Trainer._save"),
         ("train.trainer", "Trainer._sample_saved"),
-        ("train.evaluation.blending", "conclude"),
+        ("train.evaluation.conclusion", "conclude"),
     ),
 }
 # Written into a folder where every process finds it as its sitecustomize.

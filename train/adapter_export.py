@@ -9,6 +9,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from machine import commands
 from machine.errors import SotaqueError
 from train import export
 from train.settings import TrainSettings
@@ -39,8 +40,8 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
     path, share = _adapter_of(voice)
     if voice.reference is None:
         raise SotaqueError(
-            "An adapter speaks as the person of its recording, and this run kept none. Set "
-            "DATASET_DIR to the dataset of the run, and export it again."
+            "An adapter speaks as the person of its recording, and this run kept none. Run "
+            f"`{commands.program('train sample')}`, and export it again."
         )
     if len(voice.speakers) > 1:
         log.warning(

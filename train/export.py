@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -32,7 +32,6 @@ from machine.storage.atomic import (
 )
 from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
-from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
@@ -47,22 +46,6 @@ from xtts.voices.run_folder import RunFolder, read_checkpoint
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
-
-
-@dataclass(frozen=True)
-class Student:
-    """A distilled GPT (`extras.distil`). state: as in model.pth; layers: their number; languages:
-    their codes."""
-
-    state: Mapping[str, Tensor]
-    layers: int
-    languages: tuple[str, ...]
-
-    def configured(self, config: ModelConfig) -> ModelConfig:
-        """The configuration of the student's voice, from the teacher's. The heads that follow the
-        text are unknown until they are measured."""
-        shape = replace(config.gpt, layers=self.layers)
-        return replace(config, gpt=shape, languages=self.languages, alignment_heads=None)
 
 
 _BASE_VOICES = "speakers_xtts.pth"
@@ -133,9 +116,8 @@ def refuse_earlier(to: Path, mark: str, force: bool) -> None:
 def voice_to_export(
     settings: TrainSettings, checkpoint: Path | None, base: Path | None
 ) -> VoiceFiles:
-    """The voice of a checkpoint, or the best in OUTPUT_DIR, which may be the base; with a recording
-    of the person if one is found. Raises SotaqueError if there is nothing to export, and the errors
-    of `find_voice`."""
+    """The voice of a checkpoint, or the best in OUTPUT_DIR, which may be the base. Raises
+    SotaqueError if there is nothing to export, and the errors of `find_voice`."""
     if checkpoint is None:
         best = RunFolder(settings.output_dir).best_weights()
         if best is None:
@@ -154,34 +136,13 @@ def voice_to_export(
             str(settings.xtts_v2_dir), settings.coqui_tos_agreed,
         )
     )  # fmt: skip
-    return voice if voice.reference else replace(voice, reference=_recording(settings, voice))
-
-
-def _recording(settings: TrainSettings, voice: VoiceFiles) -> Path | None:
-    """The reference clip of samples, if DATASET_DIR holds the dataset of the run. Otherwise logs a
-    warning and returns None."""
-    from train.setup import build_context
-
-    of_checkpoint = voice.state is not None
-    own = replace(
-        settings, base_model=str(voice.folder), coqui_tos_agreed=True, resume="auto",
-        output_dir=voice.weights.parent.parent if of_checkpoint else settings.output_dir,
-    )  # fmt: skip
-    try:
-        data = build_context(own).data
-        if data.sha256 == voice.provenance["fingerprint"]["data_sha256"]:
-            path = reference_of(own, data).path
-            log.info("The run kept no recording of the person; the voice takes %s.", path)
-            return path
-        reason = f"DATASET_DIR={settings.dataset_dir} is another dataset"
-    except SotaqueError as error:
-        reason = str(error).rstrip(".")
-    log.warning(
-        "The exported voice holds no recording of the person: the run kept none, and none can be "
-        "taken from its dataset (%s). Speak with --reference FILE, or set DATASET_DIR and the "
-        "other settings of the run and export it again.", reason,
-    )  # fmt: skip
-    return None
+    if voice.reference is None:
+        log.warning(
+            "The exported voice holds no recording of the person: the run kept none. Run `%s` "
+            "and export it again, or speak with --reference FILE.",
+            commands.program("train sample"),
+        )
+    return voice
 
 
 def export(voice: VoiceFiles, to: Path) -> str:
@@ -202,17 +163,13 @@ def export(voice: VoiceFiles, to: Path) -> str:
 
 
 @contextlib.contextmanager
-def exported(voice: VoiceFiles, to: Path, student: Student | None = None) -> Iterator[Path]:
+def exported(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> Iterator[Path]:
     """Yields a folder with the complete voice, and renames it to `to` if the block succeeds.
-    student: a GPT that replaces the voice's. Raises the errors of `export`."""
+    config: of a GPT with another shape than the base's. Raises the errors of `export`."""
     refuse_others(to)
-    config = ModelConfig.read(voice.folder)
-    state = _state(voice, config)
-    if student is not None:
-        config = student.configured(config)
-        state = {name: one for name, one in state.items() if not name.startswith(PREFIX)}
-        text_ids = _text_ids(voice.folder, config)
-        state |= {name: _cut(name, one, text_ids) for name, one in student.state.items()}
+    same_shape = config is None
+    config = config or ModelConfig.read(voice.folder)
+    state = _state(voice, config, same_shape)
     with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
         with _explained(to):
             config = replace(config, normalizer=voice.normalizer or config.normalizer)
@@ -274,7 +231,7 @@ def bundle_of(
     )
 
 
-def _state(voice: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
+def _state(voice: VoiceFiles, config: ModelConfig, same_shape: bool) -> dict[str, Tensor]:
     """The base's tensors, with trained ones replaced by the checkpoint's; in float32 for Coqui."""
     base = read_tensors(voice.folder / "model.pth")
     frozen = {
@@ -284,7 +241,7 @@ def _state(voice: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
     }
     frozen["mel_stats"] = mel_stats(voice.folder, base)
     own = {name: tensor.float() for name, tensor in base.items() if name.startswith(PREFIX)}
-    if voice.state is not None:
+    if voice.state is not None and same_shape:
         _check_same(voice.state, base)
     text_ids = _text_ids(voice.folder, config)
     learned = {

@@ -27,7 +27,7 @@ from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
-from train.evaluation.blending import seconds_left
+from train.evaluation.conclusion import seconds_left
 from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
@@ -42,7 +42,8 @@ from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import stop_on_signals
 from train.run_context import RunContext, learned_languages, rehearsal_of
-from train.sampling.run_speakers import keep_speakers, speaker_of
+from train.sampling.run_speakers import keep_speakers
+from train.sampling.sample_files import speaker_of
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.trainer import Trainer
@@ -115,10 +116,13 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             )
         sampler = enter(
             sampler_of(
-                settings, context, run, "" if world.is_main else "off",
-                on_sample=logs.sample if logs else None, interrupted=lambda: stop.requested,
+                settings if world.is_main else replace(settings, sample_device="off"),
+                context,
+                run,
+                on_sample=logs.sample if logs else None,
+                interrupted=lambda: stop.requested,
             )
-        )  # fmt: skip
+        )
         log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)
         if logs:
             first = speaker_of(context.data, sampler.reference.path)

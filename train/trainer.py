@@ -29,7 +29,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, StreamCopier, agreed, prefetch
 from train.defaults import LOG_EVERY
 from train.distributed import World
-from train.evaluation.blending import conclude
+from train.evaluation.conclusion import conclude
 from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.verdict import FEWEST_FINISHED

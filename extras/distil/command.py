@@ -2,7 +2,7 @@
 
 Half of the layers speak in two thirds of the time (`benchmarks speaking`). The student is trained
 on the person's clips and on speech of the teacher, which is the run's best weights. It is exported
-only if it may replace the teacher (`train.evaluation.verdict.may_replace`). The state of a killed
+only if it may replace the teacher (`extras.distil.judging.may_replace`). The state of a killed
 or rejected distillation stays in OUTPUT_DIR/distillation, and the next command resumes it.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from extras.distil import learning, lessons
-from extras.distil.judging import Speaking, judged
+from extras.distil.judging import Speaking, judged, may_replace
 from extras.distil.lessons import Lesson, Narrator, Teacher
 from extras.distil.student import kept_layers, new_student
 from machine import commands
@@ -24,11 +24,8 @@ from machine.memory import trim_heap
 from machine.storage.atomic import remove_stale, write_json
 from machine.storage.hashes import sha256_of
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
-from train.evaluation.person import MOST_RECORDINGS
-from train.evaluation.plan import EvaluationPlan, plan_of
-from train.evaluation.verdict import may_replace
+from train.evaluation.plan import MOST_RECORDINGS, EvaluationPlan, plan_of
 from train.export import (
-    Student,
     exported,
     refuse_earlier,
     refuse_others,
@@ -41,6 +38,7 @@ from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from train.setup import build_feature_cache, context_of_run
 from xtts.inference.compute_config import ComputeConfig
+from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.model.loading import read_tensors
 from xtts.text.errors import TextError, shown
@@ -191,7 +189,13 @@ class Distillation:
         languages = tuple(one for one in known if short_code(one) in spoken)
         state = {name: one.float() for name, one in to_coqui(student.state_dict()).items()}
         try:
-            with exported(self.voice, to, Student(state, layers, languages)) as part:
+            voice, config = replace(self.voice, state=state), ModelConfig.read(self.voice.folder)
+            # The heads that follow the text are unknown until they are measured.
+            config = replace(
+                config, gpt=replace(config.gpt, layers=layers), languages=languages,
+                alignment_heads=None,
+            )  # fmt: skip
+            with exported(voice, to, config) as part:
                 self._judge(part)
                 # Checked again, because the folder may have changed in the hours since.
                 _refuse_what_is_there(asked)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from train.evaluation import judges
 from train.evaluation.evaluator import FRESH_SEEDS, OTHER_VOICES
-from train.evaluation.person import Person, describe
-from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan
+from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan, Person, describe
+from train.evaluation.verdict import TIE_MARGIN, remarked
 from xtts.voices.evaluation_file import Candidate
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -86,3 +86,26 @@ def _facts(
     started = time.perf_counter()
     facts = evaluate(one.tuned, request, words_by=listener).sentences
     return facts, time.perf_counter() - started
+
+
+def may_replace(small: Candidate, large: Candidate) -> str | None:
+    """Why a student must not replace its teacher, or None if it may.
+
+    As a blend that ties with the base, it must pass steps 1 to 4 of the verdict, with the teacher
+    in the base's place, its voice must not be measurably less like the person's, and its word
+    errors must not be a loss. Its words must also be judged.
+    """
+    pair = (small, large)
+    voice, errors, words = (
+        judges.against(*pair, judge) for judge in (judges.VOICE, judges.WORD_ERRORS, judges.WORDS)
+    )
+    if (reason := remarked(small, large, pair).ruled_out) is not None:
+        return reason.replace("the base", "the large model")
+    if errors is None and words is None:
+        return "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."
+    if errors is not None and errors.mean > TIE_MARGIN:
+        more = f"{100 * errors.mean:.0f} percentage points above the large model's"
+        return f"It is harder to understand: its word error rate is {more}."
+    if voice is not None and voice.high < 0:
+        return "It sounds less like the person than the large model."
+    return None

@@ -109,7 +109,7 @@ def signal_while_sampling(number: str) -> None:
         os.kill(os.getpid(), int(number))
         return old(self, *arguments)
 
-    around(Sampler, "_spoken", speak)
+    around(Sampler, "_sample", speak)
 
 
 def signal_before_the_first_step(number: str) -> None:

@@ -10,7 +10,7 @@ from tests.train.test_run import Workshop
 from train.__main__ import main
 from train.adapter_export import export_adapter
 from train.checkpointing.checkpoints import Checkpoints, remove
-from train.evaluation.blending import keep_best_blend
+from train.evaluation.conclusion import keep_best_blend
 from xtts.model.loading import read_tensors
 from xtts.voices import adapter_file, bundle
 from xtts.voices.base_models import DEMO

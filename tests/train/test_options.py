@@ -12,7 +12,7 @@ import torch
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch
-from train.evaluation.blending import keep_best_blend
+from train.evaluation.conclusion import keep_best_blend
 from train.learner import Learner
 from train.trainer import Trainer
 from xtts.model.config import ModelConfig

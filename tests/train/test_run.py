@@ -298,7 +298,7 @@ def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
 def test_a_verb_that_speaks_with_a_run_is_at_work(workshop, straight, monkeypatch, verb):
     seen: list[str] = []
     cache = workshop.folder / "cache"
-    for what in ("evaluation.command.conclude", "sampling.sampler.Sampler.sample"):
+    for what in ("evaluation.conclusion.conclude", "sampling.sampler.Sampler.sample"):
         monkeypatch.setattr(f"train.{what}", lambda *_: seen.extend(trainings(cache)))
     assert main([verb, *workshop.arguments("straight", SAMPLE_DEVICE="cpu")]) == 2
     assert seen == [str(straight.folder)] and trainings(cache) == []

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.evaluation.person import Person
-from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence
+from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence, Person
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
     Candidate,
@@ -159,20 +158,22 @@ def sentences_of(
 ) -> list[SpokenSentence]:  # fmt: skip
     """Judges the first `len(facts)` sentences as spoken. folder: the folder that keeps some of the
     audio, or None."""
-    ratios = _ratios(facts, person)
-    own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
-    outcomes = [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
-    return [
-        SpokenSentence(
-            sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
-            round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
-            _figures(one, ratio, person, base_evidence) if outcome == "finished" else {},
-            wav_of(folder, number) if folder else None, one.heard,
-        )
-        for number, (sentence, one, ratio, outcome) in enumerate(
-            zip(sentences, facts, ratios, outcomes, strict=False)
-        )
-    ]  # fmt: skip
+    # Spoken codes, as a share of the codes that the person would need.
+    ratios = [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
+    finished = [ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished]
+    own = min(max(statistics.median(finished or [1.0]), FASTEST), SLOWEST)
+    spoken = []
+    for number, (sentence, one, ratio) in enumerate(zip(sentences, facts, ratios, strict=False)):
+        outcome = _outcome(one, ratio / own)
+        spoken.append(
+            SpokenSentence(
+                sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
+                round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
+                _figures(one, ratio, person, base_evidence) if outcome == "finished" else {},
+                wav_of(folder, number) if folder else None, one.heard,
+            )
+        )  # fmt: skip
+    return spoken
 
 
 def folder_of(kind: CandidateKind, epoch: int, share: float) -> str:
@@ -189,20 +190,13 @@ def wav_of(folder: str, number: int) -> str | None:
     return f"samples/evaluation/{folder}/{number + 1:02}.wav"
 
 
-def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None:
-    """The paired difference by a judge, over the sentences that both finished."""
-    return paired_difference(
-        [sentence.judges.get(judge) for sentence in one.sentences],
-        [sentence.judges.get(judge) for sentence in other.sentences],
-    )
-
-
-def against_in_old_language(one: Candidate, base: Candidate, judge: str) -> MeanInterval | None:
-    """As `against`, over the sentences in an old language."""
-    own, others = (
-        [sentence.judges.get(judge) for sentence in each.old_sentences] for each in (one, base)
-    )
-    return paired_difference(own, others) if len(own) == len(others) else None
+def against(
+    one: Candidate, other: Candidate, judge: str, *, old: bool = False
+) -> MeanInterval | None:
+    """The paired difference by a judge, over the sentences that both finished; with `old`, over
+    those in an old language."""
+    own, others = (each.old_sentences if old else each.sentences for each in (one, other))
+    return differences(own, others, (judge,)).get(judge) if len(own) == len(others) else None
 
 
 def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -233,13 +227,7 @@ def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
     return smallest
 
 
-def own_rate(ratios: Sequence[float]) -> float:
-    """A candidate's median length as a share of the person's, clipped to plausible rates."""
-    usual = statistics.median(ratios) if ratios else 1.0
-    return min(max(usual, FASTEST), SLOWEST)
-
-
-def outcome_of(facts: SpokenFacts, length: float) -> Outcome:
+def _outcome(facts: SpokenFacts, length: float) -> Outcome:
     """How a sentence ended. length: as a share of the expected length."""
     if not facts.finished:
         return "unfinished"
@@ -250,22 +238,17 @@ def outcome_of(facts: SpokenFacts, length: float) -> Outcome:
     return "finished"
 
 
-def _ratios(facts: Sequence[SpokenFacts], person: Person) -> list[float]:
-    """Spoken codes, as a share of the codes that the person would need."""
-    return [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
-
-
 def differences(
-    own: Sequence[SpokenSentence], others: Sequence[SpokenSentence]
+    own: Sequence[SpokenSentence], others: Sequence[SpokenSentence], names: Sequence[str] = HEARD
 ) -> dict[str, MeanInterval]:
-    """The differences between two ways to speak the same sentences, by each judge of sound."""
+    """The differences between two ways to speak the same sentences, by each judge."""
     gaps = {
-        judge: paired_difference(
-            [one.judges.get(judge) for one in own], [one.judges.get(judge) for one in others]
+        name: paired_difference(
+            [one.judges.get(name) for one in own], [one.judges.get(name) for one in others]
         )
-        for judge in HEARD
+        for name in names
     }
-    return {judge: gap for judge, gap in gaps.items() if gap is not None}
+    return {name: gap for name, gap in gaps.items() if gap is not None}
 
 
 def means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:

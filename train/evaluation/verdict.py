@@ -1,36 +1,22 @@
 """Decides which candidate is best by a rule over the judges' figures, and gives the reason.
 
-All functions are pure.
+All functions are pure. The rule has these steps (docs/develop/evaluation.md says why):
 
-The steps, in this order (docs/develop/evaluation.md describes them):
+    1. finished   rules out too many failed sentences, and too few figures to be judged
+                  (`_failures`, `_unjudged`)
+    2. rate       rules out a rate that is clearly further from the person's than the base's
+                  (`_drift`)
+    3. words      rules out those that say their words worse than the base (`_loses_words`); in a
+                  run that learns an added language, also those that say a language of the base
+                  worse (`_forgets`), and the base, which does not know the added one
+    4. natural    rules out those that are measurably less natural than the base (`_less_natural`)
+    5. the base   stays the best, unless a remaining candidate is measurably better or a blend ties
+                  with it (`_may_follow`)
+    6. words      of the rest, those with the fewest word errors
+    7. voice      of these, the most similar voice; in a tie, the smallest share (`_nearest`)
 
-    1. finished   Rules out candidates with clearly more failed sentences than the one with the
-                  fewest, and those that cannot be judged: fewer than eight sentences that both they
-                  and the base finished, or a missing figure of a judge that works in this
-                  evaluation. A judge without any figures takes no part.
-    2. rate       Rules out candidates whose rate is clearly further from the person's than the
-                  base's.
-    3. words      Rules out candidates that say their words worse than the base: by word error rate
-                  if there is a recogniser, else by the words left out. In a run that learns an
-                  added language, also rules out those that say a language of the base worse, and
-                  the base, which does not know the added one. There, the base's likelihood cannot
-                  judge words: without a recogniser, the validation loss replaces steps 6 and 7.
-    4. natural    Rules out candidates that are measurably less natural than the base. This judge is
-                  optional: a missing figure rules out no candidate, and a higher one does not make
-                  a candidate the best.
-    5. the base   The base stays the best unless a remaining candidate is measurably better, or a
-                  blend ties with it.
-    6. words      Rules out remaining candidates with a measurably higher word error rate than the
-                  lowest.
-    7. voice      The remaining candidate with the most similar voice wins. Among several that
-                  cannot be distinguished: the one with more words if there is no recogniser, then
-                  the smallest share.
-
-The base takes no part in steps 6 and 7: its GPT judges `words`, so it would win each tie. A smaller
-share has a lower word error rate than both the base and the epoch (measured on the choosing set:
-benchmarks/record.md), but these few sentences seldom show that difference with certainty. If voices
+The base takes no part in steps 6 and 7: its GPT judges `words`, so it would win each tie. If voices
 can be judged, validation loss decides nothing, because it can fall while speech gets worse.
-Otherwise it chooses among the candidates that are measurably better than the base.
 """
 
 from collections.abc import Collection, Sequence
@@ -45,8 +31,8 @@ from train.evaluation.judges import (
     WORD_ERRORS,
     WORDS,
     against,
-    against_in_old_language,
     less_natural,
+    means,
 )
 from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
@@ -72,7 +58,6 @@ TIE_MARGIN = 0.05
 # With less speech, a run seldom learns an accent (docs/your-voice.md).
 LEAST_SPEECH_SECONDS = 180.0
 UNLEARNED = "The base never learned the added language."
-NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
 
 
 def decide(
@@ -91,7 +76,7 @@ def decide(
     base = next((one for one in candidates if one.kind == "base"), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
-    judged = [_with_remarks(one, base, candidates) for one in candidates]
+    judged = [remarked(one, base, candidates) for one in candidates]
     left = [one for one in judged if one.ruled_out is None and one.name not in pruned]
     own = next(one for one in judged if one.kind == "base")
     if not left:
@@ -106,39 +91,11 @@ def decide(
     )
 
 
-def may_replace(small: Candidate, large: Candidate) -> str | None:
-    """Why a distilled candidate must not replace the one that it learned from, or None if it may.
-
-    As a blend that ties with the base, it must pass steps 1 to 4, its voice must not be measurably
-    less like the person's, and its word errors must not be a loss. Its words must also be judged.
-    """
-    voice, errors, words = (against(small, large, one) for one in (VOICE, WORD_ERRORS, WORDS))
-    less_alike = voice is not None and voice.high < 0
-    reasons = (
-        _failures(small, (small, large)),
-        _unjudged(small, large, (small, large), "the large model"),
-        "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."
-        if errors is None and words is None
-        else None,
-        _drift(small, large, "the large model"),
-        _understood_worse(
-            errors,
-            words,
-            "It is harder to understand: its word error rate is {:.0f} percentage points above the "
-            "large model's.",
-            "It leaves out words: {:.0f} more in 100 than the large model.",
-            TIE_MARGIN,
-        ),
-        _less_natural(small, large, "the large model's"),
-        "It sounds less like the person than the large model." if less_alike else None,
-    )
-    return next(filter(None, reasons), None)
-
-
 # Remarks on one candidate
 
 
-def _with_remarks(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
+def remarked(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
+    """The candidate with the findings of steps 1 to 4, of which the first rules it out."""
     failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
     # A few sentences are evidence neither for a candidate nor against it.
     compared = () if unjudged else (_drift(one, base), _loses_words(one, base))
@@ -173,9 +130,7 @@ def _failures(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
     )
 
 
-def _unjudged(
-    one: Candidate, base: Candidate, candidates: Sequence[Candidate], name: str = "the base"
-) -> str | None:
+def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
     """Why there are too few figures to compare a candidate with the base; None if there are enough.
 
     The only rule for missing figures: a candidate without them is never as good as the base. If the
@@ -186,7 +141,7 @@ def _unjudged(
     alone = _cannot_serve(base, candidates)
     finished = one.finished if alone else one.finished & base.finished
     if len(finished) < FEWEST_FINISHED:
-        who = "it" if alone else f"it and {name} both"
+        who = "it" if alone else "it and the base both"
         return (
             f"Too few sentences: {who} finished {len(finished)} of {len(one.sentences)}. A verdict "
             f"needs {FEWEST_FINISHED}."
@@ -201,7 +156,7 @@ def _unjudged(
     if not missing:
         return None
     judges = ", ".join(missing)
-    return f"Too few of its sentences have a figure for {judges} to compare it with {name}."
+    return f"Too few of its sentences have a figure for {judges} to compare it with the base."
 
 
 def _cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
@@ -209,16 +164,18 @@ def _cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
     return not base.knows_language or _failures(base, candidates) is not None
 
 
-def _less_natural(one: Candidate, base: Candidate, name: str = "the base's") -> str | None:
-    gap = None if one.kind == "base" else against(one, base, NATURALNESS)
+def _less_natural(one: Candidate, base: Candidate) -> str | None:
+    gap = against(one, base, NATURALNESS)
     if gap is None or not less_natural(gap):
         return None
-    return f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below {name}."
+    return (
+        f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
+    )
 
 
-def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
+def _drift(one: Candidate, base: Candidate) -> str | None:
     own, usual = one.judges.get(RATE_DRIFT), base.judges.get(RATE_DRIFT)
-    if own is None or one.kind == "base":
+    if own is None:
         return None
     # A drift that the base shares, in the same direction, is not a loss.
     same_way = usual is not None and own.mean * usual.mean > 0
@@ -226,13 +183,11 @@ def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
     if abs(own.mean) <= MOST_DRIFT or beyond <= DRIFT_BEYOND_BASE:
         return None
     how = "faster" if own.mean > 0 else "slower"
-    beside = f" ({name}: {abs(usual.mean):.0f} %)" if usual and same_way else ""
+    beside = f" (the base: {abs(usual.mean):.0f} %)" if usual and same_way else ""
     return f"It speaks {abs(own.mean):.0f} % {how} than the person{beside}."
 
 
 def _loses_words(one: Candidate, base: Candidate) -> str | None:
-    if one.kind == "base":
-        return None
     # In a language that the base does not know, its likelihood of words means nothing.
     return _understood_worse(
         against(one, base, WORD_ERRORS),
@@ -248,12 +203,9 @@ def _forgets(one: Candidate, base: Candidate) -> str | None:
     more = one.old_language_failed - base.old_language_failed
     if more >= FEWEST_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
-    errors = against_in_old_language(one, base, WORD_ERRORS)
-    words = against_in_old_language(one, base, WORDS)
-    known = against_in_old_language(base, base, WORDS) or against_in_old_language(
-        base, base, WORD_ERRORS
-    )
-    if one.kind != "base" and known and errors is None and words is None:
+    errors, words = (against(one, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
+    known = any(against(base, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
+    if known and errors is None and words is None:
         return (
             "It may have forgotten the old language: too few of its sentences in it have a figure."
         )
@@ -267,15 +219,13 @@ def _forgets(one: Candidate, base: Candidate) -> str | None:
 
 
 def _understood_worse(
-    errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str,
-    errors_margin: float = ERRORS_MARGIN,
-) -> str | None:  # fmt: skip
+    errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str
+) -> str | None:
     """The sentence with the loss per hundred words, if it is too much: by the recogniser's errors,
     else by the words left out."""
     if errors is not None:
-        if errors.mean <= errors_margin and errors.low <= 0:
-            return None
-        return more_errors.format(100 * errors.mean)
+        worse = errors.mean > ERRORS_MARGIN or errors.low > 0
+        return more_errors.format(100 * errors.mean) if worse else None
     if words is None or (words.mean >= -WORDS_MARGIN and words.high >= 0):
         return None
     return fewer_words.format(-100 * words.mean)
@@ -288,7 +238,7 @@ def _remarks(one: Candidate, base: Candidate) -> list[str]:
         how = "higher" if pitch.mean > 0 else "lower"
         remarks.append(f"Its pitch is {abs(pitch.mean):.0f} % {how} than the person's.")
     voice = against(one, base, VOICE)
-    if one.kind != "base" and voice and voice.high < 0:
+    if voice and voice.high < 0:
         remarks.append("It sounds less like the person than the base does.")
     return remarks
 
@@ -397,42 +347,31 @@ def _nearer_rate(best: Candidate, base: Candidate) -> bool:
 def _why(best: Candidate, base: Candidate) -> str:
     # Only a measurably better candidate is "the best"; a blend that ties is "chosen".
     better = base.ruled_out is not None or _measurably_better(best, base)
-    verb = "is the best" if better else "is chosen"
-    clauses = []
-    errors, words = against(best, base, WORD_ERRORS), against(best, base, WORDS)
-    if errors is not None:
-        own, usual = best.mean(WORD_ERRORS), base.mean(WORD_ERRORS)
-        differs = f"its word error rate is {own:.0%}, the base's is {usual:.0%}"
-        alike = (
-            f"its word error rate is not measurably different ({own:.0%}, the base's {usual:.0%})"
-        )
-        clauses.append(alike if errors.holds_zero else differs)
-    elif not base.knows_language:
-        clauses.append("its validation loss is the lowest, and no judge knows this language")
-    elif words is not None:
-        own, usual = best.mean(WORDS), base.mean(WORDS)
-        differs = f"it says {own:.0%} of the words, the base says {usual:.0%}"
-        alike = f"its words are not measurably fewer or more ({own:.0%}, the base's {usual:.0%})"
-        clauses.append(alike if words.holds_zero else differs)
-    clauses.append(_why_the_voice(best, base))
-    if lost := _old_language(best, base):
-        clauses.append(lost)
-    reason = f"{best.name.capitalize()} {verb}: {'; '.join(clauses)}."
+    clauses = [_why_the_words(best, base), _why_the_voice(best, base)]
+    for judge, what in ((WORD_ERRORS, "word error rate"), (WORDS, "share of words")):
+        own, usual = (means(one.old_sentences).get(judge) for one in (best, base))
+        if own and usual:
+            clauses.append(
+                f"in the old language its {what} is {own.mean:.0%}, the base's {usual.mean:.0%}"
+            )
+            break
+    said = "; ".join(filter(None, clauses))
+    reason = f"{best.name.capitalize()} {'is the best' if better else 'is chosen'}: {said}."
     worse = ", ".join(_got_worse(best, base))
     return f"{reason} Measurably worse than the base: {worse}." if worse else reason
 
 
-def _old_language(best: Candidate, base: Candidate) -> str:
-    """The figure for the old language, with the base's; "" if it was not judged."""
-    for judge, what in ((WORD_ERRORS, "its word error rate is"), (WORDS, "its share of words is")):
-        pairs = [
-            (one.judges[judge], other.judges[judge])
-            for one, other in zip(best.old_sentences, base.old_sentences, strict=False)
-            if None not in (one.judges.get(judge), other.judges.get(judge))
-        ]
-        if pairs:
-            own, usual = (sum(map(float, side)) / len(pairs) for side in zip(*pairs, strict=True))
-            return f"in the old language {what} {own:.0%}, the base's {usual:.0%}"
+def _why_the_words(best: Candidate, base: Candidate) -> str:
+    errors, words = against(best, base, WORD_ERRORS), against(best, base, WORDS)
+    if errors is None and not base.knows_language:
+        return "its validation loss is the lowest, and no judge knows this language"
+    named = ((errors, WORD_ERRORS, "word error rate"), (words, WORDS, "share of words"))
+    for gap, judge, what in named:
+        if gap is not None:
+            own, usual = f"{best.mean(judge):.0%}", f"{base.mean(judge):.0%}"
+            if gap.holds_zero:
+                return f"its {what} is not measurably different ({own}, the base's {usual})"
+            return f"its {what} is {own}, the base's is {usual}"
     return ""
 
 
@@ -475,15 +414,16 @@ def _why_the_voice(best: Candidate, base: Candidate) -> str:
         return f"it sounds closer to the person {gap}"
     if voice.high < 0:  # it replaces a base that is ruled out
         return f"it sounds less like the person than the base {gap}, which is ruled out"
-    no_worse = f"it sounds as close to the person as the base ({NO_DIFFERENCE % voice.mean})"
-    if _nearer_rate(best, base):
-        own, usual = best.mean(RATE_DRIFT), base.mean(RATE_DRIFT)
-        rates = f"{own:+.0f} %, the base's {usual:+.0f} %"
-        return f"{no_worse}; its rate is closer to the person's ({rates})"
+    unsure = f"difference {voice.mean:+.2f}, too small to be sure of"
     if base.ruled_out is None and not _measurably_better(best, base):
-        as_well = NO_DIFFERENCE % voice.mean
-        return f"it is a blend that speaks as well as the base (voice: {as_well})"
-    return no_worse
+        return f"it is a blend that speaks as well as the base (voice: {unsure})"
+    no_worse = f"it sounds as close to the person as the base ({unsure})"
+    if not _nearer_rate(best, base):
+        return no_worse
+    own, usual = best.mean(RATE_DRIFT), base.mean(RATE_DRIFT)
+    return (
+        f"{no_worse}; its rate is closer to the person's ({own:+.0f} %, the base's {usual:+.0f} %)"
+    )
 
 
 def _base_is_best(

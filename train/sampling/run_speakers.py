@@ -6,7 +6,6 @@ the run (`xtts.voices.speakers`), which a request can name.
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -98,8 +97,3 @@ def best_clips(recordings: Sequence[np.ndarray]) -> list[np.ndarray]:
 def _loud_over_quiet(recording: np.ndarray) -> float:
     quiet, loud = np.percentile(frame_levels(recording, CODE_RATE), (10, 95))
     return float(loud - quiet)
-
-
-def speaker_of(data: Dataset, recording: Path) -> str:
-    """The speaker of a clip."""
-    return next(clip.speaker for clip in data.clips if clip.path == recording)

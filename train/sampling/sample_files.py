@@ -112,6 +112,11 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
 
 
+def speaker_of(data: Dataset, recording: Path) -> str:
+    """The speaker of a clip."""
+    return next(clip.speaker for clip in data.clips if clip.path == recording)
+
+
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
     """Whether this checkpoint has no sidecar: the run ended between checkpoint and sample."""
     sidecar = read_json(of_epoch(run, epoch).sidecar)

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from machine.devices import cuda_errors
@@ -26,7 +25,7 @@ from train import defaults
 from train.resilience import lost_gpu
 from train.run_context import RunContext
 from train.sampling import placement
-from train.sampling.epoch_decoder import EpochDecoders, clips_to_learn_from
+from train.sampling.decoders import EpochDecoders, clips_to_learn_from
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, surprising
 from train.sampling.sample_files import (
     SampleFiles,
@@ -36,6 +35,7 @@ from train.sampling.sample_files import (
     of_epoch,
     of_speaker,
     reference_of,
+    speaker_of,
 )
 from train.settings import TrainSettings
 from xtts import audio
@@ -43,7 +43,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices import speakers
 from xtts.voices.learned_decoder import learned_for
-from xtts.voices.run_folder import BestWeights, RunError, RunFolder
+from xtts.voices.run_folder import RunFolder
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import START_SECONDS, Worker
 from xtts.workers.requests import (
@@ -111,7 +111,7 @@ class Sampler:
 
     def __enter__(self) -> "Sampler":
         """Starts the worker, which imports and loads during the first epoch."""
-        if self.plan.subprocess:
+        if self.plan.subprocess and isinstance(self.worker, Worker):
             self.worker.start()
         return self
 
@@ -139,28 +139,29 @@ class Sampler:
             decoder = learned_for(self.run, checkpoint)
             learned = {"learned_decoder": sha256_of(decoder)} if decoder else {}
             to = files or of_epoch(self.run, epoch)
-            self._sample(epoch, checkpoint, sha256, to, self._on_sample, learned, decoder)
+            self._sample(epoch, checkpoint, sha256, to, learned, decoder)
             if files is None:
                 self._sample_speakers(epoch, checkpoint, epoch_seconds)
 
         self.finish()
         self.submit(work)
 
-    def sample_best(self, best: BestWeights) -> None:
-        """Speaks `best_output.wav` with the best weights, unless it is up to date."""
+    def sample_best(self) -> None:
+        """Speaks `best_output.wav` with the best weights, unless it is up to date. Waits for it."""
+        best, files = self.run.best_weights(), of_best(self.run)
+        if best is None or self.plan.mode == "skipped":
+            return
         decoder = learned_for(self.run, best.weights)
         learned = sha256_of(decoder) if decoder else ""
         details = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
         wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
-        files = of_best(self.run)
         before = {"mode": "skipped", **read_json(files.sidecar)}
-        same = before["mode"] != "skipped" and wanted.items() <= before.items()
-        if self.plan.mode != "skipped" and not same:
+        if before["mode"] == "skipped" or not wanted.items() <= before.items():
+            weights = best.weights
             self.submit(
-                lambda: self._sample(
-                    best.epoch, best.weights, best.sha256, files, None, details, decoder
-                )
+                lambda: self._sample(best.epoch, weights, best.sha256, files, details, decoder)
             )
+        self.finish()
 
     @property
     def decoder_step_seconds(self) -> float:
@@ -179,15 +180,12 @@ class Sampler:
 
         Raises WorkerFailed (code `interrupted` if the run must stop) and GpuLost.
         """
-        if self._stopping():
+        answer = None if self._stopping() else self._asked(request, progress)
+        if answer is None or (isinstance(answer, WorkerFailed) and self._stopping()):
             raise WorkerFailed("interrupted", "The run is to stop.")
-        answer = self._asked(request, progress)
         if not isinstance(answer, WorkerFailed):
             return answer
-        if self._stopping():
-            raise WorkerFailed("interrupted", "The run is to stop.")
-        if self._lost(answer):
-            raise lost_gpu.gone(self.plan.device, answer.first_line)
+        self._raise_if_lost(answer)
         raise answer
 
     def finish(self) -> None:
@@ -201,21 +199,27 @@ class Sampler:
         checkpoint: Path | None,
         sha256: str,
         files: SampleFiles,
-        on_sample: Callable[[int, SampleSidecar], None] | None,
-        more: Mapping[str, Any] = MappingProxyType({}),
-        decoder: Path | None = None,
+        more: Mapping[str, Any],
+        decoder: Path | None,
     ) -> None:
-        person, plan, failure = self.reference, self.plan, None
+        """Speaks and writes the WAV, its reference and its sidecar, with `more` fields."""
+        person, plan = self.reference, self.plan
         text = SynthesisRequest(person.text, person.language, self.seed)
-        voice = TunedVoice(person.path, checkpoint, decoder=decoder)
-        request = SpeakRequest(text, voice, files.output)
+        request = SpeakRequest(
+            text, TunedVoice(person.path, checkpoint, decoder=decoder), files.output
+        )
         sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
         # Also in a run without samples: an epoch needs the person's recording to speak.
-        unread = self._write_reference(files.reference)
+        failure = self._write_reference(files.reference)
         if plan.mode != "skipped":
-            sidecar, failure = self._spoken(request, sidecar, unread)
-        elif unread:
-            log.warning("The recording %s cannot be copied: %s", person.path, unread)
+            answer = failure or self._asked(request)
+            failure = answer if isinstance(answer, WorkerFailed) else None
+            if not isinstance(answer, WorkerFailed):
+                sidecar = self._spoken(sidecar, answer, files.output)
+            elif not self._stopping():
+                sidecar = self._failed(sidecar, answer)
+        elif failure:
+            log.warning("The recording %s cannot be copied: %s", person.path, failure)
         if self._stopping():
             log.info(
                 "The sample of epoch %d was interrupted. It is spoken when the run starts again.",
@@ -228,12 +232,12 @@ class Sampler:
                 files.output.unlink(missing_ok=True)
             files.sidecar.parent.mkdir(parents=True, exist_ok=True)
             write_json(files.sidecar, {**asdict(sidecar), **more})
-            if on_sample:
-                on_sample(epoch, sidecar)
+            if self._on_sample and files == of_epoch(self.run, epoch):
+                self._on_sample(epoch, sidecar)
         except Exception as error:
             log.warning("The record of sample %d cannot be written: %s", epoch, error)
-        if failure and self._lost(failure):
-            raise lost_gpu.gone(self.plan.device, failure.first_line)
+        if failure:
+            self._raise_if_lost(failure)
 
     def _sample_speakers(self, epoch: int, checkpoint: Path, epoch_seconds: float) -> None:
         """Speaks the epoch's sample as each further speaker of the run, while there is time. A
@@ -255,26 +259,18 @@ class Sampler:
             answer = self._asked(SpeakRequest(text, TunedVoice(recording, checkpoint), out))
             if not isinstance(answer, WorkerFailed):
                 spoken[name] = out.name
-            elif self._lost(answer):
-                raise lost_gpu.gone(self.plan.device, answer.first_line)
-            elif not self._stopping():
+                continue
+            self._raise_if_lost(answer)
+            if not self._stopping():
                 log.warning("No sample of epoch %d as %s: %s", epoch, name, answer)
         if spoken:
             log.info("Samples as %s: %s", ", ".join(spoken), ", ".join(spoken.values()))
 
-    def _spoken(
-        self, request: SpeakRequest, nothing: SampleSidecar, unread: WorkerFailed | None
-    ) -> tuple[SampleSidecar, WorkerFailed | None]:
-        """Speaks, unless the reference could not be read (`unread`). Also returns the failure, if
-        any."""
-        answer: SpokenFile | WorkerFailed = self._asked(request) if unread is None else unread
-        if isinstance(answer, WorkerFailed):
-            if self._stopping():
-                return nothing, None
-            return self._failed(nothing, answer), answer
+    def _spoken(self, sidecar: SampleSidecar, answer: SpokenFile, out: Path) -> SampleSidecar:
+        """The sidecar of a sample that was spoken."""
         self.failures_in_a_row = 0
         log.info(
-            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", request.out, answer.audio_seconds,
+            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", out, answer.audio_seconds,
             answer.seconds, answer.device, self.plan.reason,
         )  # fmt: skip
         if answer.ending not in (None, "good"):
@@ -283,7 +279,7 @@ class Sampler:
                 answer.attempts, answer.ending_reason,
             )  # fmt: skip
         return replace(
-            nothing, mode=self.plan.mode, reason=self.plan.reason, device=answer.device,
+            sidecar, mode=self.plan.mode, reason=self.plan.reason, device=answer.device,
             seconds=round(answer.seconds, 3), audio_seconds=round(answer.audio_seconds, 3),
             similarity=None if answer.similarity is None else round(answer.similarity, 4),
             ending=answer.ending, ending_reason=answer.ending_reason, attempts=answer.attempts,
@@ -291,7 +287,7 @@ class Sampler:
                 {"word": word, "start_time": start, "end_time": end}
                 for word, start, end in answer.words
             ],
-        ), None  # fmt: skip
+        )  # fmt: skip
 
     def _asked(
         self, request: Request[Answer], progress: ReportProgress = no_progress
@@ -332,6 +328,10 @@ class Sampler:
         sticky = failure.fault is not None and failure.fault.sticky
         return sticky and self.plan.mode == "in_process"
 
+    def _raise_if_lost(self, failure: WorkerFailed) -> None:
+        if self._lost(failure):
+            raise lost_gpu.gone(self.plan.device, failure.first_line)
+
     def _stopping(self) -> bool:
         return self._closing or self._interrupted()
 
@@ -369,9 +369,6 @@ class InProcessSpeaker:
         self._base = base
         self._compute = compute
         self._speaker: FileSpeaker | None = None
-
-    def start(self) -> None:
-        """Does nothing: training needs the memory until the first request."""
 
     def ask(
         self, request: Request[Answer], _timeout_seconds: float, interrupted: Callable[[], bool],
@@ -416,31 +413,19 @@ def new_speaker(
 
 
 def sampler_of(
-    settings: TrainSettings, context: RunContext, run: RunFolder, wish: str = "", **options: Any
+    settings: TrainSettings, context: RunContext, run: RunFolder, **options: Any
 ) -> Sampler:
-    """The sampler for the settings. wish: replaces SAMPLE_DEVICE; options: of `Sampler`."""
+    """The sampler for the settings. options: of `Sampler`."""
     compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
-    chosen = placement.plan(
-        context.machine, wish or settings.sample_device, context.device.value, compute
-    )
+    chosen = placement.plan(context.machine, settings.sample_device, context.device.value, compute)
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
     reference, decoders = reference_of(settings, context.data), None
     if settings.learn_decoder != "off":
-        spoken_by = next(one for one in context.data.clips if one.path == reference.path).speaker
+        person = speaker_of(context.data, reference.path)
         trained = [context.data.clips[index] for index in context.data.train]
-        learned_from = [clip for clip in trained if clip.speaker == spoken_by]
+        learned_from = [clip for clip in trained if clip.speaker == person]
         clips = clips_to_learn_from(learned_from, defaults.DECODER_CLIPS)
         decoders = EpochDecoders(run, clips, reference.path)
     return Sampler(
         chosen, run, reference, speaker, seed=settings.seed, decoders=decoders, **options
     )
-
-
-def speaking_sampler(
-    settings: TrainSettings, context: RunContext, run: RunFolder, **options: Any
-) -> Sampler:
-    """As `sampler_of`. Raises RunError if samples are off."""
-    sampler = sampler_of(settings, context, run, **options)
-    if sampler.plan.mode == "skipped":
-        raise RunError(f"Nothing is spoken with {sampler.plan.reason}. Set SAMPLE_DEVICE=auto.")
-    return sampler

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.evaluation.command.evaluate`."""
-    from train.evaluation import command
+    """As `train.run_commands.evaluate`."""
+    from train import run_commands
 
-    return command.evaluate(settings, as_json=arguments.json)
+    return run_commands.evaluate(settings, as_json=arguments.json)

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.evaluation.command.learn_decoder`."""
-    from train.evaluation import command
+    """As `train.run_commands.learn_decoder`."""
+    from train import run_commands
 
-    return command.learn_decoder(settings, minutes=arguments.minutes)
+    return run_commands.learn_decoder(settings, minutes=arguments.minutes)

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.sampling.command.run`."""
-    from train.sampling import command
+    """As `train.run_commands.sample`."""
+    from train import run_commands
 
-    return command.run(settings, epoch=arguments.epoch)
+    return run_commands.sample(settings, epoch=arguments.epoch)

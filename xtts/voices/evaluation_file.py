@@ -17,8 +17,6 @@ from machine.storage.atomic import Written, write_json
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 1
-
 CandidateKind = Literal["base", "epoch", "blend"]
 Outcome = Literal["finished", "unfinished", "cut", "babbling"]
 # The better direction of a judge's figure; "zero" means nearer to 0.
@@ -218,7 +216,7 @@ class Evaluation:
     smallest_difference: dict[str, float]
     candidates: list[Candidate]
     verdict: Verdict | None = None
-    schema: int = SCHEMA
+    schema: Literal[1] = 1
     left_out: list[str] = field(default_factory=list)
     speakers: list[SpeakerJudgement] = field(default_factory=list)
 
@@ -244,19 +242,16 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> Written:
 def read_evaluation(path: Path) -> Evaluation | None:
     """Reads the file; None if it is missing, damaged or of another schema, which is logged."""
     try:
-        evaluation = TypeAdapter(Evaluation).validate_json(path.read_bytes())
-        if evaluation.schema == SCHEMA:
-            return evaluation
-        fault = f"it has schema {evaluation.schema}, and this version reads schema {SCHEMA}"
+        return TypeAdapter(Evaluation).validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        fault = str(error).splitlines()[0]
-    log.warning(
-        "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
-        path, fault, commands.program("train evaluate"),
-    )  # fmt: skip
-    return None
+        first = str(error).splitlines()[0]
+        log.warning(
+            "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
+            path, first, commands.program("train evaluate"),
+        )  # fmt: skip
+        return None
 
 
 def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:

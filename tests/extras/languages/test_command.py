@@ -10,7 +10,7 @@ import torch
 from extras.languages.rows import TABLES
 from tests.extras.languages.languages import GREEK, make_greek
 from train.checkpointing.checkpoints import Checkpoints
-from train.evaluation.blending import keep_best_blend
+from train.evaluation.conclusion import keep_best_blend
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import Extension, ModelConfig
 from xtts.model.gpt import to_coqui

@@ -8,8 +8,7 @@ import numpy as np
 
 from train.evaluation.judges import candidate as candidate_of
 from train.evaluation.judges import compared
-from train.evaluation.person import Person, VoiceScale
-from train.evaluation.plan import EvaluationSentence
+from train.evaluation.plan import EvaluationSentence, Person, VoiceScale
 from train.evaluation.verdict import decide
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import Candidate, CandidateKind, Verdict

@@ -1,7 +1,7 @@
 """A decoder learned from bad clips is rejected with the reason, or is no worse than the base's.
 
 Each case has five draws on the embedded base, which speaks from a recording of awb. Each decoder is
-accepted or rejected as in a run (`train.evaluation.person_decoder`): by clips that it did not learn
+accepted or rejected as in a run (`train.evaluation.conclusion`): by clips that it did not learn
 from, and by the words and voice of sentences. An accepted decoder is then compared with the base's
 on further recordings of awb, which no decoder has learned from.
 
@@ -24,10 +24,9 @@ import torch
 from benchmarks import judges as heard
 from benchmarks import texts
 from train.dataset.metadata import read_entries
+from train.evaluation.conclusion import judged
 from train.evaluation.judges import differences, mean_interval, sentences_of
-from train.evaluation.person import Person
-from train.evaluation.person_decoder import judged
-from train.evaluation.plan import EvaluationSentence
+from train.evaluation.plan import EvaluationSentence, Person
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest

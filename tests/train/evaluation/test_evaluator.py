@@ -14,7 +14,7 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.dataset import Clip
-from train.evaluation.blending import conclude, seconds_left
+from train.evaluation.conclusion import conclude, seconds_left
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationSentence
 from train.sampling.placement import SamplingPlan
@@ -24,7 +24,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import write_evaluation
-from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
+from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
@@ -53,7 +53,7 @@ class Speaking:
         self.plan = SamplingPlan("cpu_subprocess", ComputeConfig(), "a test")
         self.sounds = sounds
         self.asked: list[tuple[int, float]] = []
-        self.best: list[BestWeights] = []
+        self.best = 0  # how often the best weights spoke
         self.fault: Exception | None = None
         self.requests: list[EvaluateRequest] = []
         self.learned: list[LearnDecoderRequest] = []
@@ -81,8 +81,8 @@ class Speaking:
     def finish(self) -> None:
         pass
 
-    def sample_best(self, best: BestWeights) -> None:
-        self.best.append(best)
+    def sample_best(self) -> None:
+        self.best += 1
 
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
         self.learned.append(request)
@@ -357,7 +357,7 @@ def test_a_blend_is_written_once_and_says_what_it_is(ground):
         assert torch.allclose(tensor, ground.state[name] + 0.3 * 0.02, atol=1e-6), name
     own = read_checkpoint(ground.run.checkpoint_path(2)).model
     assert all(torch.equal(own[name], ground.state[name] + 0.02) for name in own)
-    assert [best.kind for best in ground.speaking.best] == ["blend"]
+    assert ground.speaking.best == 1 and ground.run.best_weights().kind == "blend"
     written = ground.run.best_blend.stat().st_mtime_ns
     ground.restart()
     ground.conclude()

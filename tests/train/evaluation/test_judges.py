@@ -11,8 +11,13 @@ from tests.train.evaluation.spoken import PERSON, candidate, embedding, facts
 from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.judges import mean_interval, paired_difference
-from train.evaluation.person import LEAST_SCALE, describe, speaking_rate, voice_scale
-from train.evaluation.plan import EvaluationSentence
+from train.evaluation.plan import (
+    LEAST_SCALE,
+    EvaluationSentence,
+    describe,
+    speaking_rate,
+    voice_scale,
+)
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import MeanInterval, SpokenSentence
 from xtts.workers.requests import HeardRecordings, RecordingFacts, SpokenFacts

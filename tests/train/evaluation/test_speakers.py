@@ -13,10 +13,9 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import facts
 from tests.train.evaluation.test_evaluator import GOOD, Ground
 from train.dataset.dataset import Clip
-from train.evaluation import report
-from train.evaluation import speakers as judging
+from train.evaluation import conclusion, report
+from train.evaluation.conclusion import SPEAKER_SECONDS
 from train.evaluation.judges import sentences_of
-from train.evaluation.speakers import SPEAKER_SECONDS
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
 from xtts.workers.failures import WorkerFailed
@@ -123,7 +122,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     assert row.learned is None and len(ground.speaking.learned) == 0
     ground.speaking.sounds[1, 1.0] = {"voice": 0.2, "errors": 0.6}
     known = replace(ground.run.evaluation(), speakers=[])
-    from train.evaluation.speakers import judge_speakers
+    from train.evaluation.conclusion import judge_speakers
 
     class Off:
         learn_decoder = "off"
@@ -140,7 +139,7 @@ def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) 
     """A clock on which a sentence takes `sentence` seconds, and learning its whole budget."""
     ground.speaking.seconds_a_sentence = sentence
     clock = SimpleNamespace(perf_counter=lambda: ground.speaking.now)
-    monkeypatch.setattr("train.evaluation.speakers.time", clock)
+    monkeypatch.setattr("train.evaluation.conclusion.time", clock)
     learn = ground.speaking.learn_decoder
 
     def for_all_its_time(request: Any) -> Any:
@@ -166,7 +165,7 @@ def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(g
     ground.conclude("off")
     ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
     ground.restart(in_run=True)
-    monkeypatch.setattr(judging, "SPEAKER_SECONDS", 0.0)
+    monkeypatch.setattr(conclusion, "SPEAKER_SECONDS", 0.0)
     ground.conclude("auto")
     assert ground.best()["kind"] == "blend" and ground.run.evaluation().speakers == []
 
@@ -230,7 +229,7 @@ def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
     person = evaluator.person.beside(evaluator.reference)
 
     def figures(facts: Any) -> Any:
-        return judging._figures(sentences_of(evaluator.plan.sentences, facts, person, 0.0))
+        return conclusion.figures_of(sentences_of(evaluator.plan.sentences, facts, person, 0.0))
 
     alone = figures(said[1:])
     assert figures([failed, *said[1:]]) == alone

@@ -18,10 +18,10 @@ from machine.devices.cuda_errors import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
 from tests.xtts.voices.test_speakers import named
+from train import run_commands
 from train.dataset.dataset import Clip, Dataset
-from train.sampling import command as listening
 from train.sampling import sampler as sampling
-from train.sampling.epoch_decoder import EpochDecoders
+from train.sampling.decoders import EpochDecoders
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import (
     SampleReference,
@@ -29,7 +29,7 @@ from train.sampling.sample_files import (
     reference_of,
     sample_is_missing,
 )
-from train.sampling.sampler import Sampler, new_speaker, sampler_of, speaking_sampler
+from train.sampling.sampler import Sampler, new_speaker, sampler_of
 from train.settings import TrainSettings, load
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -387,13 +387,9 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
         data=Dataset((clip("a", 4.0),), (), (0,), ()),
     )  # fmt: skip
     settings = TrainSettings(speak_precision="fp32", guard=False, seed=5, sample_device="cpu")
-    for made in (sampler_of, speaking_sampler):
-        found = made(settings, context, RunFolder(tmp_path))
-        assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
-        assert (found.seed, found.reference.path) == (5, Path("a"))
-    assert sampler_of(settings, context, RunFolder(tmp_path), "off").plan.mode == "skipped"
-    with pytest.raises(RunError, match="SAMPLE_DEVICE=off"):
-        speaking_sampler(replace(settings, sample_device="off"), context, RunFolder(tmp_path))
+    found = sampler_of(settings, context, RunFolder(tmp_path))
+    assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
+    assert (found.seed, found.reference.path) == (5, Path("a"))
 
 
 @pytest.mark.slow
@@ -409,7 +405,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
         path.write_text("the run's")
     spoken = []
     for asked in (settings, settings, replace(settings, sample_text="another text")):
-        assert listening.run(asked, epoch=None) == 0
+        assert run_commands.sample(asked, epoch=None) == 0
         spoken.append(Path(caplog.messages[-1].removeprefix("Epoch 2 speaks in ")))
         told = json.loads(spoken[-1].with_suffix(".json").read_text())
         assert told["text"] == asked.sample_text
@@ -421,14 +417,14 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
     assert reference_beside(run.checkpoint_path(2)).parent == first.parent
     with pytest.raises(RunError, match=r"lacks epoch 3.*Saved epochs: 1, 2"):
-        listening.run(settings, epoch=3)
+        run_commands.sample(settings, epoch=3)
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
     with pytest.raises(RunError, match=r"Epoch 3 cannot speak"):
-        listening.run(settings, epoch=3)
+        run_commands.sample(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
-        listening.run(replace(settings, sample_device="off"), epoch=2)
+        run_commands.sample(replace(settings, sample_device="off"), epoch=2)
     with pytest.raises(RunError, match="could not speak") as refused:
-        listening.run(replace(settings, sample_text="9" * 307), epoch=2)
+        run_commands.sample(replace(settings, sample_text="9" * 307), epoch=2)
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
 
 

@@ -9,7 +9,7 @@ from tests.datasets import make_dataset
 from tests.train.test_run import Workshop
 from train import defaults
 from train.__main__ import main
-from train.evaluation import person_decoder
+from train.sampling import decoders
 from xtts.voices import learned_decoder
 from xtts.voices.run_folder import RunFolder
 
@@ -26,7 +26,7 @@ def workshop(tmp_path: Path, base_folder: Path) -> Workshop:
 def test_a_decoder_is_learned_for_what_was_best(
     workshop: Workshop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(person_decoder, "STEPS", 3)
+    monkeypatch.setattr(decoders, "STEPS", 3)
     monkeypatch.setattr(defaults, "DECODER_CLIPS", 9)
     settings = {"NUM_EPOCHS": "1", "SAMPLE_DEVICE": "cpu", "BLEND": "off"}
     asked = workshop.arguments("run", **settings)

@@ -11,7 +11,7 @@ from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import prune
-from train.sampling.epoch_decoder import CLIPS_AN_EPOCH, FEWEST_SECONDS, MOST_SECONDS, EpochDecoders
+from train.sampling.decoders import CLIPS_AN_EPOCH, FEWEST_SECONDS, MOST_SECONDS, EpochDecoders
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for
 from xtts.voices.run_folder import RunFolder, manifest_beside
@@ -79,7 +79,7 @@ def test_it_takes_a_tenth_of_the_epochs_time(learning, seconds, budget):
 def test_one_that_comes_no_nearer_speaks_nowhere(learning, change):
     learning.found = replace(LEARNED, **change)
     assert learned_for(learning.run, learning.epoch(1)) is None
-    assert list(learning.run.checkpoints.glob("*decoder*")) == []
+    assert list(learning.run.checkpoints.glob("*decoder*.safetensors")) == []
 
 
 def test_a_fault_leaves_the_bases_decoder_and_a_lost_gpu_ends_the_run(learning, caplog):

@@ -9,7 +9,7 @@ import pytest
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train import defaults
-from train.evaluation.person_decoder import judged, learn_best_decoder
+from train.evaluation.conclusion import judged, learn_best_decoder
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.evaluation_file import MeanInterval, write_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
@@ -148,7 +148,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folde
     ground.conclude("off")
     assert ground.best()["kind"] == "base"
     (request,) = ground.speaking.learned
-    assert request.voice.weights is None and request.voice.share == 0
+    assert request.voice.of_base and request.voice.share == 0
     assert learned_for(ground.run, None) == ground.run.best_decoder
     assert decoder_beside(ground.run.checkpoint_path(2)) is None
 
@@ -237,7 +237,7 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
 ):
     ground.conclude()
     verdict = ground.run.evaluation().verdict
-    learn = partial(learn_best_decoder, ground.evaluator, verdict, most_clips=8)
+    learn = partial(learn_best_decoder, ground.evaluator, verdict)
     ground.speaking.distance_after = 1.2
     learn(seconds=60.0)
     again = kept(ground)
@@ -249,10 +249,10 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
 
     with monkeypatch.context() as patch, pytest.raises(WorkerFailed):
         patch.setattr(ground.speaking, "learn_decoder", refuse)
-        learn()
+        learn(seconds=60.0)
     assert kept(ground) == again
     ground.speaking.distance_after = 2.0  # a decoder that is not closer is a result too
-    learn()
+    learn(seconds=60.0)
     assert decoder_beside(ground.run.best_blend) is None
 
 
@@ -266,7 +266,7 @@ def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, 
     few = [replace(one, sentences=one.sentences[:10]) for one in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=few))
     ground.restart()  # `train learn-decoder`
-    learn_best_decoder(ground.evaluator, known.verdict, most_clips=8)
+    learn_best_decoder(ground.evaluator, known.verdict, 60.0)
     before, after = ground.speaking.requests[-2:]
     assert len(before.sentences) == len(after.sentences) == 24
     assert before.voice.decoder is None and after.voice.decoder == ground.speaking.learned[-1].out

@@ -1,0 +1,351 @@
+"""Ends an evaluation: judges what is left, trains decoders, keeps the best weights.
+
+`conclude` runs when a run ends and in `python -m train evaluate`. Each part first checks the files
+on disk, so it can be repeated after a kill.
+
+    blends      of the base and an epoch (BLEND), written to best.pt if one is best
+    decoder     trained for the best weights (LEARN_DECODER). It is used if it reproduces clips
+                outside its training set more closely, and the evaluation's sentences are not
+                measurably harder to understand, less like the reference or less natural
+    speakers    each further speaker of the dataset (`xtts.voices.speakers`) speaks the same
+                sentences with the base, with the best weights, and with a decoder trained on their
+                clips. All speakers share the weights; each has a separate decoder and verdict
+"""
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from machine import commands
+from machine.devices.cuda_errors import GpuLost
+from machine.storage.hashes import sha256_of
+from train import defaults
+from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation import judges, report
+from train.evaluation.evaluator import Evaluator
+from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
+from train.evaluation.plan import MOST_RECORDINGS
+from train.progress import Progress
+from train.sampling.decoders import clips_to_learn_from, learn
+from train.settings import TrainSettings
+from xtts.model.config import ModelConfig
+from xtts.model.loading import blend, read_tensors
+from xtts.voices import learned_decoder, speakers
+from xtts.voices.evaluation_file import (
+    Evaluation,
+    MeanInterval,
+    SpeakerFigures,
+    SpeakerJudgement,
+    SpokenSentence,
+    Verdict,
+    write_evaluation,
+)
+from xtts.voices.learned_decoder import LearnedDecoder
+from xtts.voices.run_folder import read_checkpoint
+from xtts.workers.decoder_learning import STEPS
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest
+
+log = logging.getLogger("train")
+
+# Interpolation weights of BLEND=auto, the largest first.
+AUTO_SHARES = (0.7, 0.5, 0.3)
+# The time limit of a decoder at the end of a run, and if no run waits or LEARN_DECODER is on.
+RUN_SECONDS, UNBOUNDED_SECONDS = 300.0, 600.0
+# The fewest clips for a speaker's decoder, including some that only judge it.
+FEWEST_CLIPS = 6
+# The time limit of a run: for each further speaker, and for at most this number of speakers.
+SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
+
+
+def shares_of(blend: float | str) -> tuple[float, ...]:
+    """The shares that BLEND names, without 1, which is the epoch itself."""
+    if blend == "off":
+        return ()
+    shares = AUTO_SHARES if blend == "auto" else (float(blend),)
+    return tuple(share for share in shares if share < 1)
+
+
+def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
+    """Judges missing epochs, the blends and each speaker, keeps the best, speaks its sample and
+    logs the table.
+
+    base: the base model's folder. Raises only GpuLost.
+    """
+    if not evaluator.working:
+        return
+    shares = shares_of(settings.blend)
+    count = evaluator.num_left(shares)
+    if evaluator.in_run and count:
+        each = evaluator.candidate_seconds
+        took = f", about {each:.0f} s each" if each else ""
+        left = f"{count} more candidate{'s' if count > 1 else ''}"
+        log.info("The epochs are trained. Next: judging %s%s.", left, took)
+    with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
+        evaluator.progress = progress
+        evaluator.judge_missing()
+        evaluator.blends(shares)
+        evaluator.sampler.finish()
+    known = evaluator.run.evaluation()
+    verdict = known.verdict if known else None
+    if known is None or verdict is None:
+        return
+    try:
+        # Before best.json names the weights: the service loads both together.
+        keep_best_decoder(evaluator, verdict, settings)
+        known = judge_speakers(evaluator, known, settings)
+        keep_best_blend(evaluator.checkpoints, verdict, base)
+        evaluator.sampler.sample_best()
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("The best weights could not be saved: %s", error)
+    log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
+
+
+def seconds_left(evaluator: Evaluator, settings: TrainSettings, epochs: int) -> float:
+    """The estimated time to judge `epochs` more epochs and to end the evaluation."""
+    if not evaluator.working:
+        return 0.0
+    each, blends = evaluator.candidate_seconds, len(shares_of(settings.blend))
+    if evaluator.is_slow:
+        epochs, blends = min(epochs, 1), min(blends, 1)
+    decoder = 0.0
+    if settings.learn_decoder != "off":
+        # The sentences are spoken with the trained and with the base's decoder.
+        decoder = 2 * each + min(RUN_SECONDS, STEPS * evaluator.sampler.decoder_step_seconds)
+    others = min(MOST_SPEAKERS, len(evaluator.plan.others))
+    return (epochs + blends) * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
+
+
+def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:
+    """Writes best.pt if the verdict is a blend that is not on disk yet, then best.json.
+
+    Raises RunError, ConfigError, DiskFull, WriteError.
+    """
+    run = checkpoints.run
+    if verdict.kind == "blend" and isinstance(fault := run.look_at_best(verdict), str):
+        best = run.read_best()
+        if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it existed
+            log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)
+        tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
+        unlearned = ModelConfig.read(base).unlearned
+        state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, unlearned)
+        checkpoints.save_blend(verdict, state, tuned.provenance)
+    checkpoints.publish_best()
+
+
+# The decoder of the best weights
+
+
+def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSettings) -> None:
+    """Writes best_decoder.json and its tensors for the verdict's weights, if they are missing.
+
+    Removes those of other weights, and all with LEARN_DECODER=off. Raises only GpuLost; after any
+    other error there is no decoder.
+    """
+    tensors, how = evaluator.run.best_decoder, settings.learn_decoder
+    known = learned_decoder.read(tensors)
+    # `train evaluate` has more time, so it repeats a training that ran out of time.
+    whole = known is not None and (known.steps >= STEPS or evaluator.in_run)
+    if how != "off" and known is not None and known.weights == verdict.weights and whole:
+        return
+    try:
+        learned_decoder.remove(tensors)
+        if how != "off":
+            short = how == "auto" and evaluator.in_run
+            learn_best_decoder(evaluator, verdict, RUN_SECONDS if short else UNBOUNDED_SECONDS)
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("No decoder was trained: %s", error)
+
+
+def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -> bool:
+    """Trains and judges a decoder for the verdict's weights; the outcome replaces the last one.
+
+    seconds: the time limit of training. False if there was no time for a step. Raises as
+    `decoders.learn`, and RunError if the weights are gone.
+    """
+    voice = evaluator.voice_of(verdict)
+
+    def judge(learned: LearnedDecoder, out: Path) -> LearnedDecoder:
+        # All sentences if no run waits. Other seeds than the candidates': the weights were chosen
+        # by that speech, so it is better than usual, and would be unfair to the decoder.
+        known = evaluator.known() if evaluator.in_run else None
+        sentences = known.candidates[0].sentences if known else evaluator.plan.sentences
+        speak = partial(evaluator.spoken, count=len(sentences), fresh=True)
+        before, after = speak(voice), speak(replace(voice, decoder=out))
+        return judged(learned, judges.differences(after, before))
+
+    clips = clips_to_learn_from(evaluator.plan.clips, defaults.DECODER_CLIPS)
+    ask = partial(_ask, evaluator, "")
+    tensors = evaluator.run.best_decoder
+    return learn(ask, tensors, verdict.weights, clips, voice, seconds, judge=judge).steps > 0
+
+
+def _ask(evaluator: Evaluator, whose: str, request: LearnDecoderRequest) -> DecoderLearned:
+    of = f" of {whose}" if whose else ""
+    # Percent instead of steps: a time limit may leave some out.
+    with Progress(f"Training a decoder{of}", 100, "%") as progress:
+        result = evaluator.sampler.ask(request, progress.reach)
+    if not result.steps:
+        log.info("No decoder%s was trained: preparing the clips took the whole time limit.", of)
+    return result
+
+
+def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
+    """Adds the judges' results. gaps: figures with the decoder minus those without; "measurably"
+    means that 0 is outside the interval, as in a verdict."""
+    if (words := gaps.get(WORD_ERRORS)) is not None:
+        learned = replace(learned, more_word_errors=round(words.mean, 4), harder=words.low > 0)
+    if (voice := gaps.get(VOICE)) is not None:
+        learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
+    if (natural := gaps.get(NATURALNESS)) is not None:
+        learned = replace(
+            learned, more_natural=round(natural.mean, 4), less_natural=less_natural(natural)
+        )
+    return learned
+
+
+# The further speakers
+
+
+def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSettings) -> Evaluation:
+    """Adds every further speaker of the run to the evaluation, and writes it after each.
+
+    Speakers that were judged with the same weights and recording stay. In a run, no speaker begins
+    after the time limit. After an error, that speaker is left out. Raises only GpuLost.
+    """
+    verdict, recordings = known.verdict, speakers.read(evaluator.run.folder)
+    if verdict is None:
+        return known
+    named = [name for name in recordings if name in evaluator.plan.others]
+    before, late = {one.name: one for one in known.speakers}, []
+    rows: list[SpeakerJudgement] = []
+    most = SPEAKER_SECONDS * min(MOST_SPEAKERS, len(named)) if evaluator.in_run else math.inf
+    until = time.perf_counter() + most
+    for number, name in enumerate(named):
+        row = before.get(name)
+        if row is None or not _is_current(row, verdict, recordings[name], settings, evaluator):
+            left = (until - time.perf_counter()) / (len(named) - number)
+            if left <= 0:
+                late.append(name)
+                continue
+            seconds = min(left, RUN_SECONDS if evaluator.in_run else UNBOUNDED_SECONDS)
+            seconds = seconds if settings.learn_decoder != "off" else 0.0
+            count = len(known.candidates[0].sentences)
+            row = _speaker(evaluator, verdict, name, recordings[name], seconds, count)
+        rows += [row] if row else []
+        known = _with_speakers(evaluator, known, rows)
+    if late:
+        log.info(
+            "To save time, these speakers are not judged: %s. `%s` judges them.",
+            ", ".join(late), commands.program("train evaluate"),
+        )  # fmt: skip
+    # Rows of old weights go, even if there was no time for new ones.
+    return _with_speakers(evaluator, known, rows)
+
+
+def _with_speakers(
+    evaluator: Evaluator, known: Evaluation, rows: Sequence[SpeakerJudgement]
+) -> Evaluation:
+    if list(rows) == known.speakers:
+        return known
+    known = replace(known, speakers=list(rows))
+    write_evaluation(evaluator.run.evaluation_file, known)
+    return known
+
+
+def _is_current(
+    row: SpeakerJudgement,
+    verdict: Verdict,
+    recording: Path,
+    settings: TrainSettings,
+    evaluator: Evaluator,
+) -> bool:
+    """Whether a row is for these weights and this recording, and no decoder is left to train."""
+    if (row.weights, row.reference_sha256) != (verdict.weights, sha256_of(recording)):
+        return False
+    learns = settings.learn_decoder != "off"
+    # `train evaluate` has the time that a run lacked.
+    wanted = learns and not evaluator.in_run and row.clips >= FEWEST_CLIPS
+    if row.learned is None and not wanted:
+        return True
+    return learns and learned_decoder.read(speakers.decoder_of(recording)) is not None
+
+
+def _speaker(
+    evaluator: Evaluator, verdict: Verdict, name: str, recording: Path, seconds: float, count: int
+) -> SpeakerJudgement | None:
+    """Judges a speaker by `count` sentences and trains their decoder; None, with a line in the log,
+    after an error.
+
+    seconds: the time limit of the decoder; 0 trains none.
+    """
+    clips, tensors = evaluator.plan.others[name], speakers.decoder_of(recording)
+    plan = replace(
+        evaluator.plan,
+        reference=replace(evaluator.plan.reference, path=recording),
+        clips=clips,
+        recordings=sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS],
+    )
+    of_speaker = Evaluator(plan, evaluator.sampler, evaluator.checkpoints)
+    learned = list[SpokenSentence]()
+    try:
+        voice = of_speaker.voice_of(verdict)
+        base = of_speaker.spoken(replace(voice, share=0.0), count)
+        best = base if verdict.kind == "base" else of_speaker.spoken(voice, count)
+
+        def judge(record: LearnedDecoder, out: Path) -> LearnedDecoder:
+            learned[:] = of_speaker.spoken(replace(voice, decoder=out), count)
+            return judged(record, judges.differences(learned, best))
+
+        learned_decoder.remove(tensors)
+        if seconds and len(clips) >= FEWEST_CLIPS:
+            some = clips_to_learn_from(clips, defaults.DECODER_CLIPS)
+            ask, weights = partial(_ask, evaluator, name), verdict.weights
+            learn(ask, tensors, weights, some, voice, seconds, judge=judge, whose=name)
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("The speaker %s was not judged: %s", name, error)
+        return None
+    kept = learned if tensors.is_file() else []
+    than_base = judges.differences(kept or best, base)
+    outcome = _outcome(than_base, bool(kept))
+    log.info("%s: %s", name, outcome)
+    return SpeakerJudgement(
+        name, len(clips), sha256_of(recording), count, figures_of(base), figures_of(best),
+        figures_of(kept) if kept else None, than_base, outcome, verdict.weights,
+    )  # fmt: skip
+
+
+def figures_of(spoken: Sequence[SpokenSentence]) -> SpeakerFigures:
+    """A speaker's figures over the sentences that did not fail."""
+    means = judges.means(spoken)
+    return SpeakerFigures(means.get(WORD_ERRORS), means.get(VOICE), means.get(NATURALNESS))
+
+
+def _outcome(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
+    """A verdict on the measurable differences in words, voice and naturalness."""
+    words, voice = than_base.get(WORD_ERRORS), than_base.get(VOICE)
+    worse = (
+        (words is not None and words.low > 0, "harder to understand"),
+        (voice is not None and voice.high < 0, "less like the speaker"),
+        (less_natural(than_base.get(NATURALNESS)), "less natural"),
+    )
+    better = (
+        (words is not None and words.high < 0, "easier to understand"),
+        (voice is not None and voice.low > 0, "closer to the speaker"),
+    )
+    said = [[what for holds, what in some if holds] for some in (worse, better)]
+    measured = " and ".join(said[0] or said[1])
+    who = "The best weights" + (" with a decoder for this speaker" if learned else "")
+    if not measured:
+        return f"{who} cannot be distinguished from the base."
+    return f"{who} are measurably {measured} than the base."
