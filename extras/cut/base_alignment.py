@@ -25,7 +25,7 @@ from extras.cut.recordings import CuttingError, SourceRecording, resampled_block
 from machine.storage.hashes import sha256_of
 from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
-from xtts.evaluation.word_evidence import code_log_likelihoods
+from xtts.evaluation.word_evidence import code_logits
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, mel_stats, read_tensors
@@ -243,7 +243,7 @@ class BaseScorer:
         codes = self._codes[begin : begin + count]
         texts = [self._tokens(group) for group in groups]
         others = self._other_words(groups, max(map(len, texts)))
-        own, stop = code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
+        own, stop = _code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
         with_text, stopped = own.cpu().numpy(), stop.cpu().numpy()
         return with_text[:-1], stopped[:-1], with_text[-1]
 
@@ -408,3 +408,17 @@ def _traced(reading: _Reading) -> list[SpanMatch]:
         reading, match = reading.matches
         matches.append(match)
     return matches[::-1]
+
+
+@torch.inference_mode()
+def _code_log_likelihoods(
+    gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The log-likelihoods in nats of each code, given a text and the previous codes, `[texts,
+    codes]`, and of STOP at the position of each code and after the last, `[texts, codes + 1]`."""
+    code_losses, stop = [], []
+    for logits in code_logits(gpt, latents, texts, codes):
+        nats = logits.log_softmax(-1)
+        code_losses.append(nats[:-1].gather(1, codes[:, None])[:, 0])
+        stop.append(nats[:, gpt.shape.audio_stop])
+    return torch.stack(code_losses), torch.stack(stop)

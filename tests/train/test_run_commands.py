@@ -24,7 +24,7 @@ def workshop(tmp_path: Path, base_folder: Path) -> Workshop:
 
 @pytest.mark.slow
 def test_a_decoder_is_learned_for_what_was_best(
-    workshop: Workshop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoders, "STEPS", 3)
     monkeypatch.setattr(defaults, "DECODER_CLIPS", 9)
@@ -43,9 +43,7 @@ def test_a_decoder_is_learned_for_what_was_best(
     assert sidecar["learned_decoder"] == found.digest
 
     assert main(["learn-decoder", "--minutes", "0", *asked]) == 2
-    assert (
-        "--minutes" in capsys.readouterr().err and learned_decoder.read(run.best_decoder) == found
-    )
+    assert "--minutes" in capfd.readouterr().err and learned_decoder.read(run.best_decoder) == found
     run.evaluation_file.unlink()
     assert main(["learn-decoder", *asked]) == 2
-    assert "python -m train evaluate" in capsys.readouterr().err
+    assert "python -m train evaluate" in capfd.readouterr().err

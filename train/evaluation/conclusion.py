@@ -1,4 +1,4 @@
-"""Ends an evaluation: judges what is left, trains decoders, keeps the best weights.
+"""Ends an evaluation: judges the remaining candidates, trains decoders, keeps the best weights.
 
 `conclude` runs when a run ends and in `python -m train evaluate`. Each part first checks the files
 on disk, so it can be repeated after a kill.

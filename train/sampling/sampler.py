@@ -212,12 +212,11 @@ class Sampler:
         # Also in a run without samples: an epoch needs the person's recording to speak.
         failure = self._write_reference(files.reference)
         if plan.mode != "skipped":
-            answer = failure or self._asked(request)
-            failure = answer if isinstance(answer, WorkerFailed) else None
+            answer = self._asked(request) if failure is None else failure
             if not isinstance(answer, WorkerFailed):
                 sidecar = self._spoken(sidecar, answer, files.output)
             elif not self._stopping():
-                sidecar = self._failed(sidecar, answer)
+                failure, sidecar = answer, self._failed(sidecar, answer)
         elif failure:
             log.warning("The recording %s cannot be copied: %s", person.path, failure)
         if self._stopping():

@@ -67,25 +67,11 @@ def log_likelihoods(
     count = len(wanted) if stopped else len(codes)
     return [
         -F.cross_entropy(logits[:count], wanted[:count], reduction="sum")
-        for logits in _logits(gpt, latents, texts, codes)
+        for logits in code_logits(gpt, latents, texts, codes)
     ]
 
 
-@torch.inference_mode()
-def code_log_likelihoods(
-    gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The log-likelihoods in nats of each code, given a text and the previous codes, `[texts,
-    codes]`, and of STOP at the position of each code and after the last, `[texts, codes + 1]`."""
-    code_losses, stop = [], []
-    for logits in _logits(gpt, latents, texts, codes):
-        nats = logits.log_softmax(-1)
-        code_losses.append(nats[:-1].gather(1, codes[:, None])[:, 0])
-        stop.append(nats[:, gpt.shape.audio_stop])
-    return torch.stack(code_losses), torch.stack(stop)
-
-
-def _logits(
+def code_logits(
     gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
 ) -> Iterator[Tensor]:
     """The logits `[codes + 1, audio ids]` for each text: at each code, and after the last."""
