@@ -150,7 +150,7 @@ def _spoken_in(at: Setup) -> list[str]:
 
 
 def _speaking_gpt(at: Setup, precision: str) -> "GPT":
-    from xtts.model.gpt import new_gpt
+    from demo_voice.new_gpt import new_gpt
 
     gpt = new_gpt(at.shape, seed=0).to(at.device).eval().requires_grad_(False)
     if precision == "bf16":

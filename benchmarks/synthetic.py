@@ -77,7 +77,8 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     import torch
     from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
-    from xtts.model.gpt import new_gpt, to_coqui
+    from demo_voice.new_gpt import new_gpt
+    from xtts.model.gpt import to_coqui
     from xtts.model.shapes import DVAEShape
     from xtts.model.vocoder import new_dvae
 
@@ -324,8 +325,8 @@ def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes:
     """A learner of random weights with Coqui's dropout."""
     import torch
 
+    from demo_voice.new_gpt import new_gpt
     from train.learner import Learner
-    from xtts.model.gpt import new_gpt
 
     gpt = new_gpt(shape, seed=0)
     for module in gpt.modules():

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from demo_voice import codec, stages
+from demo_voice.new_gpt import new_gpt
 from demo_voice.recipe import BaseRecipe
 from demo_voice.speech import FRAMES_PER_CODE, MEL_PER_CODE, Mels, Speech, token_ids
 from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import PITCHES_PER_CODE
 from demo_voice.text.sentences import is_judged
 from xtts.audio import MEL_BANDS
-from xtts.model.gpt import GPT, new_gpt
+from xtts.model.gpt import GPT
 from xtts.model.packed_batch import STOP_TARGETS
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.transformer import Attention

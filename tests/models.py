@@ -14,11 +14,12 @@ import soundfile
 import torch
 from torch import Tensor
 
+from demo_voice.new_gpt import new_gpt
 from tests.installed import has
 from xtts.inference.voice import Voice
 from xtts.model.adapter import MATRICES
 from xtts.model.config import ModelConfig
-from xtts.model.gpt import PREFIX, new_gpt, to_coqui
+from xtts.model.gpt import PREFIX, to_coqui
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, new_dvae
 from xtts.voices import formats

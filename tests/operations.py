@@ -22,13 +22,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
+from demo_voice.new_gpt import new_gpt
 from train.trainer import train_step
 from xtts.inference import decode_step
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
 from xtts.model import casting, varlen
-from xtts.model.gpt import new_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.transformer import Dropout
 

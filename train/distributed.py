@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
 from train.losses import LOSS_TERMS
-from xtts.model.gpt import GPT, Losses
+from xtts.model import training
+from xtts.model.gpt import GPT
 from xtts.model.packed_batch import PackedBatch
+from xtts.model.training import Losses
 
 # Rank 0 may speak a sample or write to a slow disk while the others wait for it.
 LONGEST_WAIT = timedelta(hours=2)
@@ -82,9 +84,9 @@ class World:
         self.all_reduce(0.0)
 
     def forward(self, gpt: GPT) -> Callable[[PackedBatch], Losses]:
-        """`gpt.losses` with gradients averaged over all ranks."""
+        """The losses with gradients averaged over all ranks."""
         if self.is_single_process:
-            return gpt.losses
+            return functools.partial(training.losses, gpt)
         return nn.parallel.DistributedDataParallel(_Forward(gpt), gradient_as_bucket_view=True)
 
 
@@ -205,11 +207,11 @@ def _store(world: World) -> Any:
 
 
 class _Forward(nn.Module):
-    """Wraps `gpt.losses`, because DDP hooks only `forward`."""
+    """Computes the losses, because DDP hooks only `forward`."""
 
     def __init__(self, gpt: GPT) -> None:
         super().__init__()
         self.gpt = gpt
 
     def forward(self, rows: PackedBatch) -> tuple[Tensor, Tensor]:
-        return self.gpt.losses(rows)
+        return training.losses(self.gpt, rows)

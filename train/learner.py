@@ -24,8 +24,10 @@ from train.losses import LOSS_TERMS, NonFiniteError
 from train.optim import optimizer as optimization
 from train.optim.optimizer import rate_factor
 from train.optim.trainable import TrainableParts, TrainableWeights
-from xtts.model.gpt import GPT, Losses
+from xtts.model import training
+from xtts.model.gpt import GPT
 from xtts.model.packed_batch import PackedBatch
+from xtts.model.training import Losses
 
 MAX_NON_FINITE_IN_A_ROW = 3
 # With a scale below 1, gradients overflow fp16 even unscaled, and that only gets worse.
@@ -230,7 +232,7 @@ class Learner:
         with self.weights.as_saved():
             for batch in batches:
                 with self.autocast():
-                    losses = self.gpt.losses(batch.rows.to(self.device))
+                    losses = training.losses(self.gpt, batch.rows.to(self.device))
                 means = [float(term.mean(losses)) for term in LOSS_TERMS]
                 counts = [term.num_targets(batch.rows) for term in LOSS_TERMS]
                 products = [mean * count for mean, count in zip(means, counts, strict=True)]

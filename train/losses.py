@@ -1,6 +1,6 @@
 """The terms of the training loss; their weighted sum is minimised.
 
-To add a term, add a row here and compute the term in `xtts.model.gpt.GPT.losses`. Steps,
+To add a term, add a row here and compute the term in `xtts.model.training.losses`. Steps,
 validation, the console, metrics.jsonl, TensorBoard and manifests of checkpoints follow the rows.
 """
 
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from train.defaults import AUDIO_LOSS_WEIGHT, TEXT_LOSS_WEIGHT
-from xtts.model.gpt import Losses
 from xtts.model.packed_batch import PackedBatch
+from xtts.model.training import Losses
 
 
 class LossTerm(NamedTuple):

@@ -42,7 +42,8 @@ from train.resilience.stopping import StopRequest
 from train.sampling.sample_files import of_best, of_epoch, sample_is_missing
 from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
-from xtts.model.gpt import Losses, to_coqui
+from xtts.model.gpt import to_coqui
+from xtts.model.training import Losses
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")

@@ -32,6 +32,7 @@ from machine.storage.atomic import replace_file
 from train.losses import NonFiniteError
 from train.optim.optimizer import new_optimizer, weight_groups
 from train.progress import Progress
+from xtts.model import training
 from xtts.model.gpt import GPT
 from xtts.model.packed_batch import STOP_TARGETS, pack, row_length
 
@@ -238,7 +239,7 @@ def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
     device = next(gpt.parameters()).device
     slots = rows.audio_target_slots[heard].to(device)
     conditioning = voices[[one.narrator for one in lessons]].to(device)
-    return gpt.hidden(rows.to(device), conditioning).index_select(0, slots).float()
+    return training.hidden(gpt, rows.to(device), conditioning).index_select(0, slots).float()
 
 
 def _save(student: GPT, optimizer: torch.optim.Optimizer, epoch: int, path: Path, key: str) -> None:

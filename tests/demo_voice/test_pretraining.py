@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from demo_voice.new_gpt import new_gpt
 from demo_voice.pretraining import (
     MIDDLE_PITCH,
     Calm,
@@ -18,7 +19,7 @@ from demo_voice.pretraining import (
     pitch_loss,
 )
 from demo_voice.recipe import SHORT
-from xtts.model.gpt import new_gpt
+from xtts.model import training
 from xtts.model.packed_batch import pack
 
 LENGTHS = ((7, 20, 64), (12, 9, 40), (3, 31, 100))
@@ -46,7 +47,7 @@ def test_rows_are_those_of_a_fine_tune(batch):
     rows, (texts, codes, heard) = batch
     pupil = Pupil(new_gpt(SHORT.gpt, 1)).eval()
     packed = pack(texts, codes, heard, SHORT.gpt, stop_input=True)
-    wanted, laid = pupil.gpt.losses(packed), grid(rows, SHORT)
+    wanted, laid = training.losses(pupil.gpt, packed), grid(rows, SHORT)
     found = pupil.losses(rows, laid)
     torch.testing.assert_close(found["audio"], wanted.audio)
     torch.testing.assert_close(found["text"], wanted.text)
@@ -54,7 +55,7 @@ def test_rows_are_those_of_a_fine_tune(batch):
     latents = pupil.latents(hidden, laid, 31)
     slots, first = packed.audio_slots, 0
     for row, own in enumerate(codes):
-        theirs = pupil.gpt.hidden(packed)[slots[first : first + len(own)]]
+        theirs = training.hidden(pupil.gpt, packed)[slots[first : first + len(own)]]
         torch.testing.assert_close(latents[row, : len(own)], theirs, atol=1e-5, rtol=1e-5)
         first += len(own) + 4  # START and three STOP inputs are latents too
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_parts, memory, synthetic
+from demo_voice.new_gpt import new_gpt
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe import probe
 from tests.gpu import faults
@@ -25,7 +26,6 @@ from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode
 from xtts.model.adapter import Adapter
-from xtts.model.gpt import new_gpt
 from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
 from xtts.model.vocoder import Vocoder

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from xtts.model.gpt import GPT, from_coqui, new_gpt
+from demo_voice.new_gpt import new_gpt
+from xtts.model.gpt import GPT, from_coqui
 from xtts.model.shapes import GPTShape
 
 SMALL = GPTShape(

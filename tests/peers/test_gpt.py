@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
+from xtts.model import training
 from xtts.model.gpt import to_coqui
 from xtts.model.kv_cache import KeyValueCache
 from xtts.model.packed_batch import PackedBatch, pack
@@ -55,7 +56,7 @@ def check_losses_and_gradients(shape: GPTShape, seconds: list[float], padded: bo
 
     theirs = coqui_losses(coqui, batch)
     (0.01 * theirs[0] + theirs[1]).backward()
-    found = ours.losses(our_rows(batch, shape, padded=padded))
+    found = training.losses(ours, our_rows(batch, shape, padded=padded))
     (0.01 * found.text + found.audio).backward()
 
     assert found.text.item() == pytest.approx(theirs[0].item(), abs=1e-5)
@@ -73,7 +74,7 @@ def test_losses_and_gradients_equal_coquis(padded):
 
 
 def test_losses_and_gradients_equal_coquis_however_few_logits_are_held(monkeypatch):
-    monkeypatch.setattr("xtts.model.gpt.LOGITS_CHUNK", 7)
+    monkeypatch.setattr("xtts.model.training.LOGITS_CHUNK", 7)
     check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9])
 
 
@@ -88,9 +89,9 @@ def test_losses_differ_when_the_text_does():
     # Random text embeddings are 50 times smaller than the latents.
     torch.nn.init.normal_(gpt.text_embedding.weight)
     batch = a_batch(SMALL, [1.7])
-    before = gpt.losses(our_rows(batch, SMALL)).audio
+    before = training.losses(gpt, our_rows(batch, SMALL)).audio
     batch["tokens"] = [torch.full_like(batch["tokens"][0], 7)]
-    assert not torch.isclose(before, gpt.losses(our_rows(batch, SMALL)).audio, atol=1e-4)
+    assert not torch.isclose(before, training.losses(gpt, our_rows(batch, SMALL)).audio, atol=1e-4)
 
 
 def test_conditioning_latents_equal_coquis():
@@ -105,7 +106,7 @@ def test_steps_through_the_cache_equal_the_packed_forward():
     gpt = ours_from(coqui_gpt(SMALL), SMALL).eval()
     batch = a_batch(SMALL, [1.1])
     tokens, codes = batch["tokens"][0], batch["codes"][0]
-    hidden = gpt.hidden(our_rows(batch, SMALL, stop_input=True))
+    hidden = training.hidden(gpt, our_rows(batch, SMALL, stop_input=True))
     cache: KeyValueCache = gpt.gpt.new_cache(batch=1, capacity=150)
     prefix = gpt.prefix(gpt.conditioning_latents(batch["mels"]), tokens)
     first = 32 + len(tokens) + 2

@@ -21,6 +21,7 @@ from train.optim.optimizer import STATE_BYTES, tensor_bytes
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+from xtts.model import training
 from xtts.model.gpt import GPT
 from xtts.model.shapes import NUM_LATENTS
 
@@ -137,7 +138,7 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         batch = batches.batch(1, repeated[:clips])
         with learner.autocast():
             # Not through DDP: other ranks may try other sizes.
-            losses = learner.gpt.losses(batch.rows.to(device))
+            losses = training.losses(learner.gpt, batch.rows.to(device))
         learner.weighted_loss(losses).backward()
         learner.optimizer.zero_grad(set_to_none=True)
     except Exception as error:

@@ -1,44 +1,27 @@
-"""The GPT, the trained part of XTTS: embeddings, transformer, heads and losses.
+"""The GPT, the trained part of XTTS: embeddings, transformer and heads.
 
 Coqui's implementation is not used, because it imports transformers, whose updates broke it more
 than once. The names are Coqui's, so that a published `model.pth` is read and written key for key.
-`tests/peers` compares its losses, gradients and greedy codes with Coqui's `GPT`.
+`xtts.model.training` computes its losses. `tests/peers` compares them, the gradients and greedy
+codes with Coqui's `GPT`.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
-from xtts.model.casting import cast_together
-from xtts.model.conditioning import (
-    ConditioningEncoder,
-    PerceiverResampler,
-    packed_conditioning_latents,
-)
+from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.kv_cache import Cache
-from xtts.model.packed_batch import PackedBatch
 from xtts.model.shapes import GPTShape
-from xtts.model.transformer import Transformer, initialise
+from xtts.model.transformer import Transformer
 
 PREFIX = "gpt."
 # The tables with a row for each text id.
 TEXT_TABLES = ("text_embedding.weight", "text_head.weight", "text_head.bias")
 # On disk these are Hugging Face Conv1D weights, [in, out].
 _TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
-
-# Targets per chunk of logits: with 6,681 text ids in float32, a chunk takes 55 MB.
-LOGITS_CHUNK = 2048
-
-
-class Losses(NamedTuple):
-    """Mean cross-entropies in nats per token."""
-
-    text: Tensor
-    audio: Tensor
 
 
 class PositionTable(nn.Module):
@@ -73,45 +56,6 @@ class GPT(nn.Module):
         self.text_head = nn.Linear(width, shape.text_ids)
         self.mel_head = nn.Linear(width, shape.audio_ids)
 
-    # Training
-
-    def hidden(self, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
-        """The training forward: the normed output `[rows * length, width]` of every slot of the
-        grid. latents: of the conditioning, `[clips, 32, width]`; None computes them from its mel.
-        """
-        latents = self._heard(rows) if latents is None else latents
-        text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
-        audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
-        # Filled slot by slot, so that padding is neither embedded nor part of the gradient.
-        grid = text.new_zeros(rows.num_rows * rows.length, self.shape.width)
-        grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
-        grid = grid.index_copy(0, rows.text_slots, text)
-        grid = grid.index_copy(0, rows.audio_slots, audio)
-        seen = self.gpt(grid.view(rows.num_rows, rows.length, -1), rows.segments)
-        return self.final_norm(seen).flatten(0, 1)
-
-    def losses(self, rows: PackedBatch) -> Losses:
-        """The cross-entropies of text and audio, each the mean over its targets in the batch; 0
-        without targets."""
-        hidden = self.hidden(rows)
-        return Losses(
-            cross_entropy(self.text_head, hidden, rows.text_target_slots, rows.text_targets),
-            cross_entropy(self.mel_head, hidden, rows.audio_target_slots, rows.audio_targets),
-        )
-
-    def _heard(self, rows: PackedBatch) -> Tensor:
-        """The conditioning latents, `[clips, 32, width]`."""
-        if rows.frames is None:
-            return self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
-        frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
-        listening = (self.conditioning_encoder, self.conditioning_perceiver)
-        with cast_together(part for one in listening for part in one.modules()):
-            return packed_conditioning_latents(
-                *listening, frames.index_select(0, rows.frames.slots), rows.frames
-            )
-
-    # Speaking
-
     def conditioning_latents(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Conditioning mel `[batch, 80, frames]` -> latents `[batch, 32, width]`. lengths: the
         frames of each mel that are not padding."""
@@ -144,43 +88,6 @@ class GPT(nn.Module):
         """
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
         return latent, self.mel_head(latent)
-
-
-def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy of `head` at these slots of `hidden`, in float32.
-
-    With many targets, only one chunk of logits is in memory: the backward pass computes each chunk
-    again, which takes 2 % of a step of XTTS-v2.
-    """
-    total = hidden.new_zeros((), dtype=torch.float32)
-    pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
-    for where, wanted in pieces:
-        if len(pieces) > 1 and torch.is_grad_enabled():
-            part = checkpoint(
-                _summed, head, hidden, where, wanted, use_reentrant=False, preserve_rng_state=False
-            )
-        else:
-            part = _summed(head, hidden, where, wanted)
-        total = total + part
-    return total / max(1, len(targets))
-
-
-def _summed(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
-    logits = head(hidden.index_select(0, slots))
-    return F.cross_entropy(logits.float(), targets, reduction="sum")
-
-
-def new_gpt(shape: GPTShape, seed: int) -> GPT:
-    """A GPT with GPT-2's random initialisation, determined by the seed; does not change torch's
-    random state."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        gpt = GPT(shape)
-        initialise(gpt.gpt)
-        tables = (gpt.text_embedding, gpt.mel_embedding)
-        for table in (*tables, gpt.text_pos_embedding.emb, gpt.mel_pos_embedding.emb):
-            nn.init.normal_(table.weight, std=0.02)
-    return gpt
 
 
 def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

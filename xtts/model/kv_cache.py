@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,12 +20,18 @@ def type_for_rounded_weights() -> torch.dtype:
     return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
 
 
-class Cache(Protocol):
+class Cache:
     """The interface of a cache for the transformer. Tensors are [batch, heads, time,
     head_width]."""
 
+    def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
+        """The attention of adjacent queries, keys and values `[batch, time, 3 * width]` ->
+        `[batch, time, width]`; None if `attend` computes it."""
+        return None
+
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Stores keys and values; returns the attention, causal within the new positions."""
+        raise NotImplementedError
 
     def advance(self, time: int) -> None:
         """Counts `time` new positions, after the last layer."""
@@ -74,7 +79,7 @@ class QueryLog:
         return queries.float().cpu(), keys
 
 
-class KeyValueCache:
+class KeyValueCache(Cache):
     """A cache whose storage is allocated once; `length` positions of it are in use.
 
     Keys and values of a position are adjacent, so that one copy writes both. entries: [layers,

@@ -32,7 +32,7 @@ STOP_TARGETS = 4
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A batch for `GPT.losses`; all tensors may be moved with `to`.
+    """A batch for `xtts.model.training`; all tensors may be moved with `to`.
 
     num_rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their
     positions within their part and their slots in the grid. *_targets and *_target_slots: the

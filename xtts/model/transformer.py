@@ -1,20 +1,16 @@
 """The causal transformer blocks (GPT-2).
 
-Packed training, decoding with a key-value cache, LoRA, compile and ONNX share this definition.
+Packed training, decoding with a key-value cache, LoRA and ONNX share this definition.
 Weights are `nn.Linear`, `[out, in]`. On disk Coqui uses Hugging Face's Conv1D orientation,
 `[in, out]`; only `xtts.model.gpt` transposes them.
 """
-
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from xtts.model import varlen
 from xtts.model.casting import cast_together
 from xtts.model.kv_cache import Cache, KeyValueCache
-from xtts.model.varlen import VarlenLayout
 
 
 class Dropout(nn.Dropout):
@@ -48,12 +44,12 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
         batch, time, width = x.shape
-        if isinstance(cache, VarlenLayout) and not varlen.attends_per_clip(x):
-            packed = cache.in_one_grid(self.c_attn(x), self.heads)
-            return self.dropout(self.c_proj(packed))
+        packed = self.c_attn(x)
+        if cache is not None and (mixed := cache.attend_packed(packed, self.heads)) is not None:
+            return self.dropout(self.c_proj(mixed))
         queries, keys, values = (
             part.view(batch, time, self.heads, -1).transpose(1, 2)
-            for part in self.c_attn(x).split(width, dim=2)
+            for part in packed.split(width, dim=2)
         )
         if cache is None:
             mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
@@ -87,15 +83,10 @@ class Block(nn.Module):
         self.mlp = FeedForward(width, dropout)
 
     def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
-        with cast_together(self._matrices() if torch.is_grad_enabled() else ()):
+        matrices = (*self.attn.children(), *self.mlp.children())
+        with cast_together(matrices if torch.is_grad_enabled() else ()):
             x = x + self.attn(self.ln_1(x), cache, layer)
             return x + self.mlp(self.ln_2(x))
-
-    def _matrices(self) -> Iterator[nn.Module]:
-        """The modules, except those of a compiled half, which copies its weights itself."""
-        for half in (self.attn, self.mlp):
-            if half._compiled_call_impl is None:
-                yield from half.children()
 
 
 class Transformer(nn.Module):
@@ -135,16 +126,3 @@ class Transformer(nn.Module):
         """An empty cache for this transformer, on the device of its weights."""
         size = len(self.h), batch, 2, self.heads, capacity, self.width // self.heads
         return KeyValueCache(self.ln_f.weight.new_zeros(size, dtype=self.cache_type))
-
-
-@torch.no_grad()
-def initialise(transformer: Transformer, spread: float = 0.02) -> None:
-    """GPT-2's initialisation: normal weights, with the residual outputs divided by sqrt(2 *
-    layers)."""
-    for name, parameter in transformer.named_parameters():
-        if name.endswith("c_proj.weight"):
-            parameter.normal_(0.0, spread / (2 * len(transformer.h)) ** 0.5)
-        elif parameter.dim() == 2:
-            parameter.normal_(0.0, spread)
-        elif name.endswith("bias"):
-            parameter.zero_()

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from xtts.model.kv_cache import Cache
+
 # The backward pass of a CPU's flash kernel is slow in bf16: 220 positions of 16 heads take 8.0 ms
 # of one core in both directions, and 5.3 ms as explicit matrix products. The memory of these grows
 # with the square of the length: 16 heads of 1,024 positions take 34 MB per layer.
@@ -25,7 +27,7 @@ TENSORS = ("number", "slots", "sources")
 
 
 @dataclass(frozen=True)
-class VarlenLayout:
+class VarlenLayout(Cache):
     """Where each clip lies in a row `[1, heads, sum(lengths), head_width]`.
 
     number [sum(lengths)]: the clip of each position. slots [sum(lengths)]: the place of each
@@ -55,6 +57,10 @@ class VarlenLayout:
         return replace(self, **changes)
 
     # The interface of a cache, for `xtts.model.transformer`.
+
+    def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
+        """As in `Cache`, in a padded grid."""
+        return None if attends_per_clip(packed) else self.in_one_grid(packed, heads)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Causal attention within each clip, clip by clip."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from demo_voice.new_gpt import new_gpt
 from extras.distil import learning
 from extras.distil.learning import Taught, agreement, learn, taught_by
 from extras.distil.lessons import Lesson
@@ -15,7 +16,7 @@ from tests.extras.distil.test_student import SHAPE
 from train.losses import NonFiniteError
 from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model.config import SamplingParams
-from xtts.model.gpt import GPT, new_gpt
+from xtts.model.gpt import GPT
 
 VOICES = torch.randn(2, 32, SHAPE.width, generator=torch.Generator().manual_seed(4))
 

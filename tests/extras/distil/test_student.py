@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from demo_voice.new_gpt import new_gpt
 from extras.distil.student import kept_layers, new_student
 from machine.errors import SotaqueError
-from xtts.model.gpt import new_gpt
 from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(

@@ -6,11 +6,13 @@ import sys
 import pytest
 import torch
 
+from demo_voice.new_gpt import new_gpt
 from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
-from xtts.model.gpt import from_coqui, new_gpt
+from xtts.model import training
+from xtts.model.gpt import from_coqui
 
 SMALL = TrainableParts(lora_rank=4)
 
@@ -45,8 +47,8 @@ def test_merged_says_what_was_learned():
     merged.load_state_dict(from_coqui(learner.model_state()))
     learner.gpt.eval(), merged.eval()
     with torch.no_grad():
-        one, other = learner.gpt.losses(a_batch(7).rows), merged.losses(a_batch(7).rows)
-        base = a_learner().gpt.eval().losses(a_batch(7).rows)
+        one, other = (training.losses(gpt, a_batch(7).rows) for gpt in (learner.gpt, merged))
+        base = training.losses(a_learner().gpt.eval(), a_batch(7).rows)
     assert float(other.audio) == pytest.approx(float(one.audio), abs=1e-6)
     assert float(other.text) == pytest.approx(float(one.text), abs=1e-6)
     assert abs(float(base.audio) - float(one.audio)) > 1e-3

@@ -1,7 +1,7 @@
 """Which weights decay; `tests/train/test_learner.py` tests the step itself."""
 
+from demo_voice.new_gpt import new_gpt
 from train.optim.optimizer import weight_groups
-from xtts.model.gpt import new_gpt
 from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from demo_voice.new_gpt import new_gpt
 from tests.xtts.model.test_gpt import SHAPE
 from xtts.evaluation.word_evidence import log_likelihoods
-from xtts.model.gpt import GPT, new_gpt
+from xtts.model.gpt import GPT
 from xtts.model.shapes import NUM_LATENTS
 
 TEXTS = ([3, 4, 5, 6, 7, 8, 9], [3], [11, 12, 13])

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from demo_voice.new_gpt import new_gpt
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import TorchUtterance, decode
-from xtts.model.gpt import GPT, new_gpt, to_coqui
+from xtts.model.gpt import GPT, to_coqui
 from xtts.model.loading import load_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 

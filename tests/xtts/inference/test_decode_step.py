@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from demo_voice.new_gpt import new_gpt
 from machine.devices.graph_capture import cuda_graph
 from tests.xtts.inference.small_gpt import SHAPE, asked, said_by, speaking, utterance
 from xtts.inference import decode_step
 from xtts.inference.decode_step import CudaGraphStep, DecodeStep
 from xtts.inference.torch_backend import DecodingSlots, prefill
 from xtts.model import quantization
-from xtts.model.gpt import GPT, new_gpt
+from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache
 from xtts.model.shapes import GPTShape
 

@@ -3,12 +3,13 @@
 import pytest
 import torch
 
+from demo_voice.new_gpt import new_gpt
 from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import SHAPE, speaking
 from tests.xtts.voices.adapters import RANK
 from xtts.model.adapter import MATRICES, Adapter, for_rows
 from xtts.model.config import ConfigError
-from xtts.model.gpt import from_coqui, new_gpt, to_coqui
+from xtts.model.gpt import from_coqui, to_coqui
 
 EMBEDDED = torch.randn(1, 9, SHAPE.width, generator=torch.Generator().manual_seed(1))
 

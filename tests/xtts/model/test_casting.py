@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from benchmarks.synthetic import noise_batch
+from demo_voice.new_gpt import new_gpt
 from tests.operations import OperationCounter, small_shape
 from tests.train.test_learner import RECIPE
 from train.learner import Learner
@@ -15,7 +16,6 @@ from train.optim.trainable import TrainableParts
 from train.trainer import forward_backward
 from xtts.model import casting, varlen
 from xtts.model.casting import cast_together
-from xtts.model.gpt import new_gpt
 
 # Text tokens, codes and frames of each clip.
 CLIPS = noise_batch(small_shape(2), ((30, 65, 260), (70, 150, 400)), 20.0)

@@ -11,10 +11,10 @@ from xtts.model.conditioning import (
     MEL_BANDS,
     ConditioningEncoder,
     PerceiverResampler,
-    packed_conditioning_latents,
 )
 from xtts.model.gpt import GPT
 from xtts.model.shapes import NUM_LATENTS
+from xtts.model.training import packed_conditioning_latents
 from xtts.model.varlen import VarlenLayout
 
 WIDTH, FRAMES = 32, (7, 12, 4)

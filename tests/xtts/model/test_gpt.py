@@ -6,8 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from xtts.model import gpt as gpt_module
-from xtts.model.gpt import cross_entropy, from_coqui, new_gpt, to_coqui
+from demo_voice.new_gpt import new_gpt
+from xtts.model import training
+from xtts.model.gpt import from_coqui, to_coqui
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 SHAPE = GPTShape(
@@ -48,11 +49,11 @@ def test_other_parts_and_copies_for_inference_are_left_out():
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 11])
 def test_the_loss_in_chunks_is_the_loss_at_once(monkeypatch, count):
-    monkeypatch.setattr(gpt_module, "LOGITS_CHUNK", 4)
+    monkeypatch.setattr(training, "LOGITS_CHUNK", 4)
     torch.manual_seed(0)
     head, hidden = nn.Linear(8, 10), torch.randn(20, 8, requires_grad=True)
     slots, targets = torch.randperm(20)[:count], torch.randint(0, 10, (count,))
-    found = cross_entropy(head, hidden, slots, targets)
+    found = training.cross_entropy(head, hidden, slots, targets)
     if not count:
         assert found == 0
         return

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from xtts.model.transformer import Dropout, Transformer, initialise
+from demo_voice.new_gpt import initialise
+from xtts.model.transformer import Dropout, Transformer
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from demo_voice.new_gpt import new_gpt
 from tests.peers.coqui import SMALL
-from xtts.model import varlen
-from xtts.model.gpt import GPT, new_gpt
+from xtts.model import training, varlen
+from xtts.model.gpt import GPT
 from xtts.model.packed_batch import PackedBatch, pack
 from xtts.model.varlen import VarlenLayout
 
@@ -30,7 +31,7 @@ def rows_of(sizes: list[tuple[int, int, int]], padded: bool) -> PackedBatch:
 
 def learned(gpt: GPT, rows: PackedBatch) -> tuple[list[float], dict[str, torch.Tensor]]:
     gpt.zero_grad()
-    losses = gpt.losses(rows)
+    losses = training.losses(gpt, rows)
     (losses.text + losses.audio).backward()
     gradients = {name: weight.grad.clone() for name, weight in gpt.named_parameters()}
     return [losses.text.item(), losses.audio.item()], gradients

@@ -1,0 +1,227 @@
+"""The training forward of the GPT over a packed batch, and its losses.
+
+The references of a batch, 3 to 6 s each, are packed without padding; padded to the longest, a
+quarter would be padding. Sums over a clip are matrix products instead of atomic additions, so that
+the results are deterministic on a GPU too.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from xtts.model import varlen
+from xtts.model.casting import cast_together
+from xtts.model.conditioning import (
+    AttentionBlock,
+    ConditioningEncoder,
+    PerceiverAttention,
+    PerceiverResampler,
+    TimeGroupNorm,
+    split_heads,
+)
+from xtts.model.gpt import GPT
+from xtts.model.packed_batch import PackedBatch
+from xtts.model.shapes import NUM_LATENTS
+from xtts.model.varlen import VarlenLayout, attention
+
+# Targets per chunk of logits: with 6,681 text ids in float32, a chunk takes 55 MB.
+LOGITS_CHUNK = 2048
+
+
+class Losses(NamedTuple):
+    """Mean cross-entropies in nats per token."""
+
+    text: Tensor
+    audio: Tensor
+
+
+def losses(gpt: GPT, rows: PackedBatch) -> Losses:
+    """The cross-entropies of text and audio, each the mean over its targets in the batch; 0
+    without targets."""
+    seen = hidden(gpt, rows)
+    return Losses(
+        cross_entropy(gpt.text_head, seen, rows.text_target_slots, rows.text_targets),
+        cross_entropy(gpt.mel_head, seen, rows.audio_target_slots, rows.audio_targets),
+    )
+
+
+def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
+    """The normed output `[rows * length, width]` of every slot of the grid. latents: of the
+    conditioning, `[clips, 32, width]`; None computes them from its mel."""
+    latents = _heard(gpt, rows) if latents is None else latents
+    text = gpt.text_embedding(rows.text) + gpt.text_pos_embedding(rows.text_positions)
+    audio = gpt.mel_embedding(rows.audio) + gpt.mel_pos_embedding(rows.audio_positions)
+    # Filled slot by slot, so that padding is neither embedded nor part of the gradient.
+    grid = text.new_zeros(rows.num_rows * rows.length, gpt.shape.width)
+    grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
+    grid = grid.index_copy(0, rows.text_slots, text)
+    grid = grid.index_copy(0, rows.audio_slots, audio)
+    seen = gpt.gpt(grid.view(rows.num_rows, rows.length, -1), rows.segments)
+    normed: Tensor = gpt.final_norm(seen).flatten(0, 1)
+    return normed
+
+
+def _heard(gpt: GPT, rows: PackedBatch) -> Tensor:
+    """The conditioning latents, `[clips, 32, width]`."""
+    if rows.frames is None:
+        return gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
+    frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
+    listening = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
+    with cast_together(part for one in listening for part in one.modules()):
+        return packed_conditioning_latents(
+            *listening, frames.index_select(0, rows.frames.slots), rows.frames
+        )
+
+
+def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of `head` at these slots of `hidden`, in float32.
+
+    With many targets, only one chunk of logits is in memory: the backward pass computes each chunk
+    again, which takes 2 % of a step of XTTS-v2.
+    """
+    total = hidden.new_zeros((), dtype=torch.float32)
+    pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
+    for where, wanted in pieces:
+        if len(pieces) > 1 and torch.is_grad_enabled():
+            part = checkpoint(
+                _summed, head, hidden, where, wanted, use_reentrant=False, preserve_rng_state=False
+            )
+        else:
+            part = _summed(head, hidden, where, wanted)
+        total = total + part
+    return total / max(1, len(targets))
+
+
+def _summed(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+    logits = head(hidden.index_select(0, slots))
+    return F.cross_entropy(logits.float(), targets, reduction="sum")
+
+
+def packed_conditioning_latents(
+    encoder: ConditioningEncoder, perceiver: PerceiverResampler, mel: Tensor, clips: VarlenLayout
+) -> Tensor:
+    """Mel frames `[sum(lengths), 80]` of several clips -> `[clips, 32, width]`."""
+    among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.number
+    member = among.to(torch.float32)
+    means = member.t(), member / member.sum(1, keepdim=True)
+    x = _pointwise(encoder.init, mel)
+    for module in encoder.attn:
+        x = _block(cast(AttentionBlock, module), x, clips, means)
+    latents = perceiver.latents.expand(len(clips.lengths), -1, -1)
+    for layer in perceiver.layers:
+        resampling, feed_forward = cast(nn.ModuleList, layer)
+        latents = _resampled(cast(PerceiverAttention, resampling), latents, x, clips) + latents
+        latents = feed_forward(latents) + latents
+    return perceiver.norm(latents)
+
+
+# [frames, clips]: 1 where a frame belongs to a clip; [clips, frames]: the weights of the mean over
+# a clip.
+_Means = tuple[Tensor, Tensor]
+
+
+def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
+    """A convolution of width 1 as a matrix product: [frames, in] -> [frames, out]."""
+    weight, bias = cast(Tensor, convolution.weight), cast(Tensor, convolution.bias)
+    return F.linear(x, weight.squeeze(2), bias)
+
+
+def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+    normed = _normed(block.norm, x, clips, means)
+    split = _pointwise(block.qkv, normed).view(len(x), block.heads, 3, -1)
+    return normed + _pointwise(block.proj_out, _attended(split.transpose(1, 2), clips))
+
+
+def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+    """The group norm of packed clips: mean and variance of each group over the frames of its
+    clip."""
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.float()
+        if varlen.attends_per_clip(x):
+            return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
+        normed: Tensor = _NormOfClips.apply(
+            x, norm.weight, norm.bias, norm.num_groups, norm.eps, means
+        )
+        return normed
+
+
+class _NormOfClips(torch.autograd.Function):
+    """GroupNorm of each clip, [frames, width], with an explicit gradient, which takes a third of
+    the operations of autograd's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, means: _Means
+    ) -> Tensor:
+        grouped, (member, share) = x.view(len(x), groups, -1), means
+        mean = member @ (share @ grouped.mean(2))
+        centred = grouped - mean.unsqueeze(2)
+        variance = share @ centred.square().mean(2)
+        scale = (member @ (variance + eps).rsqrt()).unsqueeze(2)
+        normed = centred * scale
+        ctx.save_for_backward(normed, scale, weight, *means)
+        return torch.addcmul(bias, normed.flatten(1), weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        normed, scale, weight, member, share = ctx.saved_tensors
+        inner = (gradient * weight).view_as(normed)
+        along = inner * normed
+        both = member @ (share @ torch.cat((inner.mean(2), along.mean(2)), 1))
+        mean, slope = both.unsqueeze(2).chunk(2, 1)
+        moved = torch.addcmul(inner - mean, normed, slope, value=-1).mul_(scale)
+        own = (gradient * normed.flatten(1)).sum(0)
+        return moved.flatten(1), own, gradient.sum(0), None, None, None
+
+
+def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
+    """GroupNorm of one clip, [frames, width], passed as a channels-last image of one column, so
+    that torch's kernel needs no copy."""
+    image = x.t()[None, :, :, None]
+    return F.group_norm(image, norm.num_groups, norm.weight, norm.bias, norm.eps)[0, :, :, 0].t()
+
+
+def _attended(packed: Tensor, clips: VarlenLayout) -> Tensor:
+    """Attention within each clip: [frames, 3, heads, head_width] -> [frames, width]."""
+    if varlen.attends_per_clip(packed):
+        queries, keys, values = (part.transpose(0, 1)[None] for part in packed.unbind(1))
+        split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
+        mixed = torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
+        return mixed[0].transpose(0, 1).flatten(1)
+    seen = F.scaled_dot_product_attention(*clips.parted(packed), clips.mask(packed))
+    return clips.out_of_grid(seen)
+
+
+def _resampled(
+    module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout
+) -> Tensor:
+    """The latents of each clip attend to themselves and to its frames: [clips, 32, width]."""
+    queries = split_heads(module.to_q(latents))
+    own = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
+    heard = [split_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1)]
+    if varlen.attends_per_clip(latents):
+        split = (part.split(clips.lengths, 2) for part in heard)
+        mixed = [
+            _seen(
+                queries[clip : clip + 1],
+                torch.cat((own[0][clip : clip + 1], keys), 2),
+                torch.cat((own[1][clip : clip + 1], values), 2),
+            )
+            for clip, (keys, values) in enumerate(zip(*split, strict=True))
+        ]
+        return module.to_out(torch.cat(mixed).transpose(1, 2).flatten(2))
+    keys, values = (torch.cat((a, clips.padded(b)), 2) for a, b in zip(own, heard, strict=True))
+    mask = clips.mask(keys, NUM_LATENTS)
+    seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+    return module.to_out(seen.transpose(1, 2).flatten(2))
+
+
+def _seen(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    if queries.dtype == torch.float32:
+        return F.scaled_dot_product_attention(queries, keys, values)
+    return attention(queries, keys, values)
