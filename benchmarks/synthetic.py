@@ -78,9 +78,9 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
     from demo_voice.new_gpt import new_gpt
+    from xtts.model.dvae import new_dvae
     from xtts.model.gpt import to_coqui
     from xtts.model.shapes import DVAEShape
-    from xtts.model.vocoder import new_dvae
 
     shape = FULL_SHAPE if full else replace(FULL_SHAPE, layers=4, width=256, heads=4)
     folder.mkdir(parents=True, exist_ok=True)

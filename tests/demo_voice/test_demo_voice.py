@@ -22,8 +22,8 @@ from xtts.inference import speech as speaks
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
+from xtts.model.dvae import load_dvae
 from xtts.model.loading import load_model
-from xtts.model.vocoder import load_dvae
 from xtts.voices.base_models import DEMO
 
 

@@ -51,8 +51,8 @@ from xtts.audio import (
     read,
 )
 from xtts.model.config import ModelConfig
+from xtts.model.dvae import load_dvae
 from xtts.model.loading import mel_stats, read_tensors
-from xtts.model.vocoder import load_dvae
 
 log = logging.getLogger("train")
 

@@ -5,7 +5,7 @@ copied once; the GPT can be replaced without loading the rest again.
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from machine.memory import MappedFiles, trim_heap
 from machine.text import load_error
 from xtts.model import kv_cache, quantization
-from xtts.model.config import ConfigError, Extension, ModelConfig
+from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.gpt import GPT, PREFIX, TEXT_TABLES, from_coqui
+from xtts.model.gpt import GPT, from_coqui
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
 
@@ -279,56 +279,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 class _Inert(dict[str, Any]):
     """A placeholder for a pickled Coqui object that is never used."""
-
-
-def blend(
-    base: Mapping[str, Tensor],
-    tuned: Mapping[str, Tensor],
-    share: float,
-    extensions: Sequence[Extension] = (),
-) -> dict[str, Tensor]:
-    """`base + share * (tuned - base)` of the GPT, in float32, by the names of `tuned`.
-
-    A mean of a fine-tune and its base often keeps the base's abilities and is better on the new
-    data than either (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
-
-    share: the share of the fine-tuned weights, 0 to 1; 1 returns `tuned` unchanged. extensions:
-    languages whose rows of the text tables are taken from `tuned`, since the base has not learned
-    them. Raises ConfigError if names or shapes differ.
-    """
-    if share == 1:
-        return dict(tuned)
-    known = {PREFIX + name for name in from_coqui(base)}
-    for name in sorted(known ^ tuned.keys()):
-        raise ConfigError(f"{name} is in only one of base and checkpoint; they cannot be blended.")
-    blended = {}
-    for name, tensor in tuned.items():
-        if base[name].shape != tensor.shape:
-            raise ConfigError(
-                f"{name} is {list(base[name].shape)} in the base and {list(tensor.shape)} in the "
-                "checkpoint; they cannot be blended."
-            )
-        blended[name] = base[name].float().lerp(tensor.float(), share)
-    for one in extensions:
-        rows = slice(one.first_id, one.first_id + one.num_ids)
-        for name in TEXT_TABLES:
-            blended[PREFIX + name][rows] = tuned[PREFIX + name][rows].float()
-    return blended
-
-
-def read_speakers(folder: Path) -> dict[str, Tensor]:
-    """The speaker embeddings `[1, 512, 1]`, by name, of the voices published with a base; empty if
-    it has no `speakers_xtts.pth`. Raises ConfigError if the file cannot be read."""
-    path = folder / "speakers_xtts.pth"
-    if not path.is_file():
-        return {}
-    try:
-        speakers = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: one["speaker_embedding"] for name, one in speakers.items()}
-    except Exception as error:
-        raise ConfigError(
-            f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)})."
-        ) from error
 
 
 def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:

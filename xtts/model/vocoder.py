@@ -1,4 +1,4 @@
-"""The parts outside the GPT: HiFi-GAN vocoder, speaker encoder and DVAE.
+"""The parts outside the GPT that speak: HiFi-GAN vocoder and speaker encoder.
 
 They are Coqui's modules with the sizes in config.json. `HifiDecoder` hard-codes its speaker
 encoder, so its two parts are built separately, by their names in a published `model.pth`. Weight
@@ -11,11 +11,8 @@ AMX core and per second of audio, 0.46 s as published, 0.37 s in this layout in 
 in bfloat16 (benchmarks/record.md).
 """
 
-import contextlib
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,10 +21,10 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from machine.devices.graph_capture import Capture, captures_on, difference
-from xtts.audio import MEL_BANDS, speaker_mel
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.audio import speaker_mel
+from xtts.model.config import ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.shapes import DVAEShape, VocoderShape
+from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import (
     EDGE_STEPS,
     MOST_SAMPLES,
@@ -40,8 +37,6 @@ log = logging.getLogger(__name__)
 
 # The prefix of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
-# The names of a weight's length and direction in torch since 2.1, and before.
-_WEIGHT_NORM = re.compile(r"\.parametrizations\.weight\.original[01]$|\.weight_[gv]$")
 
 
 class Vocoder(nn.Module):
@@ -193,25 +188,6 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
     return vocoder.eval().requires_grad_(False)
 
 
-def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The vocoder's tensors on the CPU, by their names in a `model.pth` and in its layout. If
-    `like`, the base's tensors, has weight norm, a weight becomes a direction and a length."""
-    own = {
-        name: (tensor[:, :, 0] if tensor.ndim == 4 else tensor).detach().cpu()
-        for name, tensor in vocoder.state_dict().items()
-    }
-    renamed = {}
-    for name in like:
-        if name.startswith(WAVEFORM_DECODER):
-            inner = name.removeprefix("hifigan_decoder.")
-            normed = _WEIGHT_NORM.search(inner)
-            weight = own[f"{inner[: normed.start()]}.weight" if normed else inner]
-            if normed and normed[0] in (".parametrizations.weight.original0", ".weight_g"):
-                weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
-            renamed[name] = weight.contiguous()
-    return renamed
-
-
 class SpeakerEncoder(nn.Module):
     """Computes a speaker embedding, a unit vector, from a waveform.
 
@@ -248,37 +224,6 @@ def load_speaker_encoder(
         {name: tensor for name, tensor in part.items() if not name.startswith("torch_spec.")}
     )
     return encoder.eval().requires_grad_(False)
-
-
-def new_dvae(shape: DVAEShape) -> Any:
-    """Coqui's `DiscreteVAE` at these sizes: mel `[batch, 80, frames]` <-> codes `[batch, n]`."""
-    from TTS.tts.layers.xtts.dvae import DiscreteVAE
-
-    return DiscreteVAE(
-        channels=MEL_BANDS, normalization=None, positional_dims=1, num_tokens=shape.num_codes,
-        codebook_dim=shape.codebook_dim, hidden_dim=shape.hidden_dim,
-        num_resnet_blocks=shape.num_resnet_blocks, kernel_size=3, num_layers=shape.num_layers,
-        use_transposed_convs=False,
-    )  # fmt: skip
-
-
-def load_dvae(folder: Path, config: ModelConfig) -> Any:
-    """The DVAE of a base folder, for `get_codebook_indices` only, because its decoder may be
-    missing."""
-    dvae = new_dvae(config.dvae)
-    state = torch.load(folder / "dvae.pth", map_location="cpu", weights_only=True)
-    state = {name: tensor.float() for name, tensor in state.items()}
-    missing, unexpected = dvae.load_state_dict(state, strict=False)
-    needed = [name for name in missing if name.startswith(("encoder.", "codebook.embed"))]
-    needed = [name for name in needed if name != "codebook.embed_avg"]
-    if needed or unexpected:
-        raise ConfigError(
-            f"{folder / 'dvae.pth'} is not this model's DVAE: "
-            f"{(needed + list(unexpected))[0]} does not fit. Take the dvae.pth published with it."
-        )
-    with contextlib.suppress(AttributeError):
-        del dvae.decoder
-    return dvae.eval().requires_grad_(False)
 
 
 def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

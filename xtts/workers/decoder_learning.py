@@ -10,6 +10,7 @@ Importing this module does not import torch.
 """
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,9 @@ FEWEST_CLIPS = 4
 MOST_PREPARING = 0.25
 FEWEST_PREPARED = 16
 
+# The names of a weight's length and direction in torch since 2.1, and before.
+_WEIGHT_NORM = re.compile(r"\.parametrizations\.weight\.original[01]$|\.weight_[gv]$")
+
 
 class DecoderLearningError(SotaqueError):
     """Clips that cannot train a decoder."""
@@ -84,13 +88,14 @@ def learn(
     """
     import torch
 
-    from xtts.model import loading, vocoder
+    from xtts.model import dvae as codec
+    from xtts.model import loading
     from xtts.voices import learned_decoder
 
     started = time.perf_counter()
     model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
     with torch.random.fork_rng(devices=[]):  # modules draw initial weights
-        dvae = vocoder.load_dvae(tuned.base, model.config)
+        dvae = codec.load_dvae(tuned.base, model.config)
     until = started + MOST_PREPARING * request.budget_seconds
     spoken = []
     for number, clip in enumerate(request.clips):
@@ -117,7 +122,7 @@ def learn(
         learning.load_state_dict(_laid_out(start, model).state_dict())
     steps, each = _descend(learning, distance, learned_from, request, started, progress)
     after = _mean_distance(distance, held_out)
-    learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
+    learned_decoder.write_tensors(request.out, published_names(learning, published))
     return DecoderLearned(
         distance_before=round(before, 4),
         distance_after=round(after, 4),
@@ -139,6 +144,29 @@ def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
     if model.device.type == "cpu":
         vocoder.lay_out(torch.float32)
     return vocoder
+
+
+def published_names(vocoder: "Vocoder", like: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """The vocoder's tensors on the CPU, by their names in a `model.pth` and in its layout. If
+    `like`, the base's tensors, has weight norm, a weight becomes a direction and a length."""
+    import torch
+
+    from xtts.model.vocoder import WAVEFORM_DECODER
+
+    own = {
+        name: (tensor[:, :, 0] if tensor.ndim == 4 else tensor).detach().cpu()
+        for name, tensor in vocoder.state_dict().items()
+    }
+    renamed = {}
+    for name in like:
+        if name.startswith(WAVEFORM_DECODER):
+            inner = name.removeprefix("hifigan_decoder.")
+            normed = _WEIGHT_NORM.search(inner)
+            weight = own[f"{inner[: normed.start()]}.weight" if normed else inner]
+            if normed and normed[0] in (".parametrizations.weight.original0", ".weight_g"):
+                weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
+            renamed[name] = weight.contiguous()
+    return renamed
 
 
 def spoken_latents(

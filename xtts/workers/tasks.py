@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from machine.text import load_error
 from xtts.workers import decoder_learning
 from xtts.workers.requests import (
     SLOTS,
@@ -217,7 +219,6 @@ def evaluate(
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     """Measures recordings, and returns the base's voices. Raises AudioError."""
     from xtts import audio
-    from xtts.model.loading import read_speakers
 
     recordings, natural = [], tuned.naturalness(request.natural > 0)
     for number, path in enumerate(request.recordings):
@@ -229,6 +230,25 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)
+
+
+def read_speakers(folder: Path) -> "dict[str, Tensor]":
+    """The speaker embeddings `[1, 512, 1]`, by name, of the voices published with a base; empty if
+    it has no `speakers_xtts.pth`. Raises ConfigError if the file cannot be read."""
+    import torch
+
+    from xtts.model.config import ConfigError
+
+    path = folder / "speakers_xtts.pth"
+    if not path.is_file():
+        return {}
+    try:
+        speakers = torch.load(path, map_location="cpu", weights_only=True)
+        return {name: one["speaker_embedding"] for name, one in speakers.items()}
+    except Exception as error:
+        raise ConfigError(
+            f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)})."
+        ) from error
 
 
 def _measured(

@@ -156,6 +156,7 @@ class TunedModel:
 
     def _take(self, weights: Path | None, share: float) -> None:
         from xtts.model import loading
+        from xtts.model.blending import blend
         from xtts.voices import run_folder
 
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
@@ -167,7 +168,7 @@ class TunedModel:
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
             base = loading.read_tensors(self.base / "model.pth")
-            self.model.load_gpt(loading.blend(base, tuned, share, self.model.config.unlearned))
+            self.model.load_gpt(blend(base, tuned, share, self.model.config.unlearned))
         elif weights:
             self.model.load_gpt(run_folder.read_checkpoint(weights).model)
         else:

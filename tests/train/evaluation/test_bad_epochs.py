@@ -19,8 +19,9 @@ from torch import Tensor
 
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.verdict import decide
+from xtts.model.blending import blend
 from xtts.model.gpt import PREFIX
-from xtts.model.loading import blend, read_tensors
+from xtts.model.loading import read_tensors
 from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder, read_checkpoint

@@ -12,18 +12,11 @@ from xtts.inference import speech, voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
+from xtts.model.blending import blend
 from xtts.model.config import ConfigError, Extension
 from xtts.model.gpt import GPT, PREFIX, TEXT_TABLES, to_coqui
-from xtts.model.loading import (
-    LISTENING,
-    Model,
-    blend,
-    load_gpt,
-    load_model,
-    mel_stats,
-    read_speakers,
-    read_tensors,
-)
+from xtts.model.loading import LISTENING, Model, load_gpt, load_model, mel_stats, read_tensors
+from xtts.workers.tasks import read_speakers
 
 TEXT = "one two three."
 

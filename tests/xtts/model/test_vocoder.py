@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speaking
-from xtts.model.vocoder import WAVEFORM_DECODER, published_names, to_channels_last
+from xtts.model.vocoder import WAVEFORM_DECODER, to_channels_last
+from xtts.workers.decoder_learning import published_names
 
 
 @pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["embedded", "published"])

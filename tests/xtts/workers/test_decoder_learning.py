@@ -103,7 +103,7 @@ def test_its_tensors_are_named_as_published(decoder):
 def test_what_was_not_learned_is_the_bases(tmp_path):
     """Weight norm is folded for learning and unfolded for storing: the weights are the same."""
     model, base = loading.load_model(DEMO), loading.read_tensors(DEMO / "model.pth")
-    kept = vocoder.published_names(model.vocoder, base)
+    kept = decoder_learning.published_names(model.vocoder, base)
     again = vocoder.load_vocoder(kept, model.config)
     for one, other in zip(model.vocoder.parameters(), again.parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)

@@ -32,6 +32,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import tasks
+from xtts.workers.decoder_learning import published_names
 from xtts.workers.requests import (
     SLOTS,
     EvaluateRequest,
@@ -278,7 +279,7 @@ def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base,
     own = speaker.ask(request_of_base).sentences
     decoder = tmp_path / "best_decoder.safetensors"
     published = loading.read_tensors(speaker.base / "model.pth")
-    tensors = vocoder.published_names(speaker.model.vocoder, published)
+    tensors = published_names(speaker.model.vocoder, published)
     learned_decoder.write_tensors(decoder, {name: 1.2 * one for name, one in tensors.items()})
     other = speaker.ask(by(request_of_base, decoder=decoder)).sentences
     assert [one.codes for one in own] == [one.codes for one in other]
