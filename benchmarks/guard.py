@@ -128,7 +128,7 @@ def _good(voice: LoadedVoice, ask: SynthesisRequest) -> bool:
 def of_recordings(voice: LoadedVoice, texts: Sequence[str], name: str) -> dict[str, Any]:
     """The distance in milliseconds between our word times and flite's, in flite's recordings of one
     piece each, whose codes are forced."""
-    dvae = load_dvae(voice.folder, voice.model.config)
+    dvae = load_dvae(voice.files.folder, voice.model.config)
     pairs, recordings = list[tuple[Span, Span]](), 0
     for text in texts:
         pieces = voice.model.tokenizer.split(text, "en")

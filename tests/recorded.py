@@ -11,6 +11,7 @@ machine. Only `DRIVERS` and `_voice` know how the code is called today.
 """
 
 import argparse
+import copy
 import hashlib
 import itertools
 import json
@@ -19,7 +20,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,8 @@ def speech(folder: Path, count: int) -> dict[str, str]:
     for kind in ("torch", "onnx fp32", "onnx int8"):
         voice = _voice(kind, folder)
         for guard, (guarded, temperature) in GUARDS.items():
-            speaking = replace(voice, guarded=guarded)
+            speaking = copy.copy(voice)
+            speaking.guarded = guarded
             for driver, speak in DRIVERS.items():
                 spoken = speak(speaking, lines, temperature)
                 found[f"{kind}, {driver}, guard {guard}"] = _hash_of(spoken)
@@ -125,9 +126,10 @@ def _streamed(voice: Any, lines: list[str], temperature: float | None) -> Iterat
 
 def _among_others(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
     """Four at once, every second one `whole`; hashed in the order of the requests."""
+    from xtts.inference.batching import ContinuousBatcher
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    batcher = voice.batcher(4)
+    batcher = ContinuousBatcher(voice.backend(4), voice.guard)
     waiting = [
         (f"{number}/{seed}", SynthesisRequest(
             line, "en", seed, temperature, whole=bool(number % 2)

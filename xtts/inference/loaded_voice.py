@@ -7,27 +7,28 @@ module does not import torch.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from machine.storage.facts import Facts
 from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Array, Head
-from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.speech import Backend, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.joined_reference import Reference
 from xtts.model.shapes import NUM_LATENTS, VOCODER_RATE
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import speakers
+from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
 
@@ -37,29 +38,26 @@ class LoadedVoice(ABC):
 
     Attributes:
         model: The torch model (`xtts.model.loading.Model`) or the ONNX model.
-        folder: The folder of its vocabulary and config.json.
+        files: Its files and named speakers.
         licence: The licence of its weights.
         message: Why it does not compute where it was requested; "" if it does.
         sample_rate: The sample rate of its speech: 24,000 Hz.
         guarded: Whether each piece is judged, and spoken again if it is not good.
-        speakers: Voices that a text can change to: name -> recording, or stored latents.
-        own_name: The name among them that is the voice's own; "" if none is.
         latents_folder: Where the latents of recordings and the alignment heads are cached; None
             caches nothing.
     """
 
-    model: Any
-    folder: Path
-    licence: str
-    message: str = ""
-    speakers: Mapping[str, Path] = MappingProxyType({})
-    own_name: str = ""
-    latents_folder: Path | None = None
     sample_rate: int = VOCODER_RATE
-    guarded: bool = True
+
+    def __init__(
+        self, model: Any, files: VoiceFiles, where: ComputeConfig, licence: str, message: str = ""
+    ) -> None:
+        self.model, self.files, self.licence, self.message = model, files, licence, message
+        self.guarded, self.latents_folder = where.guard, where.latents_folder
+        self._known_speakers: dict[str, Voice] = {}
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.folder}, {self.model.kind}>"
+        return f"<{type(self).__name__} of {self.files.folder}, {self.model.kind}>"
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -102,19 +100,21 @@ class LoadedVoice(ABC):
         if self.model.config.weights == "random":
             log.info("The weights are random: no attention head follows the text.")
             return ()
+        facts, base = None, ""
+        if self.latents_folder is not None:
+            # Fine-tuning does not change the heads.
+            facts, base = Facts(self.latents_folder, "alignment heads 1"), self._base_weights()
+            if (kept := facts.get(base)) is not None:
+                return tuple((layer, head) for layer, head in kept)
         try:
-            path = (
-                None
-                if self.latents_folder is None
-                else (alignment_heads.path_of(self.latents_folder, self._base_weights()))
-            )
-            heads = alignment_heads.kept_or_measured(
-                path, lambda: alignment_heads.measured(self.backend(), self._speaker())
-            )
+            heads = alignment_heads.measured(self.backend(), self._speaker())
         except NotFinite as error:
             # The voice still opens; each request reports the fault.
             log.warning("The attention heads could not be measured: %s", error)
-            heads = ()
+            heads, facts = (), None
+        if facts is not None:
+            facts.put(base, heads)
+            facts.save()
         if not heads:
             log.warning(
                 "No attention head of this model follows the text. The guard uses the length and "
@@ -141,8 +141,8 @@ class LoadedVoice(ABC):
             "languages": list(self.languages),
             "sha256": self.weights,
             "own_voice": self.own is not None,
-            "own_name": self.own_name,
-            "speakers": {name: str(path) for name, path in self.speakers.items()},
+            "own_name": self.files.own_name,
+            "speakers": {name: str(path) for name, path in self.files.speakers.items()},
             "precision": self.model.kind,
         }
 
@@ -185,26 +185,15 @@ class LoadedVoice(ABC):
 
         Raises TextError for an unknown name, AudioError, VoiceError or OnnxError.
         """
-        known = speakers.find(name, self.own_name, self.speakers)
+        known = speakers.find(name, self.files.own_name, self.files.speakers)
         if known is None:
-            raise speech.unknown_voice(name, self.speakers)
+            raise speech.unknown_voice(name, self.files.speakers)
         if known == "":
             return self._speaker()
         if known not in self._known_speakers:
-            recording = self.speakers[known]
+            recording = self.files.speakers[known]
             self._known_speakers[known] = self.voice_of(recording, self.latents_folder)
         return self._known_speakers[known]
-
-    @cached_property
-    def _known_speakers(self) -> dict[str, Voice]:
-        return {}
-
-    def batcher(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
-        """A continuous batcher for `count` requests at once, or fewer if memory is short.
-
-        beside_another: whether another voice is already open on that device.
-        """
-        return ContinuousBatcher(self.backend(count, beside_another=beside_another), self.guard)
 
     def placeholder_voice(self) -> Voice:
         """A voice of zeros, with which a service tests a model that has no recording."""
@@ -217,7 +206,8 @@ class LoadedVoice(ABC):
 
     @abstractmethod
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> Backend:
-        """What computes its speech: one request at a time (None), or as for `batcher`."""
+        """What computes its speech: one request at a time (None), or `count` at once, or fewer if
+        memory is short. beside_another: whether another voice is already open on that device."""
 
     @abstractmethod
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:

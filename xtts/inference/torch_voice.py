@@ -1,8 +1,8 @@
 """A voice computed by PyTorch: a model folder, or a checkpoint and the folder of its base."""
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -27,30 +27,24 @@ from xtts.voices.voice_files import VoiceFiles
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
     """A `LoadedVoice` with PyTorch.
 
     Attributes:
-        weights_file: The file of the GPT's weights.
-        reference: One or several recordings of the voice.
-        decoder: A vocoder that was trained for these weights and the voice's speaker.
-        speaker_decoders: As in `VoiceFiles`.
-        adapter: A LoRA adapter over these weights, which all recordings use.
+        decoder: A vocoder that was trained for these weights and the voice's speaker, or None.
+        adapter: A LoRA adapter over these weights, which all recordings use, or None.
     """
 
     model: Model
-    folder: Path
-    licence: str
-    weights_file: Path
-    reference: Reference | None
-    latents_folder: Path | None = None
-    guarded: bool = True
-    decoder: Vocoder | None = None
-    speakers: Mapping[str, Path] = field(default_factory=dict)
-    own_name: str = ""
-    speaker_decoders: Mapping[Path, Path] = field(default_factory=dict)
-    adapter: Adapter | None = None
+
+    def __init__(self, model: Model, files: VoiceFiles, where: ComputeConfig) -> None:
+        super().__init__(model, files, where, files.licence or model.config.licence)
+        self._vocoders: dict[Path, Vocoder] = {}
+        self.decoder, self.adapter = None, None
+        if files.decoder is not None:
+            self.decoder = model.another_vocoder(learned_decoder.read_tensors(files.decoder))
+        if files.adapter is not None:
+            self.adapter = read_adapter(model, files.adapter)
 
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
@@ -61,7 +55,7 @@ class LoadedTorchVoice(LoadedVoice):
     @cached_property
     def weights(self) -> str:
         """As in `LoadedVoice`."""
-        return sha256_of(self.weights_file)
+        return sha256_of(self.files.weights)
 
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> TorchBackend:
         """As in `LoadedVoice`."""
@@ -88,8 +82,11 @@ class LoadedTorchVoice(LoadedVoice):
         weights = "" if kept is None else self.weights
         heard = latents_file.latents_of_recording(self.model, weights, recording, kept)
         heard = replace(heard, adapter=self.adapter)
-        if isinstance(recording, Path) and recording in self.speaker_decoders:
-            return replace(heard, vocoder=self._vocoder_of(self.speaker_decoders[recording]))
+        decoders = self.files.speaker_decoders
+        if isinstance(recording, Path) and (tensors := decoders.get(recording)) is not None:
+            if tensors not in self._vocoders:  # several speakers may share one
+                self._vocoders[tensors] = self._new_vocoder(tensors)
+            return replace(heard, vocoder=self._vocoders[tensors])
         return heard
 
     def _voice_of_adapter(self, folder: Path, kept: Path | None) -> Voice:
@@ -109,36 +106,26 @@ class LoadedTorchVoice(LoadedVoice):
         adapter = read_adapter(self.model, folder / adapter_file.NAME)
         return replace(heard, vocoder=vocoder, adapter=adapter)
 
-    def _vocoder_of(self, tensors: Path) -> Vocoder:
-        """A trained vocoder, loaded on first use. Several speakers may share one."""
-        if tensors not in self._vocoders:
-            self._vocoders[tensors] = self._new_vocoder(tensors)
-        return self._vocoders[tensors]
-
     def _new_vocoder(self, tensors: Path) -> Vocoder:
         vocoder = self.model.another_vocoder(learned_decoder.read_tensors(tensors))
         vocoder.warm_up()
         return vocoder
 
-    @cached_property
-    def _vocoders(self) -> dict[Path, Vocoder]:
-        return {}
-
     def _base_weights(self) -> str:
-        base = self.folder / "model.pth"
-        return self.weights if base == self.weights_file else sha256_of(base)
+        base = self.files.folder / "model.pth"
+        return self.weights if base == self.files.weights else sha256_of(base)
 
     def _zeros(self, *shape: int) -> torch.Tensor:
         return torch.zeros(shape, device=self.model.device)
 
     def _own_latents(self) -> Voice | None:
-        if self.reference is None:
+        if (reference := self.files.other_reference or self.files.reference) is None:
             return None
         if self.latents_folder is not None:
-            own = self.voice_of(self.reference, self.latents_folder)
+            own = self.voice_of(reference, self.latents_folder)
         else:
             # Encoded as for the samples of a run, so that both are identical.
-            heard = voice.read_reference(self.model.config, self.reference)
+            heard = voice.read_reference(self.model.config, reference)
             own = voice.voice_from_reference(self.model, heard)
         return replace(own, vocoder=self.decoder, adapter=self.adapter)
 
@@ -171,19 +158,11 @@ def load_torch_voice(
     model = replace(model, config=config, tokenizer=tokenizer)
     if files.state is not None:
         model.load_gpt(files.state)
-    decoder = None
-    if files.decoder is not None:
-        decoder = model.another_vocoder(learned_decoder.read_tensors(files.decoder))
-    adapter = read_adapter(model, files.adapter) if files.adapter is not None else None
-    return LoadedTorchVoice(
-        model, files.folder, files.licence or model.config.licence, files.weights,
-        files.other_reference or files.reference, where.latents_folder, where.guard, decoder,
-        files.speakers, files.own_name, files.speaker_decoders, adapter,
-    )  # fmt: skip
+    return LoadedTorchVoice(model, files, where)
 
 
 def _fits(files: VoiceFiles, other: LoadedVoice) -> bool:
     """Whether a voice can share the model of another one."""
     if files.adapter is None:
-        return other.folder == files.folder
-    return isinstance(other, LoadedTorchVoice) and other.weights_file == files.weights
+        return other.files.folder == files.folder
+    return other.files.weights == files.weights

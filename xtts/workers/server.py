@@ -127,7 +127,8 @@ class SpeechServer:
     ) -> tuple[LoadedVoice, ContinuousBatcher]:
         voice = voice_loading.load_voice(wanted, self._where, others)
         voice.prepare()
-        batcher: ContinuousBatcher = voice.batcher(self._slots, beside_another=bool(others))
+        backend = voice.backend(self._slots, beside_another=bool(others))
+        batcher = ContinuousBatcher(backend, voice.guard)
         batcher.prepare()
         self._reading.submit(self._texts.open, voice.texts).result()
         trim_heap()  # returns the memory that reading the file took

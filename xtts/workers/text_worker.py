@@ -1,8 +1,7 @@
 """Normalizes and tokenizes untrusted text in a separate process with time limits.
 
 A harmful text ends only its own request: the speaking process and all other requests continue. A
-text is blamed only if it was the cause, since the system may also end a process. This check, and a
-child that loads no model, distinguish it from `xtts.workers.file_worker`.
+text is blamed only for crashes, since the system may also kill a process.
 
 A thread would be simpler: none of 3,400 adversarial texts of 4,096 characters in 17 languages took
 more than 0.6 s. But reading is Python that holds the GIL, so concurrent decode steps took seven
@@ -18,6 +17,7 @@ around a piece; words: [[word, first, last], …] and voice as in `Piece`. A tex
 text is ever printed.
 """
 
+import contextlib
 import json
 import signal
 import sys
@@ -29,7 +29,7 @@ from machine.errors import SotaqueError
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec, WordSpan
-from xtts.workers.failures import WorkerFailed, ending
+from xtts.workers.failures import WorkerFailed, death
 
 # Five times the slowest text of 4,096 characters (numbers of 24 digits). CPU time, so that a busy
 # machine refuses no text.
@@ -42,25 +42,7 @@ TOO_LONG = (
 LIMIT_SECONDS = 5.0
 # The limit for imports and a dictionary, on a machine that starts everything at once.
 START_SECONDS = 120.0
-# Signals from outside: out of memory, a user, or a container that stops.
-_SENT_SIGNALS = tuple(
-    -one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-)
 _EXIT_SECONDS = 1.0
-
-
-class _ProcessEnded(Exception):
-    """The process hung or ended before it answered, and is closed.
-
-    Attributes:
-        by_itself: Whether it ended by itself, not by a signal from outside.
-        at_work: Whether it hung after computing for longer than the limit for a text.
-    """
-
-    def __init__(self, how: str, *, by_itself: bool = False, at_work: bool = False) -> None:
-        super().__init__(how)
-        self.by_itself = by_itself
-        self.at_work = at_work
 
 
 class TextWorker:
@@ -72,8 +54,7 @@ class TextWorker:
         self._command = command or module_command("xtts.workers.text_worker")
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
-        # The message that identifies each tokenizer to the child.
-        self._loaded: dict[TokenizerSpec, dict[str, Any]] = {}
+        self._loaded: set[TokenizerSpec] = set()
 
     @property
     def pid(self) -> int | None:
@@ -87,8 +68,17 @@ class TextWorker:
 
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Loads or reloads a tokenizer. Raises SotaqueError."""
-        self._loaded.pop(tokenizer, None)
-        self._load(tokenizer)
+        try:
+            answer = self._ask_twice({"load": tokenizer.as_dict()}, tokenizer, START_SECONDS)
+        except WorkerFailed as failed:
+            raise WorkerFailed(
+                "text_process",
+                f"The process that reads texts does not start. {failed} Run "
+                "`python -c 'import xtts.workers.text_worker'` to see why.",
+            ) from failed
+        if "refused" in answer:
+            raise SotaqueError(answer["refused"])
+        self._loaded.add(tokenizer)
 
     def read(
         self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False
@@ -96,11 +86,25 @@ class TextWorker:
         """The pieces of `text`, as `Tokenizer.split`, without their texts.
 
         Raises:
-            TextError: The text cannot be read, or two fresh processes in a row crashed at it.
-            WorkerFailed: The process was killed, hung or crashed, and so did a fresh one.
+            TextError: The text cannot be read, or two processes in a row crashed at it.
+            WorkerFailed: The process was killed or hung, and so did a new one.
         """
-        message = {"read": text, "language": language, "plain": plain}
-        answer = self._answered(tokenizer, message)
+        message = {
+            "read": text, "language": language, "plain": plain, "tokenizer": tokenizer.as_dict(),
+        }  # fmt: skip
+        try:
+            answer = self._ask_twice(message, tokenizer, self._limit_seconds)
+        except WorkerFailed as failed:
+            if failed.reason_code == "crashed":
+                raise TextError(
+                    f"Two processes crashed at this text. {failed} Simplify the text, or split it "
+                    "into parts."
+                ) from failed
+            raise WorkerFailed(
+                "text_process",
+                f"The process that reads texts failed twice in a row. {failed} This text was not "
+                "read; send it again.",
+            ) from failed
         if "refused" in answer:
             raise TextError(answer["refused"])
         return [
@@ -115,58 +119,21 @@ class TextWorker:
         if process is not None:
             process.end()
 
-    def _answered(self, tokenizer: TokenizerSpec, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of the running process, or else of a fresh one; if the text may be to blame,
-        of a second fresh one. Raises as `read`."""
-        hows, fresh_ends = list[str](), list[_ProcessEnded]()
-        while True:
-            fresh = self._process is None
-            if fresh or tokenizer not in self._loaded:
-                self._load(tokenizer)
-            try:
-                known = {"tokenizer": self._loaded[tokenizer]}
-                return self._ask({**message, **known}, self._limit_seconds)
-            except _ProcessEnded as end:
-                if end.at_work:
-                    raise TextError(TOO_LONG) from None
-                hows.append(str(end))
-                fresh_ends += [end] if fresh else []
-            if not all(end.by_itself for end in fresh_ends):
-                how = ", then it ".join(hows)
-                twice = " twice in a row" if len(hows) > 1 else ""
-                raise WorkerFailed(
-                    "text_process",
-                    f"The process that reads texts failed{twice}: it {how}. This text was "
-                    "not read; send it again.",
-                )
-            if len(fresh_ends) == 2:
-                raise TextError(
-                    "Two new processes failed while reading this text; the last one "
-                    f"{hows[-1]}. Simplify the text, or split it into parts."
-                )
+    def _ask_twice(
+        self, message: Mapping[str, Any], tokenizer: TokenizerSpec, limit_seconds: float
+    ) -> dict[str, Any]:
+        """The answer of the running process, or else of a new one. Raises as `_ask`."""
+        with contextlib.suppress(WorkerFailed):
+            return self._ask(message, tokenizer, limit_seconds)
+        return self._ask(message, tokenizer, limit_seconds)
 
-    def _load(self, tokenizer: TokenizerSpec) -> None:
-        fresh, known = self._process is None, tokenizer.as_dict()
-        message = {"load": known}
-        try:
-            try:
-                answer = self._ask(message, START_SECONDS)
-            except _ProcessEnded:
-                if fresh:
-                    raise
-                answer = self._ask(message, START_SECONDS)  # by a new process
-        except _ProcessEnded as end:
-            raise WorkerFailed(
-                "text_process",
-                f"The process that reads texts does not start: it {end}. Run "
-                "`python -c 'import xtts.workers.text_worker'` to see why.",
-            ) from end
-        if "refused" in answer:
-            raise SotaqueError(answer["refused"])
-        self._loaded[tokenizer] = known
-
-    def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
-        """The answer to a message. Raises _ProcessEnded after closing the process."""
+    def _ask(
+        self, message: Mapping[str, Any], tokenizer: TokenizerSpec, limit_seconds: float
+    ) -> dict[str, Any]:
+        """The answer to a message. Raises WorkerFailed after closing the process, and TextError if
+        it was busy with a text for longer than the limit."""
+        if "read" in message and tokenizer not in self._loaded:
+            self.open(tokenizer)
         self.start()
         process = self._process
         assert process is not None
@@ -175,14 +142,15 @@ class TextWorker:
             process.send(message)
             return process.receive(limit_seconds)
         except TimeoutError:
-            at_work = process.user_seconds - before > CPU_SECONDS
-            ended = _ProcessEnded(f"did not answer within {limit_seconds:g} s", at_work=at_work)
+            failed: SotaqueError = WorkerFailed(
+                "hang", f"It did not answer within {limit_seconds:g} s."
+            )
+            if "read" in message and process.user_seconds - before > CPU_SECONDS:
+                failed = TextError(TOO_LONG)
         except EOFError:
-            code = process.wait(_EXIT_SECONDS)
-            how = "wrote an invalid answer" if code is None else ending(code)
-            ended = _ProcessEnded(how, by_itself=code not in _SENT_SIGNALS)
+            failed = death(process.wait(_EXIT_SECONDS) or 0, "")
         self.close()
-        raise ended
+        raise failed
 
 
 # --- the child's side
@@ -206,16 +174,13 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
     try:
         if "load" in message:
             wanted = TokenizerSpec.from_dict(message["load"])
-            known[wanted] = _loaded(wanted)
+            known[wanted] = wanted.open()
+            known[wanted].warm_up()
             return {"loaded": True}
+        reader = known[TokenizerSpec.from_dict(message["tokenizer"])]
         signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
         try:
-            wanted = TokenizerSpec.from_dict(message["tokenizer"])
-            if wanted not in known:
-                known[wanted] = _loaded(wanted)
-            pieces = known[wanted].split(
-                message["read"], message["language"], plain=message["plain"]
-            )
+            pieces = reader.split(message["read"], message["language"], plain=message["plain"])
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except SotaqueError as error:
@@ -228,12 +193,6 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
         [piece.ids, piece.before, piece.after, list(map(astuple, piece.words)), piece.voice]
         for piece in pieces
     ]}  # fmt: skip
-
-
-def _loaded(wanted: TokenizerSpec) -> Tokenizer:
-    tokenizer = wanted.open()
-    tokenizer.warm_up()
-    return tokenizer
 
 
 def _out_of_time(*_: object) -> NoReturn:

@@ -15,6 +15,7 @@ import numpy as np
 
 from extras.books.book import BookError
 from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -52,7 +53,7 @@ class BookVoice:
 
     @cached_property
     def _batcher(self) -> Any:
-        return self.voice.batcher(self.at_once)
+        return ContinuousBatcher(self.voice.backend(self.at_once), self.voice.guard)
 
     @property
     def used(self) -> float:

@@ -5,8 +5,7 @@ Other voices than ONNX folders are exported once (`extras.onnx.export.export_cac
 
 import hashlib
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,21 +31,10 @@ from xtts.voices.voice_files import VoiceFiles
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LoadedOnnxVoice(LoadedVoice):
-    """A loaded ONNX voice. reference: one or several recordings; latents: stored latents, used
-    without a recording."""
+    """A loaded ONNX voice."""
 
     model: OnnxModel
-    folder: Path
-    licence: str
-    message: str
-    reference: Reference | None = None
-    latents: Path | None = None
-    latents_folder: Path | None = None
-    guarded: bool = True
-    speakers: Mapping[str, Path] = field(default_factory=dict)
-    own_name: str = ""
 
     def summary(self) -> dict[str, Any]:
         """As in `LoadedVoice`; `placed`: the execution provider, and the reason."""
@@ -84,7 +72,7 @@ class LoadedOnnxVoice(LoadedVoice):
         log.warning(
             "%s was exported by an earlier version, whose graph does not return attention. The "
             "guard uses the length and repeated sound instead, and word times are not "
-            "available. Export it again.", self.folder,
+            "available. Export it again.", self.model.folder,
         )  # fmt: skip
         return ()
 
@@ -95,11 +83,11 @@ class LoadedOnnxVoice(LoadedVoice):
         return np.zeros(shape, np.float32)
 
     def _own_latents(self) -> Voice | None:
-        if self.reference is not None:
-            return self.voice_of(self.reference, self.latents_folder)
-        if self.latents is None:
-            return None
-        return loading.read_voice(self.latents, self.model.config)
+        if (reference := self.files.other_reference) is not None:
+            return self.voice_of(reference, self.latents_folder)
+        stored = self.model.folder / folders.VOICE
+        latents = self.files.latents or (stored if stored.is_file() else None)
+        return loading.read_voice(latents, self.model.config) if latents else None
 
 
 def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
@@ -115,20 +103,7 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
     # A cached export may lack the name of its normaliser.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
     model = replace(model, config=config, tokenizer=Tokenizer(config, folder, files.pronunciations))
-    stored = folder / folders.VOICE
-    latents = files.latents or (stored if stored.is_file() else None)
-    return LoadedOnnxVoice(
-        model,
-        folder,
-        model.voice.licence,
-        model.status.message,
-        files.other_reference,
-        latents,
-        where.latents_folder,
-        where.guard,
-        files.speakers,
-        files.own_name,
-    )
+    return LoadedOnnxVoice(model, files, where, model.voice.licence, model.status.message)
 
 
 def no_adapter(folder: Path) -> OnnxError:

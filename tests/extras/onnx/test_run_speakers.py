@@ -24,6 +24,6 @@ def test_an_exported_voice_speaks_as_each_of_them(tmp_path):
     for _ in range(2):  # the second one replaces the first
         exporter.export(voice, to, ("fp32",))
     opened = xtts.load_voice(to)
-    assert list(opened.speakers) == names and opened.own_name == "anna"
+    assert list(opened.files.speakers) == names and opened.files.own_name == "anna"
     assert len(xtts.synthesize(opened, "[voice:ben]one two", seed=2))
     assert len(xtts.synthesize(xtts.load_voice(to, speaker="ben"), "one two", seed=2))

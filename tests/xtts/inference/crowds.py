@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
+
+
+def batcher_of(voice: LoadedVoice, count: int) -> ContinuousBatcher:
+    """A batcher of an opened voice."""
+    return ContinuousBatcher(voice.backend(count), voice.guard)
 
 
 def said_in(

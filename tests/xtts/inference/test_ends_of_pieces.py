@@ -14,7 +14,7 @@ import xtts
 from benchmarks.texts import sentences
 from tests.installed import has
 from tests.models import as_onnx
-from tests.xtts.inference.crowds import sounds_of
+from tests.xtts.inference.crowds import batcher_of, sounds_of
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
@@ -97,7 +97,7 @@ def streamed(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
 
 def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
     asked = {str(number): SynthesisRequest(text, "en") for number, text in enumerate(texts)}
-    return list(sounds_of(voice.batcher(4), voice.own, asked).values())
+    return list(sounds_of(batcher_of(voice, 4), voice.own, asked).values())
 
 
 DRIVERS = [

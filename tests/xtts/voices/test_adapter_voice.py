@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.models import tiny_voice
-from tests.xtts.inference.crowds import sounds_of
+from tests.xtts.inference.crowds import batcher_of, sounds_of
 from tests.xtts.voices.adapters import exported_adapter
 from tests.xtts.voices.decoders import shifted_decoder
 from xtts.__main__ import main
@@ -60,7 +60,7 @@ def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
     standing = load_voice(VoiceSpec(str(base)))
     folders = [anna, exported_adapter(tmp_path / "ben", base, seed=2)]
     voices = {one.name: standing.voice_of(one, None) for one in folders} | {"": standing.own}
-    batcher = standing.batcher(4)
+    batcher = batcher_of(standing, 4)
     for name, voice in voices.items():
         batcher.enter(name, voice, ASK)
     together: dict[str, list[np.ndarray]] = {name: [] for name in voices}
@@ -69,7 +69,7 @@ def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
             assert said.error is None
             together[said.name] += [np.asarray(chunk) for chunk in said.chunks]
     for name, voice in voices.items():
-        alone = sounds_of(standing.batcher(4), voice, {"one": ASK})["one"]
+        alone = sounds_of(batcher_of(standing, 4), voice, {"one": ASK})["one"]
         assert np.array_equal(np.concatenate(together[name]), alone)
     assert len({np.concatenate(sound).tobytes() for sound in together.values()}) == 3
 

@@ -8,7 +8,7 @@ import torch
 from machine.devices import selection
 from tests.machines import GPUS, machine
 from tests.models import tiny_voice
-from tests.xtts.inference.crowds import sounds_of
+from tests.xtts.inference.crowds import batcher_of, sounds_of
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.vocoder import Vocoder
@@ -46,7 +46,7 @@ def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     assert set(model.vocoder.widths) < made
     widths.clear()
     ask = SynthesisRequest("hello there", "en", max_codes=60)
-    sounds_of(standing.batcher(1), standing.own, {"one": ask})
+    sounds_of(batcher_of(standing, 1), standing.own, {"one": ask})
     assert widths and set(widths) <= made
 
 

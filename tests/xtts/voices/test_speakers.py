@@ -69,7 +69,7 @@ def test_a_voice_speaks_as_each_of_its_speakers(folder):
     say = {"seed": 3}
     voice = xtts.load_voice(folder)
     ben = xtts.load_voice(folder, speaker="ben")
-    assert (voice.own_name, ben.own_name) == ("anna", "Ben")
+    assert (voice.files.own_name, ben.files.own_name) == ("anna", "Ben")
     own, his = xtts.synthesize(voice, "hello", **say), xtts.synthesize(ben, "hello", **say)
     assert not np.array_equal(own[: len(his)], his[: len(own)])
     assert np.array_equal(xtts.synthesize(voice, "[voice:ben]hello", **say), his)

@@ -2,21 +2,17 @@
 
 Guided training trains chosen heads to follow the text (https://arxiv.org/abs/1710.08969); in other
 models, a few of the hundreds of heads learn it by themselves. `config.json` may name them under
-`sotaque.alignment_heads`. Otherwise they are measured once, on a few sentences, and cached in the
-folder of the latents. If a model has none, this is logged.
+`sotaque.alignment_heads`. Otherwise they are measured once, on a few sentences. If a model has
+none, this is logged.
 """
 
 import itertools
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import WriteError, make_folder, write_json
 from xtts.inference.alignment.path import align
 
 log = logging.getLogger(__name__)
@@ -99,40 +95,6 @@ def following(rows: Array, spoken: Sequence[bool]) -> float:
     visited = np.zeros(len(alignment.spoken), bool)
     visited[alignment.path] = True
     return alignment.confidence * float(visited[alignment.spoken].mean()) * (0.5 + 0.5 * closing)
-
-
-def kept_or_measured(
-    path: Path | None, measure: Callable[[], tuple[Head, ...]]
-) -> tuple[Head, ...]:
-    """Reads the heads from a file, or measures and writes them. path: None disables the cache. A
-    file that cannot be written is logged."""
-    if path is not None and (kept := _read(path)) is not None:
-        return kept
-    heads = measure()
-    if path is not None:
-        try:
-            make_folder(path.parent)
-            write_json(path, {"schema": 1, "alignment_heads": heads})
-        except WriteError as error:
-            log.warning("The alignment heads could not be cached: %s", error)
-    return heads
-
-
-def path_of(folder: Path, model: str) -> Path:
-    """The cache file of a model's heads. model: the SHA-256 of the base's `model.pth`, because
-    fine-tuning does not change the heads."""
-    return folder / "alignment_heads" / f"{model}.json"
-
-
-def _read(path: Path) -> tuple[Head, ...] | None:
-    try:
-        content = json.loads(path.read_bytes())
-        return TypeAdapter(tuple[Head, ...]).validate_python(content["alignment_heads"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-        log.warning("%s cannot be read; the heads are measured again (%s).", path, error)
-        return None
 
 
 def _evenness(rows: Sequence[Array]) -> float:

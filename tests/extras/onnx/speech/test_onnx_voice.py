@@ -10,6 +10,7 @@ import pytest
 from extras.onnx import folder as folders
 from extras.onnx.folder import OnnxError
 from tests.models import tiny_voice
+from tests.xtts.inference.crowds import batcher_of
 from tests.xtts.workers.test_server_main import (
     Talk,
     refuses_what_cannot_be_spoken,
@@ -92,7 +93,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder):
     """The service tests its device like this (`xtts.workers.server`)."""
     standing = opened(onnx_folder)
     assert standing.own is None and len(standing.weights) == 64
-    batcher = standing.batcher(1)
+    batcher = batcher_of(standing, 1)
     batcher.enter("micro", standing.placeholder_voice(), SynthesisRequest("a", "en", max_codes=4))
     said = [part for _ in range(5) if batcher.busy for part in batcher.step()]
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0

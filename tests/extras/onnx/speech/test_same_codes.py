@@ -1,6 +1,7 @@
 """The same codes get the same verdict and times in torch alone, in torch eight at once, and in ONNX
 Runtime with float32 and int8."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 
 from extras.onnx.export import exporter
 from extras.onnx.speech import backend as onnx_backend
-from tests.xtts.inference.crowds import said_in, sounds_of
+from tests.xtts.inference.crowds import batcher_of, said_in, sounds_of
 from xtts.inference import torch_backend
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
@@ -88,7 +89,7 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     asked = {str(number): SynthesisRequest(TEXT, "en", seed=number) for number in range(8)}
-    return [said.pieces[0] for said in said_in(voice.batcher(8), voice.own, asked) if said.done]
+    return [said.pieces[0] for said in said_in(batcher_of(voice, 8), voice.own, asked) if said.done]
 
 
 def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, force):
@@ -107,7 +108,8 @@ def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, f
 
 def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.ndarray[Any, Any]]:
     """The text whole, streamed, and in a batch of four of which half are whole."""
-    voice = replace(voice, guarded=guarded)
+    voice = copy.copy(voice)
+    voice.guarded = guarded
     ask = SynthesisRequest(TEXT, "en", seed=1, speed=speed)
     found = {
         "whole": voice.synthesize_guarded(ask, voice.guard(ask)),
@@ -117,7 +119,7 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
         f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0)
         for number in range(4)
     }
-    return found | sounds_of(voice.batcher(4), voice.own, asked)
+    return found | sounds_of(batcher_of(voice, 4), voice.own, asked)
 
 
 @pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.xtts.inference.crowds import said_in
+from tests.xtts.inference.crowds import batcher_of, said_in
 from xtts.inference import torch_backend
 from xtts.inference.alignment import heads
 from xtts.inference.alignment.guard import Ending
@@ -121,7 +121,7 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
         "two": SynthesisRequest("Hello.", "en", seed=3, whole=True),
     }
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
-    done = [said for said in said_in(voice.batcher(2), voice.own, asked) if said.done]
+    done = [said for said in said_in(batcher_of(voice, 2), voice.own, asked) if said.done]
     assert sorted(said.pieces[0].attempts for said in done) == [1, 2]
     for said in done:
         (piece,), ask = said.pieces, asked[said.name]

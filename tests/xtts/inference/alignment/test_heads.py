@@ -2,13 +2,15 @@
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.models import tiny_base
 from tests.xtts.inference.alignment.attention_rows import SPOKEN, rows, whole
-from xtts.inference.alignment.heads import choose, kept_or_measured, path_of
+from xtts.inference.alignment import heads
+from xtts.inference.alignment.heads import choose
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
@@ -16,9 +18,9 @@ from xtts.voices.voice_files import VoiceSpec
 
 
 def spoken(seed: int, **sharpness: float):
-    heads = {(0, int(name[1:])): rows(whole(), sharp, seed) for name, sharp in sharpness.items()}
+    close = {(0, int(name[1:])): rows(whole(), sharp, seed) for name, sharp in sharpness.items()}
     anywhere = np.random.default_rng(seed).dirichlet(np.ones(len(SPOKEN)), len(whole()))
-    return {**heads, (1, 0): anywhere}, SPOKEN
+    return {**close, (1, 0): anywhere}, SPOKEN
 
 
 def test_the_heads_that_follow_are_chosen_the_best_first_and_at_most_three():
@@ -27,19 +29,27 @@ def test_the_heads_that_follow_are_chosen_the_best_first_and_at_most_three():
     assert choose([spoken(seed) for seed in range(3)]) == ()
 
 
-def test_what_was_measured_is_kept_and_not_measured_again(tmp_path, caplog):
-    path, asked = path_of(tmp_path, "ab12"), []
+def test_measured_heads_are_kept_and_not_measured_again(tmp_path, monkeypatch):
+    folder, asked = unnamed_weights(tmp_path), []
 
-    def measure():
+    def measure(*_):
         asked.append(1)
-        return ((2, 1), (0, 3))
+        return ((0, 1), (1, 0))
 
-    assert kept_or_measured(path, measure) == kept_or_measured(path, measure) == ((2, 1), (0, 3))
-    assert len(asked) == 1
-    path.write_text('{"alignment_heads": [["one"]]}', encoding="utf-8")
-    assert kept_or_measured(path, measure) == ((2, 1), (0, 3)) and len(asked) == 2
-    assert "cannot be read" in caplog.text
-    assert kept_or_measured(None, measure) and len(asked) == 3
+    monkeypatch.setattr(heads, "measured", measure)
+    kept = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
+    for compute, times in ((kept, 1), (kept, 1), (ComputeConfig(precision="fp32"), 2)):
+        assert load_voice(VoiceSpec(str(folder)), compute).heads == ((0, 1), (1, 0))
+        assert len(asked) == times
+
+
+def unnamed_weights(tmp_path: Path) -> Path:
+    """A model whose config.json does not say that its weights are random."""
+    folder = tiny_base(tmp_path / "voice", coqui_vocoder=True)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del config["sotaque"]["weights"]
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
 
 
 @pytest.mark.parametrize("told", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -47,18 +57,15 @@ def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
     tmp_path, caplog, monkeypatch, told
 ):
     """All names of a published file, few layers. told: config.json calls the weights random."""
-    folder = tiny_base(tmp_path / "voice", coqui_vocoder=True)
-    if not told:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        del config["sotaque"]["weights"]
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    folder = unnamed_weights(tmp_path)
+    if told:
+        folder = tiny_base(tmp_path / "told", coqui_vocoder=True)
     compute = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
     voice = load_voice(VoiceSpec(str(folder)), compute)
     with caplog.at_level(logging.INFO):
         assert voice.heads == ()
     assert "o attention head" in caplog.text and "follows the text" in caplog.text
-    kept = list((tmp_path / "kept").glob("alignment_heads/*.json"))
-    assert len(kept) == (0 if told else 1)
+    assert (tmp_path / "kept").exists() != told
     monkeypatch.setattr(type(voice.model.config.gpt), "max_codes", property(lambda _: 40))
     # It never stops, which the guard reports without attention.
     request = SynthesisRequest("one two.", "en")
