@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -23,6 +24,10 @@ def type_for_rounded_weights() -> torch.dtype:
 class Cache:
     """The interface of a cache for the transformer. Tensors are [batch, heads, time,
     head_width]."""
+
+    def around(self, *parts: nn.Module) -> AbstractContextManager[None]:
+        """A context for the forward of these parts of a block; training casts their weights."""
+        return nullcontext()
 
     def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
         """The attention of adjacent queries, keys and values `[batch, time, 3 * width]` ->

@@ -5,11 +5,12 @@ Weights are `nn.Linear`, `[out, in]`. On disk Coqui uses Hugging Face's Conv1D o
 `[in, out]`; only `xtts.model.gpt` transposes them.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from xtts.model.casting import cast_together
 from xtts.model.kv_cache import Cache, KeyValueCache
 
 
@@ -83,8 +84,7 @@ class Block(nn.Module):
         self.mlp = FeedForward(width, dropout)
 
     def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
-        matrices = (*self.attn.children(), *self.mlp.children())
-        with cast_together(matrices if torch.is_grad_enabled() else ()):
+        with nullcontext() if cache is None else cache.around(self.attn, self.mlp):
             x = x + self.attn(self.ln_1(x), cache, layer)
             return x + self.mlp(self.ln_2(x))
 

@@ -8,14 +8,16 @@ padded rows.
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from xtts.model.casting import cast_together
 from xtts.model.kv_cache import Cache
 
 # The backward pass of a CPU's flash kernel is slow in bf16: 220 positions of 16 heads take 8.0 ms
@@ -57,6 +59,11 @@ class VarlenLayout(Cache):
         return replace(self, **changes)
 
     # The interface of a cache, for `xtts.model.transformer`.
+
+    def around(self, *parts: nn.Module) -> AbstractContextManager[None]:
+        """As in `Cache`: with gradients, one kernel casts the weights of all parts."""
+        parts = parts if torch.is_grad_enabled() else ()
+        return cast_together(child for part in parts for child in part.children())
 
     def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
         """As in `Cache`, in a padded grid."""
