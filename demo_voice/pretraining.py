@@ -22,6 +22,7 @@ from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import PITCHES_PER_CODE
 from demo_voice.text.sentences import is_judged
 from xtts.audio import MEL_BANDS
+from xtts.model import training
 from xtts.model.gpt import GPT
 from xtts.model.packed_batch import STOP_TARGETS
 from xtts.model.shapes import NUM_LATENTS
@@ -205,7 +206,7 @@ class Pupil(nn.Module):
         """The GPT's output `[rows, length, width]` after the conditioning, and the latents of
         the references `[references, 32, width]`."""
         gpt = self.gpt
-        heard = gpt.conditioning_latents(rows.references, rows.reference_lengths)
+        heard = training.heard(gpt, rows.references, training.layout_of(rows.reference_lengths))
         text = gpt.text_embedding(laid.text) + gpt.text_pos_embedding(
             laid.text_positions.clamp(max=gpt.shape.text_positions - 1)
         )

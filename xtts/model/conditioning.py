@@ -2,10 +2,8 @@
 
 A mel `[batch, 80, frames]` goes through six attention blocks over time, then a perceiver resampler
 (Flamingo, https://arxiv.org/abs/2204.14198) computes 32 latents. Names and arithmetic are those of
-Coqui's `ConditioningEncoder` and `PerceiverResampler`. We add `lengths`, so that references of
-different length can share a batch.
-
-Training packs several references without padding (`xtts.model.training`).
+Coqui's `ConditioningEncoder` and `PerceiverResampler`. Training packs references of different
+lengths (`xtts.model.training`).
 """
 
 from typing import cast
@@ -31,20 +29,11 @@ def _group_count(channels: int) -> int:
 
 
 class TimeGroupNorm(nn.GroupNorm):
-    """GroupNorm over [batch, channels, frames] in float32 that ignores padded frames."""
+    """GroupNorm over [batch, channels, frames] in float32."""
 
-    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            if valid is None:
-                return super().forward(x.float())
-            batch, _, frames = x.shape
-            grouped = x.float().view(batch, self.num_groups, -1, frames)
-            weight = valid[:, None, None, :].float()
-            count = weight.sum((2, 3), keepdim=True) * grouped.shape[2]
-            mean = (grouped * weight).sum((2, 3), keepdim=True) / count
-            variance = ((grouped - mean).square() * weight).sum((2, 3), keepdim=True) / count
-            normed = ((grouped - mean) * (variance + self.eps).rsqrt()).view_as(x)
-            return normed * self.weight[:, None] + self.bias[:, None]
+            return super().forward(x.float())
 
 
 class AttentionBlock(nn.Module):
@@ -58,14 +47,13 @@ class AttentionBlock(nn.Module):
         self.qkv = nn.Conv1d(channels, 3 * channels, 1)
         self.proj_out = nn.Conv1d(channels, channels, 1)
 
-    def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         batch, channels, frames = x.shape
-        normed = self.norm(x, valid)
+        normed = self.norm(x)
         # Heads are split before queries, keys and values: [batch, heads, 3, head_width, frames].
         split = self.qkv(normed).view(batch, self.heads, 3, -1, frames).transpose(3, 4)
         queries, keys, values = split.unbind(2)
-        mask = None if valid is None else valid[:, None, None, :]
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        mixed = F.scaled_dot_product_attention(queries, keys, values)
         return normed + self.proj_out(mixed.transpose(2, 3).reshape(batch, channels, frames))
 
 
@@ -77,10 +65,10 @@ class ConditioningEncoder(nn.Module):
         self.init = nn.Conv1d(MEL_BANDS, width, 1)
         self.attn = nn.ModuleList(AttentionBlock(width, heads) for _ in range(blocks))
 
-    def forward(self, mel: Tensor, valid: Tensor | None = None) -> Tensor:
+    def forward(self, mel: Tensor) -> Tensor:
         x = self.init(mel)
         for block in self.attn:
-            x = block(x, valid)
+            x = block(x)
         return x
 
 
@@ -94,11 +82,11 @@ class PerceiverAttention(nn.Module):
         self.to_kv = nn.Linear(width, 2 * inner, bias=False)
         self.to_out = nn.Linear(inner, width, bias=False)
 
-    def forward(self, latents: Tensor, context: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, latents: Tensor, context: Tensor) -> Tensor:
         seen = torch.cat((latents, context), dim=1)
         keys, values = self.to_kv(seen).chunk(2, dim=-1)
         queries, keys, values = map(split_heads, (self.to_q(latents), keys, values))
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        mixed = F.scaled_dot_product_attention(queries, keys, values)
         return self.to_out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -140,14 +128,11 @@ class PerceiverResampler(nn.Module):
         )
         self.norm = RootMeanSquareNorm(width)
 
-    def forward(self, context: Tensor, valid: Tensor | None = None) -> Tensor:
+    def forward(self, context: Tensor) -> Tensor:
         latents = self.latents.expand(context.shape[0], -1, -1)
-        mask = None
-        if valid is not None:
-            mask = F.pad(valid, (NUM_LATENTS, 0), value=True)[:, None, None, :]
         for layer in self.layers:
             attention, feed_forward = cast(nn.ModuleList, layer)
-            latents = attention(latents, context, mask) + latents
+            latents = attention(latents, context) + latents
             latents = feed_forward(latents) + latents
         return self.norm(latents)
 

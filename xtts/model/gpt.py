@@ -56,14 +56,9 @@ class GPT(nn.Module):
         self.text_head = nn.Linear(width, shape.text_ids)
         self.mel_head = nn.Linear(width, shape.audio_ids)
 
-    def conditioning_latents(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Conditioning mel `[batch, 80, frames]` -> latents `[batch, 32, width]`. lengths: the
-        frames of each mel that are not padding."""
-        valid = None
-        if lengths is not None:
-            valid = torch.arange(mel.shape[2], device=lengths.device) < lengths[:, None]
-        frames = self.conditioning_encoder(mel, valid).transpose(1, 2)
-        return self.conditioning_perceiver(frames, valid)
+    def conditioning_latents(self, mel: Tensor) -> Tensor:
+        """Conditioning mel `[batch, 80, frames]` -> latents `[batch, 32, width]`."""
+        return self.conditioning_perceiver(self.conditioning_encoder(mel).transpose(1, 2))
 
     def prefix(self, latents: Tensor, text: Tensor) -> Tensor:
         """Latents `[1, 32, width]` and text ids `[n]` -> embeddings `[1, 32 + n + 2, width]`."""

@@ -52,7 +52,9 @@ def losses(gpt: GPT, rows: PackedBatch) -> Losses:
 def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
     """The normed output `[rows * length, width]` of every slot of the grid. latents: of the
     conditioning, `[clips, 32, width]`; None computes them from its mel."""
-    latents = _heard(gpt, rows) if latents is None else latents
+    if latents is None:
+        clips = rows.frames or layout_of(rows.conditioning_lengths)
+        latents = heard(gpt, rows.conditioning, clips)
     text = gpt.text_embedding(rows.text) + gpt.text_pos_embedding(rows.text_positions)
     audio = gpt.mel_embedding(rows.audio) + gpt.mel_pos_embedding(rows.audio_positions)
     # Filled slot by slot, so that padding is neither embedded nor part of the gradient.
@@ -65,16 +67,17 @@ def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor
     return normed
 
 
-def _heard(gpt: GPT, rows: PackedBatch) -> Tensor:
-    """The conditioning latents, `[clips, 32, width]`."""
-    if rows.frames is None:
-        return gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
-    frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
+def layout_of(lengths: Tensor) -> VarlenLayout:
+    """The layout of padded references of these lengths `[clips]`, on their device."""
+    return VarlenLayout.of(lengths.tolist()).moved(lambda tensor: tensor.to(lengths.device))
+
+
+def heard(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:
+    """The conditioning latents `[clips, 32, width]` of mels `[clips, 80, longest]`."""
+    frames = mel.transpose(1, 2).flatten(0, 1)
     listening = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
     with cast_together(part for one in listening for part in one.modules()):
-        return packed_conditioning_latents(
-            *listening, frames.index_select(0, rows.frames.slots), rows.frames
-        )
+        return packed_conditioning_latents(*listening, frames.index_select(0, clips.slots), clips)
 
 
 def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
