@@ -20,6 +20,7 @@ from xtts.inference.alignment.guarded_piece import (
     Latents,
     Samples,
     SpokenPiece,
+    faded,
 )
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
@@ -347,29 +348,16 @@ class StreamFade:
             return self._held[:0]
         ready, self._held = self._held[: -self._length], self._held[-self._length :]
         if not self._begun:
-            ready = self._faded(ready, self._length, 0)
+            ready = faded(ready, self._length, 0, self._arrays)
             self._begun = True
         return ready
 
     def end(self) -> Samples:
         """The held end of the piece, faded out."""
         if self._begun:
-            return self._faded(self._held, 0, self._length)
+            return faded(self._held, 0, self._length, self._arrays)
         length = min(self._length, len(self._held) // 2)
-        return self._faded(self._held, length, length)
-
-    def _faded(self, sound: Samples, rising: int, falling: int) -> Samples:
-        """Fades in over `rising` samples and out over `falling` samples."""
-        end = len(sound) - falling
-        parts = (
-            sound[:rising] * self._ramp(rising),
-            sound[rising:end],
-            sound[end:] * self._arrays.flip(self._ramp(falling), (0,)),
-        )
-        return self._arrays.concatenate(parts)
-
-    def _ramp(self, length: int) -> Samples:
-        return self._arrays.linspace(0.0, 1.0, length, dtype=self._arrays.float32)
+        return faded(self._held, length, length, self._arrays)
 
 
 def synthesize(

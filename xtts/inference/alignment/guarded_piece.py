@@ -241,7 +241,8 @@ class GuardedPiece:
         # Sound that was sent cannot be cut any more.
         if samples >= len(held):
             return held
-        return fade_out(held[: max(0, samples)], self._arrays)
+        held = held[: max(0, samples)]
+        return faded(held, 0, min(int(FADE_SECONDS * VOCODER_RATE), len(held)), self._arrays)
 
     def _summary(self) -> SpokenPiece:
         best = self.best
@@ -331,10 +332,9 @@ def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0
     return trimmed
 
 
-def fade_out(waveform: Samples, arrays: ModuleType) -> Samples:
-    """Fades out the last 5 ms of a waveform `[samples]`, or all of a shorter one."""
-    length = min(int(FADE_SECONDS * VOCODER_RATE), len(waveform))
-    ramp = arrays.flip(arrays.linspace(0.0, 1.0, length, dtype=arrays.float32), (0,))
-    return arrays.concatenate(
-        (waveform[: len(waveform) - length], waveform[len(waveform) - length :] * ramp)
-    )
+def faded(sound: Samples, rising: int, falling: int, arrays: ModuleType) -> Samples:
+    """Fades in over the first `rising` samples and out over the last `falling` ones."""
+    up, down = (arrays.linspace(0.0, 1.0, n, dtype=arrays.float32) for n in (rising, falling))
+    end = len(sound) - falling
+    parts = sound[:rising] * up, sound[rising:end], sound[end:] * arrays.flip(down, (0,))
+    return arrays.concatenate(parts)
