@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
         remembers=not arguments.no_cache,
         deep=arguments.deep,
         preflights=preflights(),
-        trial=(sys.executable, "-m", "xtts.workers.trial_sentence"),
+        trial=(sys.executable, "-m", "extras.doctor.trial_sentence"),
         models={"demo": DEMO / "model.pth"},
     )
     return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)

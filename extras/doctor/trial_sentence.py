@@ -1,7 +1,7 @@
 """The doctor's trial: the demo voice speaks one sentence on one device.
 
-Run it as `python -m xtts.workers.trial_sentence DEVICE FILE`. It writes the waveform to FILE as raw
-float32 and one JSON line to stdout.
+Run it as `python -m extras.doctor.trial_sentence DEVICE FILE`. It writes the waveform to FILE as
+raw float32 and one JSON line to stdout.
 """
 
 import json
