@@ -1,4 +1,4 @@
-"""The DVAE: mels to codes, for training. Speech does not need it. It is Coqui's module."""
+"""The DVAE, Coqui's module, which makes codes of mels for training."""
 
 import contextlib
 from pathlib import Path

@@ -13,8 +13,9 @@ from extras.books.speaking.takes import TakeFolder
 from extras.books.writing.loudness import as_pcm, gain_of, limited
 from machine.storage.atomic import replace_file, replacing
 from xtts.encoding import Encoder, wav_header
-from xtts.inference.alignment.words import TimedWord, written
+from xtts.inference.alignment.words import TimedWord
 from xtts.model.shapes import VOCODER_RATE
+from xtts.subtitles import written
 
 # ACX requires half a second to one of silence before a chapter, and one to five after it.
 BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5

@@ -1,14 +1,12 @@
 """The words of a text get their times, piece by piece."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
-from xtts.inference.alignment.words import SpokenWords, TimedWord, words_of_speech, written
+from xtts.inference.alignment.words import SpokenWords, TimedWord, words_of_speech
 from xtts.text.tokenizer import Piece, WordSpan
 
 WORDS = (WordSpan("$5", 2, 5), WordSpan("paid", 7, 9))
@@ -63,20 +61,3 @@ def test_without_a_path_nothing_is_known():
     assert words_of_speech([READ, READ], [piece(), piece(times=None)]) is None
     assert words_of_speech([], []) is None
     assert len(TIMES) == len(READ.ids) + 2
-
-
-@pytest.mark.parametrize(("form", "mark"), [("srt", ","), ("vtt", ".")])
-def test_subtitles(form, mark):
-    words = [TimedWord(f"word{i}", i * 0.5, i * 0.5 + 0.4) for i in range(8)]
-    words.append(TimedWord("later", 3_661.0, 3_661.5))
-    found = written(words, form)
-    # Seven words have 41 characters; the limit is 42.
-    assert f"00:00:00{mark}000 --> 00:00:03{mark}400\nword0" in found and "\nword7\n" in found
-    assert f"01:01:01{mark}000 --> 01:01:01{mark}500\nlater\n" in found
-    assert found.startswith("1\n00:00:00,000" if form == "srt" else "WEBVTT\n\n00:00:00.000")
-    assert all(len(line) <= 42 for line in found.splitlines() if "word" in line)
-
-
-def test_json_has_the_names_of_captioned_speech():
-    found = json.loads(written([TimedWord("é", 0.1, 0.2)], "json"))
-    assert found == [{"word": "é", "start_time": 0.1, "end_time": 0.2}]
