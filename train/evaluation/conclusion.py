@@ -33,8 +33,8 @@ from train.evaluation.plan import MOST_RECORDINGS
 from train.progress import Progress
 from train.sampling.decoders import clips_to_learn_from, learn
 from train.settings import TrainSettings
-from xtts.model.config import ModelConfig
 from xtts.model.blending import blend
+from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from demo_voice.new_gpt import new_gpt
@@ -12,7 +13,15 @@ from xtts.model.packed_batch import pack
 from xtts.model.shapes import GPTShape
 
 
-def test_as_torch_counts():
+def test_as_torch_counts(monkeypatch):
+    attended = training._attended
+
+    def countable(*given):
+        """torch counts no flash attention."""
+        with sdpa_kernel(SDPBackend.MATH):
+            return attended(*given)
+
+    monkeypatch.setattr(training, "_attended", countable)
     tokens, codes, mel = torch.arange(2, 40), torch.arange(50), torch.randn(80, 300)
     padded, packed = (
         pack([tokens] * 2, [codes] * 2, [mel] * 2, SMALL, stop_input=False, padded=padded)

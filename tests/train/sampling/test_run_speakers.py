@@ -115,7 +115,7 @@ def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path):
         RunFolder(tmp_path / "output"), data_of(with_a_whisper(tmp_path / "data"), base), base
     )
     voice = find_voice(VoiceSpec(str(checkpoint), base=str(base)))
-    assert list(voice.files.speakers) == names and voice.files.own_name == "anna"
+    assert list(voice.speakers) == names and voice.own_name == "anna"
     to = tmp_path / "voice"
     for _ in range(2):  # the second one replaces the first
         export(voice, to)

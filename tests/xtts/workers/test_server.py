@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
 
 
 class Ready(Mute):
-    """An open voice whose batcher has fewer slots than requested."""
+    """An open voice whose backend has fewer slots than requested."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -158,10 +159,13 @@ class Ready(Mute):
     def summary(self) -> dict[str, Any]:
         return {"licence": "free"}
 
-    def batcher(self, count: int, *, beside_another: bool) -> Any:
+    def guard(self, request: Any) -> None:
+        """Does nothing."""
+
+    def backend(self, count: int, *, beside_another: bool) -> Any:
         if self.error is not None:
             raise self.error
-        return type("Crowd", (Refusing,), {"count": count - 1, "prepare": lambda _self: None})()
+        return SimpleNamespace(count=count - 1, prepare=lambda: None)
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> SpeechServer:

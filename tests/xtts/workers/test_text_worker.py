@@ -134,7 +134,7 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
     ("text", "error", "told"),
     [
         ("hang", WorkerFailed, r"twice in a row\. It did not answer within 0\.5 s"),
-        ("kill", WorkerFailed, "twice in a row.* SIGKILL"),
+        ("kill", WorkerFailed, "twice in a row.*SIGKILL"),
         ("crash", TextError, "Two processes crashed .* ended by SIGSEGV"),
         ("garble", TextError, "Two processes crashed"),
         ("spin", TextError, "too long to read"),
