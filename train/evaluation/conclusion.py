@@ -106,6 +106,12 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     except Exception as error:
         log.warning("The best weights could not be saved: %s", error)
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
+    best = evaluator.run.best_weights()
+    if verdict.kind == "base" and best:
+        trained = learned_decoder.learned_for(evaluator.run, best.weights)
+        through = " through the decoder trained on the clips" if trained else ""
+        recording = evaluator.plan.reference.path.name
+        log.info("The base speaks with the voice of %s%s.", recording, through)
 
 
 def seconds_left(evaluator: Evaluator, settings: TrainSettings, epochs: int) -> float:

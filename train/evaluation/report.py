@@ -39,8 +39,7 @@ def line(evaluation: Evaluation, one: Candidate) -> str:
 
 
 def table(evaluation: Evaluation) -> str:
-    """All candidates, the base first and the best marked, then the verdict and the remarks that it
-    does not quote."""
+    """All candidates, the base first and the best marked, then the remarks and the verdict."""
     best = evaluation.best
     rows = [_HEAD, *(_row(one, one is best) for one in _ordered(evaluation.candidates))]
     return "\n".join([*text.table(rows), *_remarks(evaluation)])
@@ -82,12 +81,8 @@ def _mean(one: Candidate, judge: str) -> str:
 
 
 def _remarks(evaluation: Evaluation) -> list[str]:
-    told = evaluation.verdict.reason if evaluation.verdict else ""
     lines = [
-        f"{one.name}: {remark}"
-        for one in _ordered(evaluation.candidates)
-        for remark in one.remarks
-        if f"{one.name} comes closest" not in told or remark[1:] not in told
+        f"{one.name}: {remark}" for one in _ordered(evaluation.candidates) for remark in one.remarks
     ]
     lines += [
         f"No {name}: {judge.absent}."

@@ -483,6 +483,6 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
         if worse := ", ".join(_got_worse(nearest, base)):
             return f"{nearest.name} is measurably worse: {worse}."
         return f"{nearest.name} speaks as well, but not measurably better."
-    nearest = max(others, key=lambda one: (-one.num_failed, one.mean(WORDS)))
+    nearest = min(others, key=lambda one: (one.num_failed, one.mean(WORD_ERRORS), -one.mean(WORDS)))
     why = nearest.ruled_out or ""
     return f"{nearest.name} comes closest, but {why[:1].lower()}{why[1:]}"

@@ -1,5 +1,6 @@
 """When a decoder is learned for the best weights, when it is kept and when it is used."""
 
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -140,13 +141,17 @@ def test_it_goes_with_the_weights_that_it_was_learned_for(ground):
     assert decoder_beside(ground.run.checkpoint_path(first.epoch)) is None
 
 
-def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folder, monkeypatch):
+def test_where_the_base_is_best_one_is_learned_for_the_base(
+    tmp_path, base_folder, monkeypatch, caplog
+):
     """With too few clips for a fine-tune, a decoder still brings the voice closer."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
     for epoch in (1, 2):
         ground.judge(epoch)
+    caplog.set_level("INFO")
     ground.conclude("off")
     assert ground.best()["kind"] == "base"
+    assert re.search(r"speaks with the voice of \S+ through the decoder", caplog.text)
     (request,) = ground.speaking.learned
     assert request.voice.of_base and request.voice.share == 0
     assert learned_for(ground.run, None) == ground.run.best_decoder

@@ -403,7 +403,14 @@ def test_what_is_measurably_worse_is_not_called_as_good():
     assert verdict.kind == "base" and "measurably worse: voice (0.2" in verdict.reason
 
 
-def test_the_run_s_log_says_each_remark_once_and_of_whom():
+def test_the_closest_of_those_ruled_out_has_the_fewest_word_errors():
+    further = candidate(facts(9, errors=0.7), epoch=1)
+    nearer = candidate(facts(10, errors=0.5, lost=0.05), epoch=2)
+    verdict = verdict_of(base(0, errors=0.1), further, nearer)[1]
+    assert verdict.kind == "base" and "epoch 2 comes closest" in verdict.reason
+
+
+def test_the_run_s_log_says_each_candidates_remarks():
     unclear = candidate(facts(100, errors=0.5), epoch=1, loss=0.1)
     slower = candidate(facts(101, errors=0.5, rate=0.6), epoch=2)
     known = evaluation_of(base(0, errors=0.1), unclear, slower)
@@ -411,7 +418,9 @@ def test_the_run_s_log_says_each_remark_once_and_of_whom():
     assert "epoch 1 comes closest, but it is harder to understand: " in reason
     lines = report.table(known).splitlines()
     said = [line for line in lines if "harder to understand" in line]
-    assert [line.partition(":")[0] for line in said] == ["epoch 2", "The base is the best"]
+    assert [line.partition(":")[0] for line in said] == [
+        "epoch 1", "epoch 2", "The base is the best",
+    ]  # fmt: skip
     for one in known.candidates[1:]:
         assert not any(remark in report.line(known, one) for remark in one.remarks)
 
