@@ -35,6 +35,13 @@ def wav_with_a_list() -> bytes:
     )  # fmt: skip
 
 
+def rf64() -> bytes:
+    """From a recorder that lost power before it wrote the sizes."""
+    content = bytearray(encoded(SOUND, "RF64", "PCM_16", RATE))
+    content[20:44] = bytes(24)
+    return bytes(content)
+
+
 def flac() -> bytes:
     """As `flac -` and `ffmpeg … -f flac -` write into a pipe: the total is 0."""
     content = bytearray(encoded(SOUND, "FLAC", "PCM_16", RATE))
@@ -78,7 +85,9 @@ FILES: dict[str, tuple[Callable[[], bytes], float]] = {
     "riff_only.wav": (lambda: wav(36, 0), 0),
     "floats.wav": (lambda: wav(0, 0, subtype="FLOAT"), 0),
     "all_ones.wav": (lambda: wav(0xFFFF_FFFF, 0xFFFF_FFFF), 0),
+    "stale.wav": (lambda: wav(1036, 1000), 0),
     "list.wav": (wav_with_a_list, 0),
+    "rf64.wav": (rf64, 0),
     "piped.flac": (flac, 0),
     "streamed.mp3": (mp3, 0.1),
     "cover.mp3": (lambda: cover() + mp3(), 0.1),

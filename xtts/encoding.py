@@ -4,6 +4,7 @@ libsndfile (whose wheel includes LAME, Opus and FLAC) encodes most formats. FFmp
 package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
 """
 
+import importlib.util
 import io
 import struct
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, make_folder, replace_file
 from xtts import mp3_frames
-from xtts.sound_endings import av_is_installed as av_is_installed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,7 @@ class EncodingError(SotaqueError):
 
 def offered() -> list[str]:
     """The formats that this installation can encode; aac and m4a need FFmpeg's encoder."""
-    return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or av_is_installed()]
+    return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or aac_is_installed()]
 
 
 def form_of(path: Path) -> str:
@@ -192,7 +192,7 @@ def without_length(mp3: bytes) -> bytes:
     return mp3[header.bytes :]
 
 
-class _Sink:
+class _Sink(io.RawIOBase):
     """A file that ignores writes before its end, where encoders update the length in a header that
     was already sent."""
 
@@ -219,6 +219,23 @@ class _Sink:
 
     def tell(self) -> int:
         return self._at
+
+    def readinto(self, _buffer: Any) -> int:
+        return 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+def aac_is_installed() -> bool:
+    """Whether the encoder of aac and m4a is installed."""
+    return importlib.util.find_spec("av") is not None
 
 
 class AacFile:

@@ -1,9 +1,10 @@
-"""Opens recordings and reads them completely, even if their headers declare no length.
+"""Opens recordings and reads them completely, even if their headers declare a wrong length.
 
 Programs that write to a pipe do not know the length: a WAV then declares 0 bytes, a FLAC 0 samples,
 and an MP3 lacks the Xing header. libsndfile trusts the first, reads the second as 2^63 samples and
-estimates the third. It also refuses a CAF without a length, and stops after the first of several
-chained Ogg streams. This module repairs such headers, or counts the frames, and reads all streams.
+estimates the third. It also trusts a FLAC that declares too few samples, refuses a CAF without a
+length, and stops after the first of several chained Ogg streams. This module uses the length of the
+header only if it is plausible, else counts the frames, and reads all streams.
 
 Importing this module does not import torch; the API's decoding child reads with it, too.
 """
@@ -11,14 +12,14 @@ Importing this module does not import torch; the API's decoding child reads with
 import contextlib
 import importlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import soundfile
 
-from xtts import mp3_frames
+from xtts import flac_frames, mp3_frames
 from xtts.sound_endings import FOREIGN, av_is_installed
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +34,8 @@ UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
 # libsndfile's length of a FLAC file without a total number of samples.
 _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
+_CHUNK_HEAD = 8
+_HELD_BYTES = 1 << 18
 _CHANGES = "Its sample rate or its channels change inside the file."
 _OGG_HEAD = 27
 _OGG_BEGINS = 0x02
@@ -44,19 +47,17 @@ class Sound:
     rate: in Hz; declared_frames: the length in the header, or None.
     """
 
-    rate: int
-    channels: int
-    declared_frames: int | None = None
-
-    def read(self, frames: int) -> Array:
-        """The next `[frames, channels]`, float32; fewer at the end of a stream, none at the end."""
-        raise NotImplementedError
+    def __init__(self, reader: "_Sndfile | _Av") -> None:
+        self.rate: int = reader.rate
+        self.channels: int = reader.channels
+        self.declared_frames: int | None = reader.declared_frames
+        self._reader = reader
 
     def blocks(self, most: int | None = None, size: int = BLOCK_FRAMES) -> Iterator[Array]:
         """`[frames, channels]`, float32: at most `size` frames at a time, and `most` in total."""
         left = most
         while left is None or left > 0:
-            block = self.read(size if left is None else min(size, left))
+            block = self._reader.read(size if left is None else min(size, left))
             if not len(block):
                 return
             yield block
@@ -75,31 +76,56 @@ def opened(source: Path | bytes, *, by_av: bool = True) -> Iterator[Sound]:
     installed.
     """
     with contextlib.ExitStack() as stack:
-        try:
-            sound: Sound = _Sndfile(source, stack)
-        except soundfile.LibsndfileError:
-            if isinstance(source, bytes) or source.suffix.lower() not in FOREIGN:
-                raise
-            if not (by_av and av_is_installed()):
-                raise
-            sound = AvSound(source, stack)
-        yield sound
+        yield Sound(_reader(source, stack, by_av=by_av))
 
 
-class _Sndfile(Sound):
-    """A recording that libsndfile reads."""
+def _reader(source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool) -> "_Sndfile | _Av":
+    try:
+        return _Sndfile(source, stack)
+    except soundfile.LibsndfileError:
+        foreign = isinstance(source, Path) and source.suffix.lower() in FOREIGN
+        if not (by_av and foreign and av_is_installed()):
+            raise
+    assert isinstance(source, Path)
+    return _Av(source, stack)
+
+
+class _Forwards(soundfile.SoundFile):
+    """soundfile seeks to its position after each block, which fails at the end of a FLAC file
+    without a total number of samples."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _Sndfile:
+    """A recording that libsndfile reads, with a repaired header if necessary."""
 
     def __init__(self, source: Path | bytes, stack: contextlib.ExitStack) -> None:
-        opening: Any = source.open("rb") if isinstance(source, Path) else io.BytesIO(source)
-        streams = _streams(stack.enter_context(opening))
-        file: Any = io.BytesIO(source) if isinstance(source, bytes) else str(source)
+        data: Any = source
+        if isinstance(source, Path):
+            data = _FileBytes(stack.enter_context(source.open("rb")))
+        mended = (
+            _wav_mended(data)
+            or _caf_mended(data)
+            or flac_frames.mended(data)
+            or mp3_frames.mended(data)
+        )
+        streams = [_Pieces(data, b"", *one) for one in _ogg_streams(data)]
         self._later, self._stack = streams[1:], stack
-        self._file: Any = stack.enter_context(soundfile.SoundFile(streams[0] if streams else file))
+
+        def file() -> Any:
+            if mended is not None:
+                return _Pieces(data, *mended)
+            if streams:
+                return streams[0]
+            return io.BytesIO(source) if isinstance(source, bytes) else str(source)
+
+        self._file: Any = stack.enter_context(soundfile.SoundFile(file()))
+        self.declared_frames: int | None = None if self._later else self._file.frames
         if self._file.frames == _UNKNOWN_FRAMES:
-            # soundfile seeks to its position after each block, which fails at the end of the file.
-            self._file.seekable = lambda: False
-        elif not self._later:
-            self.declared_frames = self._file.frames
+            self.declared_frames = None
+            self._file = stack.enter_context(_Forwards(file()))
         self.rate, self.channels = self._file.samplerate, self._file.channels
 
     def read(self, frames: int) -> Array:
@@ -112,38 +138,22 @@ class _Sndfile(Sound):
         return found
 
 
-class AvSound(Sound):
-    """The first audio track of a file that FFmpeg's decoder reads.
+class _Av:
+    """The first audio track of a file that FFmpeg's decoder reads."""
 
-    container: FFmpeg's name of the format; None probes it. codecs: the allowed ones; () allows all.
-    declared_seconds: the length in the header, or 0.
-    """
+    declared_frames = None
 
-    def __init__(
-        self,
-        source: Path | bytes,
-        stack: contextlib.ExitStack,
-        container: str | None = None,
-        codecs: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, path: Path, stack: contextlib.ExitStack) -> None:
         # By name, because `av` is optional.
         av = importlib.import_module("av")
         # As a nameless stream and without protocols, because a playlist could make FFmpeg read
         # other files.
-        options = {"protocol_whitelist": "none"}
-        if codecs:
-            options["codec_whitelist"] = ",".join(codecs)
-        opening: Any = source.open("rb") if isinstance(source, Path) else io.BytesIO(source)
-        file = stack.enter_context(opening)
-        opened = stack.enter_context(av.open(file, format=container, options=options))
-        if not opened.streams.audio:
+        file = stack.enter_context(path.open("rb"))
+        container = stack.enter_context(av.open(file, options={"protocol_whitelist": "none"}))
+        if not container.streams.audio:
             raise ValueError("It has no audio track.")
-        track = opened.streams.audio[0]
-        if codecs and (codec := track.codec_context.name) not in codecs:
-            raise ValueError(f"Its sound is {codec}, which is not supported. Convert it to WAV.")
-        self.declared_seconds = (opened.duration or 0) / av.time_base
         self._to_float = av.AudioResampler(format="flt")
-        self._frames = opened.decode(track)
+        self._frames = container.decode(container.streams.audio[0])
         first = next(self._frames, None)
         if first is None:
             raise ValueError("Its audio track is empty.")
@@ -169,81 +179,137 @@ class AvSound(Sound):
         return np.concatenate(parts) if parts else np.zeros((0, self.channels), np.float32)
 
 
-def _streams(file: BinaryIO) -> list[Any]:
-    """The streams of a file that libsndfile does not read completely, with repaired headers; []
-    for other files."""
-    kind = file.read(4)
-    if kind == b"OggS":
-        return _ogg_streams(file)
-    if kind in _HEADS and (head := _HEADS[kind](file)):
-        file.seek(0)
-        return [_Patched(file, head)]
-    if kind[:3] == b"ID3" or kind[:1] == b"\xff":
-        mended = mp3_frames.mended(kind + file.read())
-        return [io.BytesIO(mended)] if mended else []
-    return []
+class _FileBytes:
+    """The bytes of a file as a buffer, with a small part in memory. Not memory-mapped, because
+    truncating a mapped file kills the process."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._size = file.seek(0, io.SEEK_END)
+        self._from, self._held = 0, b""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return self[key : key + 1][0]
+        start, stop, _ = key.indices(self._size)
+        if not self._from <= start <= stop <= self._from + len(self._held):
+            self._file.seek(start)
+            self._from, self._held = start, self._file.read(max(stop - start, _HELD_BYTES))
+        return self._held[start - self._from : stop - self._from]
+
+    def find(self, wanted: bytes, start: int) -> int:
+        """The next position of a byte; -1 if there is none."""
+        while part := self[start : start + _HELD_BYTES // 2]:
+            if (at := part.find(wanted)) >= 0:
+                return start + int(at)
+            start += len(part)
+        return -1
 
 
-def _wav_head(file: BinaryIO) -> bytes | None:
-    """The header of a WAV file whose samples have the size 0, with sizes that mean "to the end";
-    None for other files."""
+def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
+    """Repairs a WAV file whose header declares too few samples. Returns the header up to the
+    samples, with sizes that mean "to the end", and the start and end of the samples.
+
+    None for other files, and for those with plausible sizes.
+    """
+    if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
+        return None
     at = 12
-    while len(chunk := _bytes(file, at, 8)) == 8 and chunk[:4] != b"data":
-        at += 8 + int.from_bytes(chunk[4:], "little")
-        at += at % 2
-    if chunk[:4] != b"data" or chunk[4:] != bytes(4):
+    while (place := _chunk(data, at)) and place[0] != b"data":
+        at += _CHUNK_HEAD + place[1] + place[1] % 2
+    if place is None:
         return None
-    return b"RIFF" + _UNKNOWN_BYTES + _bytes(file, 8, at - 4) + _UNKNOWN_BYTES
-
-
-def _caf_head(file: BinaryIO) -> bytes | None:
-    """As `_wav_head`, for a CAF file whose samples have the size -1."""
-    at = 8
-    while len(chunk := _bytes(file, at, 12)) == 12 and chunk[:4] != b"data":
-        at += 12 + int.from_bytes(chunk[4:], "big")
-    if chunk[4:] != b"\xff" * 8:
+    begin, size = at + _CHUNK_HEAD, place[1]
+    if data[:4] == b"RF64" and data[12:16] == b"ds64":
+        size = int.from_bytes(data[28:36], "little")
+    # If more bytes follow than the header declares, and they are not chunks, the header was written
+    # before the samples.
+    if len(data) - begin - size <= size or _is_chunks(data, begin + size + size % 2):
         return None
-    size = file.seek(0, io.SEEK_END) - at - 12
-    return _bytes(file, 0, at + 4) + size.to_bytes(8, "big")
+    head = b"RIFF" + _UNKNOWN_BYTES + data[8 : begin - 4] + _UNKNOWN_BYTES
+    return head, begin, len(data)
 
 
-_HEADS = {b"RIFF": _wav_head, b"caff": _caf_head}
+def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
+    """As `_wav_mended`, for a CAF file whose samples have the size -1."""
+    if data[:4] != b"caff":
+        return None
+    at, head = 8, b""
+    while len(head := data[at : at + 12]) == 12 and head[:4] != b"data":
+        at += 12 + int.from_bytes(head[4:], "big")
+    if head[4:] != b"\xff" * 8:
+        return None
+    begin = at + 12
+    size = (len(data) - begin).to_bytes(8, "big")
+    return bytes(data[: at + 4]) + size, begin, len(data)
 
 
-def _ogg_streams(file: BinaryIO) -> list[Any]:
-    """The streams of a chained Ogg file; [] for others.
+def _ogg_streams(data: Any) -> list[tuple[int, int]]:
+    """The start and end of each stream of a chained Ogg file; [] for others.
 
     A chain consists of concatenated files (RFC 3533, 4): first pages of a stream follow pages of
     another.
     """
     begins, at, was_begin = list[int](), 0, False
-    while len(head := _bytes(file, at, _OGG_HEAD)) == _OGG_HEAD and head[:4] == b"OggS":
+    while len(head := data[at : at + _OGG_HEAD]) == _OGG_HEAD and head[:4] == b"OggS":
         is_begin = bool(head[5] & _OGG_BEGINS)
         if is_begin and not was_begin:
             begins.append(at)
         was_begin = is_begin
-        at += _OGG_HEAD + head[26] + sum(file.read(head[26]))
-    if len(begins) < 2:
-        return []
-    ends = [*begins[1:], file.seek(0, io.SEEK_END)]
-    return [
-        io.BytesIO(_bytes(file, begin, end - begin))
-        for begin, end in zip(begins, ends, strict=True)
-    ]
+        lengths = data[at + _OGG_HEAD : at + _OGG_HEAD + head[26]]
+        at += _OGG_HEAD + head[26] + sum(lengths)
+    ends = [*begins[1:], len(data)]
+    return list(zip(begins, ends, strict=True)) if len(begins) > 1 else []
 
 
-def _bytes(file: BinaryIO, at: int, count: int) -> bytes:
-    file.seek(at)
-    return file.read(count)
+def _chunk(data: Any, at: int) -> tuple[bytes, int] | None:
+    """(name, size) of a chunk of a RIFF file; None at its end."""
+    head = data[at : at + _CHUNK_HEAD]
+    if len(head) < _CHUNK_HEAD:
+        return None
+    return bytes(head[:4]), int.from_bytes(head[4:], "little")
 
 
-class _Patched:
-    """A file whose first bytes are replaced by `head`."""
+def _is_chunks(data: Any, at: int) -> bool:
+    """Whether a RIFF file consists of chunks from here to its end."""
+    while place := _chunk(data, at):
+        if not (place[0].isascii() and place[0].decode("ascii", "replace").isprintable()):
+            return False
+        at += _CHUNK_HEAD + place[1] + place[1] % 2
+    return len(data) <= at <= len(data) + 1
 
-    def __init__(self, file: BinaryIO, head: bytes) -> None:
-        self._file, self._head = file, head
-        self.seek, self.tell = file.seek, file.tell
 
-    def read(self, count: int) -> bytes:
-        at, data = self.tell(), self._file.read(count)
-        return self._head[at : at + len(data)] + data[max(0, len(self._head) - at) :]
+class _Pieces(io.RawIOBase):
+    """A file that begins with `head` and continues with `data[start:end]`, without a copy."""
+
+    def __init__(self, data: Any, head: bytes, start: int, end: int) -> None:
+        self._data, self._head, self._start = data, head, start
+        self._size = len(head) + end - start
+        self._at = 0
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._at))
+        of_head = self._head[self._at : self._at + count]
+        view[: len(of_head)] = of_head
+        rest = self._start + self._at + len(of_head) - len(self._head)
+        if len(of_head) < count:
+            view[len(of_head) : count] = self._data[rest : rest + count - len(of_head)]
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True

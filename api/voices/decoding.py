@@ -5,7 +5,7 @@ and URLs, and many old codecs. The container is therefore given, never probed, a
 codecs are allowed.
 """
 
-import contextlib
+import io
 import resource
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import numpy as np
 from api.voices.samples import measure, wav_of
 from machine.memory import address_space_bytes
 from xtts import sound_file
-from xtts.sound_file import MOST_CHANNELS, RATES, AvSound
+from xtts.sound_file import MOST_CHANNELS, RATES
 from xtts.speech_span import SILENT_PEAK
 
 Array = np.ndarray[Any, Any]
@@ -120,26 +120,54 @@ def read_mono(data: bytes, container: Container, most_seconds: float) -> tuple[A
     """
     import av
 
-    pieces = list[Array]()
+    # With these options FFmpeg opens no file or URL that the recording names.
+    options = {"codec_whitelist": ",".join(_CODECS), "protocol_whitelist": "none"}
     _check_headroom()
     try:
-        with contextlib.ExitStack() as stack:
-            sound = AvSound(data, stack, container, _CODECS)
-            # Check the header before decoding. For ADTS, which has no header, FFmpeg estimates the
-            # length from the first frames.
-            if container != "aac" and sound.declared_seconds > most_seconds + 1:
-                _check_length(sound.declared_seconds, most_seconds)
-            _check(sound.rate, 0, sound.channels, most_seconds)
-            for block in sound.blocks(int((most_seconds + 1) * sound.rate)):
-                _check_headroom()
-                pieces.append(block.mean(axis=1, dtype=np.float32))
+        with av.open(io.BytesIO(data), format=container, options=options) as file:
+            if not file.streams.audio:
+                raise ValueError("It has no sound track.")
+            return _read(file, most_seconds)
     except MemoryError:
         raise
     except av.FFmpegError as error:
         raise ValueError(f"It cannot be decoded ({error.strerror}).") from error
+
+
+def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
+    import av
+
+    track = file.streams.audio[0]
+    if track.codec_context.name not in _CODECS:
+        raise ValueError(
+            f"Its sound is {track.codec_context.name}, which is not supported. Convert it to WAV."
+        )
+    # Check the header before decoding. A browser's recording states no length, and for ADTS, which
+    # has no header, FFmpeg estimates it from the first frames.
+    seconds = 0.0 if file.format.name == "aac" else (file.duration or 0) / av.time_base
+    if seconds > most_seconds + 1:
+        _check_length(seconds, most_seconds)
+    pieces: list[Array] = []
+    samples, rate, channels = 0, 0, 0
+    to_float = av.AudioResampler(format="flt")
+    for frame in file.decode(track):
+        _check_headroom()
+        # From the frame, because the header of HE-AAC states half of its rate.
+        rate, channels = rate or frame.sample_rate, channels or frame.layout.nb_channels
+        if (rate, channels) != (frame.sample_rate, frame.layout.nb_channels):
+            raise ValueError(
+                "Its sample rate or its channels change inside the file. Convert it to WAV."
+            )
+        if channels > MOST_CHANNELS:
+            raise ValueError(f"It has {channels} channels; at most {MOST_CHANNELS} are read.")
+        for plain in to_float.resample(frame):
+            pieces.append(plain.to_ndarray().reshape(-1, channels).mean(axis=1, dtype=np.float32))
+            samples += plain.samples
+        if samples > (most_seconds + 1) * rate:
+            break
     if not pieces:
-        raise ValueError("Its audio track is empty.")
-    return np.concatenate(pieces), sound.rate
+        raise ValueError("Its sound track is empty.")
+    return np.concatenate(pieces), rate
 
 
 def _check_headroom() -> None:

@@ -75,7 +75,7 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
             "This is not a WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
         )
         raise APIError(422, "not_a_recording", text, param="file")
-    if by_av and not encoding.av_is_installed():
+    if by_av and not encoding.aac_is_installed():
         raise APIError(422, "unsupported", missing_decoder(), param="file")
     whole = (*command, *([by_av] if by_av else []))
     code, out, errors = await _ran(data, whole, wall_seconds)

@@ -81,9 +81,10 @@ def test_a_length_that_is_true_is_believed(tmp_path, monkeypatch):
         assert audio.facts(path).frames == len(SOUND)
 
 
-def test_an_empty_wav_stays_empty(tmp_path):
+@pytest.mark.parametrize("tail", [b"", b"LIST\x04\0\0\0INFO", b"LIST\x03\0\0\0INF\0"])
+def test_an_empty_wav_stays_empty(tmp_path, tail):
     path = tmp_path / "empty.wav"
-    path.write_bytes(encoded(SOUND[:0]))
+    path.write_bytes(encoded(SOUND[:0]) + tail)
     with pytest.raises(AudioError, match="no samples"):
         audio.facts(path)
 

@@ -9,8 +9,7 @@ from extras.books.book import Book, BookError
 from extras.books.writing.binding import BoundChapter
 from machine import commands
 from machine.storage.atomic import replacing
-from xtts.encoding import BITS_PER_SECOND, RATE, pcm_frame
-from xtts.sound_endings import av_is_installed
+from xtts.encoding import BITS_PER_SECOND, RATE, aac_is_installed, pcm_frame
 
 
 def missing_encoder() -> str:
@@ -26,7 +25,7 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
 
     Raises BookError if FFmpeg's encoder is missing, DiskFull, WriteError.
     """
-    if not av_is_installed():
+    if not aac_is_installed():
         raise BookError(missing_encoder())
     import av
 

@@ -112,7 +112,7 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused():
 
     found, rate = read_mono(film(True), "mov", 60.0)
     assert rate == RATE and likeness(found, speech(2.0, RATE)) > 0.99
-    with pytest.raises(ValueError, match="no audio track"):
+    with pytest.raises(ValueError, match="no sound track"):
         read_mono(film(False), "mov", 60.0)
 
 
