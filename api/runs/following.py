@@ -304,8 +304,8 @@ class VoiceFollower:
         for run in self.runs.values():
             for epoch in reversed(list(run.epochs.values())):
                 if epoch.sha256 and epoch.sha256 not in self._verified:
-                    fault = await asyncio.to_thread(run.folder.verify, epoch.number)
-                    self._verified[epoch.sha256] = fault is None
+                    found = await asyncio.to_thread(run.folder.look, epoch.number)
+                    self._verified[epoch.sha256] = not isinstance(found, str)
                     return
 
 

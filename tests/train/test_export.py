@@ -103,7 +103,7 @@ def test_the_verb_writes_a_voice_that_speaks_and_says_how_much_is_written(
     opened = load_voice(VoiceSpec(str(to)))
     same = load_voice(VoiceSpec(str(checkpoint)))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
-    assert opened.reference.read_bytes() == same.reference.read_bytes()
+    assert opened.files.reference.read_bytes() == same.files.reference.read_bytes()
 
 
 def learned(run: RunFolder, base: Path, *weights: object) -> dict[str, torch.Tensor]:

@@ -45,19 +45,19 @@ def arguments(server, workshop) -> list[str]:
     )  # fmt: skip
 
 
-def test_without_agreement_nothing_happens(arguments, server, tmp_path, capsys):
+def test_without_agreement_nothing_happens(arguments, server, tmp_path, capfd):
     assert main(arguments) == 2
-    assert "set COQUI_TOS_AGREED=1 if you agree" in capsys.readouterr().err
+    assert "set COQUI_TOS_AGREED=1 if you agree" in capfd.readouterr().err
     assert server.asked == []
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, capsys):
+def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, capfd):
     agreed = [*arguments, "--coqui-tos-agreed=1"]
     # The first download breaks off and its retry is refused: the run does not use the part.
     server.bad[f"{AT}/model.pth"] = [Bad(cut_after=300_000), Bad(status=403)]
     assert main(agreed) == 2
-    assert "300,000 of" in capsys.readouterr().err
+    assert "300,000 of" in capfd.readouterr().err
     assert not (tmp_path / "run" / "checkpoints").exists()
 
     assert main(agreed) == 0
@@ -70,7 +70,7 @@ def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, caps
     to = tmp_path / "voice"
     export = ["export", f"--checkpoint={checkpoint}", f"--to={to}"]
     assert main([*export, *arguments]) == 2 and not to.exists()
-    assert "checkpoint_epoch_1.pt is Coqui's XTTS-v2 or was made from it" in capsys.readouterr().err
+    assert "checkpoint_epoch_1.pt is Coqui's XTTS-v2 or was made from it" in capfd.readouterr().err
     assert main([*export, *agreed]) == 0
     assert len(server.asked) == asked
     assert bundle.verify(to)
@@ -81,7 +81,7 @@ def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, caps
     damaged[len(damaged) // 2] ^= 1
     weights.write_bytes(damaged)
     assert main(agreed) == 2
-    assert "model.pth has SHA-256" in capsys.readouterr().err
+    assert "model.pth has SHA-256" in capfd.readouterr().err
 
 
 def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(

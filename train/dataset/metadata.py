@@ -363,12 +363,12 @@ def _in_use(rows: Sequence[Row], place: int, path: Path, notes: list[str]) -> Se
         row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None
     ]
     held_out = sum(1 for one in splits if SPLITS.get(one))
-    said = [f"{counted(held_out, 'clip')} for validation"] if held_out else []
+    marked = [f"{counted(held_out, 'clip')} for validation"] if held_out else []
     if tests := len(rows) - len(kept):
         are = "is" if tests == 1 else "are"
-        said.append(f"{counted(tests, 'clip')} for tests, which {are} not read")
-    if said:
-        notes.append(f"{path.name}: its split column marks {' and '.join(said)}.")
+        marked.append(f"{counted(tests, 'clip')} for tests, which {are} not read")
+    if marked:
+        notes.append(f"{path.name}: its split column marks {' and '.join(marked)}.")
     return kept
 
 

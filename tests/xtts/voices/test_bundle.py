@@ -65,10 +65,10 @@ def test_a_garbled_or_newer_bundle_is_a_sentence(voice, content):
 
 
 def test_a_voice_is_opened_with_its_reference(voice):
-    assert load_voice(VoiceSpec(str(voice))).reference is None
+    assert load_voice(VoiceSpec(str(voice))).files.reference is None
     shutil.copy(voice / "vocab.json", voice / "reference.wav")
     opened = load_voice(VoiceSpec(str(voice)))
-    assert opened.reference == voice / "reference.wav"
+    assert opened.files.reference == voice / "reference.wav"
     assert opened.model.config.weights == "random"
     with pytest.raises(BundleError, match="There is no voice at nowhere"):
         load_voice(VoiceSpec("nowhere"))
