@@ -350,6 +350,8 @@ def _json_rows(path: Path, text: str) -> list[Row]:
     objects = dict[int, Mapping[str, Any]]()
     if text.lstrip().startswith("["):
         objects = dict(enumerate(_parsed(path, 1, text), start=1))
+    elif path.suffix.lower() == ".json" and (whole := _whole(text)):
+        objects = dict(enumerate(whole, start=1))
     else:
         for number, line in enumerate(io.StringIO(text, newline=None), start=1):
             if line.strip():
@@ -365,6 +367,30 @@ def _json_rows(path: Path, text: str) -> list[Row]:
         for number, row in objects.items()
     ]
     return [Row(0, tuple(keys)), *rows] if rows else []
+
+
+def _whole(text: str) -> list[Any]:
+    """The clips of a single object: {"data": [{…}, …]}, or by name,
+    {"a.wav": "Hello.", "b.wav": {"text": …}}. Empty if it is neither."""
+    try:
+        everything = json.loads(text)
+    except ValueError:
+        return []  # an object on each line
+    if not isinstance(everything, Mapping):
+        return []
+    lists = [one for one in everything.values() if isinstance(one, list)]
+    if len(lists) == 1 and all(isinstance(one, Mapping) for one in lists[0]):
+        return list(lists[0])
+    names = list(everything)
+    rows = [
+        {"file_name": name, **(value if isinstance(value, Mapping) else {"text": value})}
+        for name, value in everything.items()
+        if isinstance(value, str | Mapping)
+    ]
+    sound = all(name.lower().endswith(SOUND_EXTENSIONS) for name in names)
+    texts = all("text" in row for row in rows)
+    by_name = sound or all(isinstance(one, Mapping) for one in everything.values())
+    return rows if len(rows) == len(names) and by_name and texts else []
 
 
 def _parsed(path: Path, number: int, text: str) -> Any:

@@ -96,3 +96,24 @@ def test_a_spreadsheets_line_with_the_delimiter_is_not_a_row(tmp_path):
     assert "line 4 has 1 fields" in refusal(tmp_path)
     written(tmp_path, "SEP=;\r\na.wav;Yes, of course.\r\nb.wav;No, never.\r\n")
     assert [row[1] for row in rows(tmp_path)] == ["Yes, of course.", "No, never."]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"a.wav": "One of them.", "b.wav": "Two of them."},
+        {"a.wav": {"text": "One of them."}, "b.wav": {"text": "Two of them."}},
+        {"version": 1, "data": [{"audio": "a.wav", "text": "One of them."},
+                                {"audio": "b.wav", "text": "Two of them."}]},
+    ],
+)  # fmt: skip
+def test_one_json_object_that_holds_all_clips(tmp_path, content):
+    for name in ("a.wav", "b.wav"):
+        (tmp_path / name).touch()
+    written(tmp_path, json.dumps({"name": "a corpus"}), "dataset_info.json")
+    written(tmp_path, json.dumps(content), "metadata.json")
+    assert [row[:2] for row in rows(tmp_path)] == [
+        ("a.wav", "One of them."), ("b.wav", "Two of them."),
+    ]  # fmt: skip
+    written(tmp_path, json.dumps(content, indent=1), "metadata.json")
+    assert len(rows(tmp_path)) == 2
