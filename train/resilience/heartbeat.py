@@ -58,7 +58,7 @@ class Heartbeat:
     def __enter__(self) -> "Heartbeat":
         # faulthandler writes in C, in the thread that gets the signal, even if the GIL is never
         # released.
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         read_end, self._beats = os.pipe()
         os.set_blocking(self._beats, False)
         wire = tripwire(EXIT_CODE)
