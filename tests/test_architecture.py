@@ -43,7 +43,7 @@ READS_ENVIRONMENT = {
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe.py": "what its children inherit; where a user's caches are",
     "extras/doctor/collection.py": "libraries and GPUs it chooses: that is judged",
-    "api/work_queue.py": "what work behind speech inherits",
+    "api/work_queue.py": "what background work inherits",
     "machine/steps.py": "RAY_ADDRESS",
     "extras/ray/steps.py": "what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",

@@ -1,4 +1,4 @@
-"""Work on disk: job.json, and how the end of a child is told."""
+"""Work on disk: job.json, and the sentence that reports the end of a child."""
 
 from dataclasses import dataclass
 
