@@ -93,6 +93,8 @@ def fetch(url: str, target: Path, expected: Written) -> None:
     part = part_of(target)
     try:
         with refused(target, expected.bytes):
+            if _size(part) > expected.bytes:  # of another file
+                part.unlink()
             require_space(target.parent, expected.bytes - _size(part), target.name)
             _complete(url, part, expected)
             with part.open("ab") as file:
@@ -120,7 +122,7 @@ def _complete(url: str, part: Path, expected: Written) -> None:
         begin = _size(part)
         try:
             if begin != expected.bytes:
-                begin = _request(url, part, expected, begin if begin < expected.bytes else 0)
+                begin = _request(url, part, expected, begin)
             if (size := _size(part)) < expected.bytes:
                 raise Retry(f"the connection ended after {size / 1e6:,.1f} MB")
             if size == expected.bytes and sha256_of(part, fresh=True) == expected.sha256:

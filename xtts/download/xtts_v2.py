@@ -115,13 +115,16 @@ def provide_xtts_v2(source: ModelSource) -> Path:
         raise FilesError(
             f"{source.folder} does not hold XTTS-v2. {by_hand(source.folder, missing)}"
         )
-    make_folder(source.folder)
     waiting = f"Another process is downloading XTTS-v2 into {source.folder}; waiting for it."
-    with wait_for(source.folder / ".download.lock", lambda: log.info(waiting)):
-        # Another process may have downloaded everything meanwhile.
-        missing = missing_files(source.folder)
-        if set(missing) - OPTIONAL:
-            _bring(source, source.url, missing)
+    try:
+        make_folder(source.folder)
+        with wait_for(source.folder / ".download.lock", lambda: log.info(waiting)):
+            # Another process may have downloaded everything meanwhile.
+            missing = missing_files(source.folder)
+            if set(missing) - OPTIONAL:
+                _bring(source, source.url, missing)
+    except WriteError as error:  # DiskFull, too
+        raise type(error)(f"{error} XTTS_V2_DIR names this folder.") from error
     return source.folder
 
 

@@ -38,7 +38,7 @@ class LoadedVoice(ABC):
 
     Attributes:
         model: The torch model (`xtts.model.loading.Model`) or the ONNX model.
-        files: Its files and named speakers.
+        files: Its files and named speakers, without `state`, which would keep a checkpoint mapped.
         licence: The licence of its weights.
         message: Why it does not compute where it was requested; "" if it does.
         sample_rate: The sample rate of its speech: 24,000 Hz.
@@ -52,7 +52,8 @@ class LoadedVoice(ABC):
     def __init__(
         self, model: Any, files: VoiceFiles, where: ComputeConfig, licence: str, message: str = ""
     ) -> None:
-        self.model, self.files, self.licence, self.message = model, files, licence, message
+        self.model, self.files = model, replace(files, state=None)
+        self.licence, self.message = licence, message
         self.guarded, self.latents_folder = where.guard, where.latents_folder
         self._known_speakers: dict[str, Voice] = {}
 
@@ -100,6 +101,15 @@ class LoadedVoice(ABC):
         if self.model.config.weights == "random":
             log.info("The weights are random: no attention head follows the text.")
             return ()
+        if not (heads := self._measured_heads()):
+            log.warning(
+                "No attention head of this model follows the text. The guard uses the length and "
+                "repeated sound instead, and words have no times."
+            )
+        return heads
+
+    def _measured_heads(self) -> tuple[Head, ...]:
+        """The heads as they were measured now, or at an earlier start."""
         facts, base = None, ""
         if self.latents_folder is not None:
             # Fine-tuning does not change the heads.
@@ -115,11 +125,6 @@ class LoadedVoice(ABC):
         if facts is not None:
             facts.put(base, heads)
             facts.save()
-        if not heads:
-            log.warning(
-                "No attention head of this model follows the text. The guard uses the length and "
-                "repeated sound instead, and words have no times."
-            )
         return heads
 
     def guard(self, request: SynthesisRequest) -> Guard | None:

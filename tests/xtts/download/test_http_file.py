@@ -134,10 +134,11 @@ def test_what_an_earlier_start_left_is_used_where_it_is_right(get, server, tmp_p
     part_of(tmp_path / "model.pth").write_bytes(part)
     whole(get())
     assert server.ranges(PATH) == ranges
-    # Retries used for a damaged part do not count for the new file.
-    (tmp_path / "model.pth").unlink()
-    part_of(tmp_path / "model.pth").write_bytes(OTHER[:2_900_000])
-    whole(get(Bad(), *[Bad(cut_after=400_000)] * 6))
+    # Retries used for a damaged part do not count for the new file, nor does its size.
+    for damaged, bads in ((OTHER[:2_900_000], [Bad()]), (bytes(3_000_001), [])):
+        (tmp_path / "model.pth").unlink()
+        part_of(tmp_path / "model.pth").write_bytes(damaged)
+        whole(get(*bads, *[Bad(cut_after=400_000)] * 6))
 
 
 # A server that sends something else

@@ -1,5 +1,7 @@
 """Preparing a voice: the work done before the first request."""
 
+import gc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from tests.models import tiny_voice
 from tests.xtts.inference.crowds import batcher_of, sounds_of
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model import loading
 from xtts.model.vocoder import Vocoder
 from xtts.voices.loading import compute_config, load_voice
+from xtts.voices.run_folder import read_checkpoint
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
@@ -79,3 +83,18 @@ def test_whoever_opens_a_voice_has_cudnn_and_threads_as_asked(folder, monkeypatc
     # The next voice does not switch it on again.
     load_voice(VoiceSpec(str(folder)))
     assert not torch.backends.cudnn.enabled
+
+
+def test_an_opened_voice_does_not_keep_its_checkpoint_mapped(folder):
+    """A run may delete an old checkpoint; its space is free once no process maps it."""
+    path = folder / "checkpoint_epoch_1.pt"
+    weights = loading.read_tensors(folder / "model.pth")
+    gpt = {name: one.clone() for name, one in weights.items() if name.startswith("gpt.")}
+    torch.save({"model": gpt, "provenance": {}}, path)
+    files = find_voice(VoiceSpec(str(folder)))
+    files = replace(files, weights=path, state=read_checkpoint(path).model)
+    assert str(path) in Path("/proc/self/maps").read_text()
+    voice = load_voice(files)
+    del files
+    gc.collect()
+    assert voice.own is not None and str(path) not in Path("/proc/self/maps").read_text()

@@ -43,6 +43,18 @@ def test_measured_heads_are_kept_and_not_measured_again(tmp_path, monkeypatch):
         assert len(asked) == times
 
 
+def test_a_start_says_that_no_head_follows_the_text_also_when_it_was_measured_before(
+    tmp_path, monkeypatch, caplog
+):
+    folder = unnamed_weights(tmp_path)
+    monkeypatch.setattr(heads, "measured", lambda *_: ())
+    kept = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
+    for _ in range(2):
+        caplog.clear()
+        assert load_voice(VoiceSpec(str(folder)), kept).heads == ()
+        assert "No attention head of this model follows the text" in caplog.text
+
+
 def unnamed_weights(tmp_path: Path) -> Path:
     """A model whose config.json does not say that its weights are random."""
     folder = tiny_base(tmp_path / "voice", coqui_vocoder=True)
