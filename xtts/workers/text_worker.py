@@ -17,7 +17,6 @@ around a piece; words: [[word, first, last], …] and voice as in `Piece`. A tex
 text is ever printed.
 """
 
-import contextlib
 import json
 import signal
 import sys
@@ -123,9 +122,14 @@ class TextWorker:
         self, message: Mapping[str, Any], tokenizer: TokenizerSpec, limit_seconds: float
     ) -> dict[str, Any]:
         """The answer of the running process, or else of a new one. Raises as `_ask`."""
-        with contextlib.suppress(WorkerFailed):
+        try:
             return self._ask(message, tokenizer, limit_seconds)
-        return self._ask(message, tokenizer, limit_seconds)
+        except WorkerFailed as first:
+            try:
+                return self._ask(message, tokenizer, limit_seconds)
+            except WorkerFailed as second:
+                # Both must have crashed before a text is blamed.
+                raise (first if second.reason_code == "crashed" else second) from None
 
     def _ask(
         self, message: Mapping[str, Any], tokenizer: TokenizerSpec, limit_seconds: float

@@ -168,6 +168,16 @@ def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(odd, tmp_pat
     odd.open(spec(Path("y")))  # also replaced if a voice is to be opened
 
 
+def test_a_text_is_not_blamed_for_one_crash_after_a_kill(odd):
+    odd.open(spec(Path("x")))
+    assert odd.pid
+    os.kill(odd.pid, signal.SIGKILL)
+    with pytest.raises(WorkerFailed, match=r"twice in a row.*SIGKILL"):
+        odd.read(spec(Path("x")), "crash", "en")
+    with pytest.raises(TextError, match="Two processes crashed"):
+        odd.read(spec(Path("x")), "crash", "en")
+
+
 def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(worker, tmp_path):
     with pytest.raises(SotaqueError, match=r"config\.json is missing"):
         worker.open(spec(tmp_path))
