@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,8 @@ def type_for_rounded_weights() -> torch.dtype:
     return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
 
 
-class Cache:
-    """The interface of a cache for the transformer. Tensors are [batch, heads, time,
-    head_width]."""
+class Cache(Protocol):
+    """A cache for the transformer. Tensors are [batch, heads, time, head_width]."""
 
     def around(self, *parts: nn.Module) -> AbstractContextManager[None]:
         """A context for the forward of these parts of a block; training casts their weights."""
@@ -36,10 +36,10 @@ class Cache:
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Stores keys and values; returns the attention, causal within the new positions."""
-        raise NotImplementedError
 
     def advance(self, time: int) -> None:
-        """Counts `time` new positions, after the last layer."""
+        """Counts `time` new positions, after the last layer; does nothing if none are stored."""
+        return
 
 
 class QueryLog:

@@ -74,9 +74,6 @@ class VarlenLayout(Cache):
         parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
         return torch.cat([causal_attention(*part) for part in parts], 2)
 
-    def advance(self, time: int) -> None:
-        """Does nothing, because nothing is cached."""
-
     # The same in a padded grid.
 
     def in_one_grid(self, packed: Tensor, heads: int) -> Tensor:

@@ -22,7 +22,7 @@ NOTHING = -1e30
 @dataclass
 class GraphCache(Cache):
     """A cache like `xtts.model.kv_cache.KeyValueCache`, for tracing: the past is an input, and the
-    new keys and values are collected.
+    new keys and values are collected. The caller of the graph counts positions.
 
     past_keys[i]: [batch, heads, head_width, places]; past_values[i]: [batch, heads, places,
     head_width]; bias: [batch, places], 0 for a place in use, otherwise NOTHING.
@@ -54,9 +54,6 @@ class GraphCache(Cache):
         weights = (scores + self._bias).softmax(-1)
         seen = weights[..., : self._places] @ self.past_values[layer]
         return seen + weights[..., self._places :] @ values
-
-    def advance(self, time: int) -> None:
-        """Does nothing, because the caller of the graph counts positions."""
 
 
 class StepGraph(nn.Module):

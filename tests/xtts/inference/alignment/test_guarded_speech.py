@@ -149,9 +149,6 @@ def test_attention_is_what_the_whole_row_gives(voice):
                 queries, keys, values, is_causal=True
             )
 
-        def advance(self, time):
-            pass
-
     with torch.inference_mode():
         prefix = model.gpt.prefix(voice.own.latents, ids)
         codes = torch.tensor([model.config.gpt.audio_start, *said.codes])
