@@ -145,7 +145,8 @@ class NamedFolders(Generic[Named]):
         gone = self.folder / f"{_DELETED}{item.id}-{secrets.token_hex(4)}"
         with item.changing():
             item.folder.rename(gone)
-        with kept(self.folder):
+        # `remove_rest` may delete the same files at the same time.
+        with kept(self.folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(gone)
 
     def remove_rest(self) -> None:

@@ -175,7 +175,7 @@ class WorkQueue(ABC, Generic[Item]):
     async def stop(self, item: Item, *, deleted: bool = False) -> None:
         """Stops the work on an item, or removes it from the queue. Its progress is kept.
 
-        A child of another replica ends within `_HEED_SECONDS`, when that replica reads the state.
+        A child of another replica ends within a second, when that replica reads the state.
 
         Args:
             item: The item.
@@ -348,14 +348,14 @@ class WorkQueue(ABC, Generic[Item]):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGSTOP if wanted else signal.SIGCONT)
             await asyncio.sleep(_WATCH_SECONDS)
-            if count % _CHECKS_UNTIL_STOP == 0:
-                with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
+            with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
+                if count % _CHECKS_UNTIL_STOP == 0:
                     self._stopped = self._stopped or await asyncio.to_thread(_is_stopped, item)
-            if count % _CHECKS_UNTIL_ROOM == 0 and self._check_room is not None:
-                try:
-                    await asyncio.to_thread(self._check_room)
-                except APIError as error:
-                    self._fault = str(error)
+                if count % _CHECKS_UNTIL_ROOM == 0 and self._check_room is not None:
+                    try:
+                        await asyncio.to_thread(self._check_room)
+                    except APIError as error:
+                        self._fault = str(error)
             if self._stopped or self._fault:
                 kill_group(child.pid)
                 return

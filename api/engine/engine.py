@@ -104,12 +104,7 @@ class Engine:
             recording, cast, voice: As in `SpeechStream`.
             caller: The slots and the queue are shared fairly between callers.
         """
-        # An input that kills the process with one voice may be harmless with another.
-        digest = digest_of(ask, recording, cast, voice.voice.name if voice else "")
-        if self.closing:
-            raise closing()
-        if refusal := self.requests.refusal(digest, caller):
-            raise refusal
+        digest = self._admitted(ask, recording, cast, voice.voice.name if voice else "", caller)
         now = time.monotonic()
         return self._enter(SpeechStream(
             f"s{next(self._names)}", ask, digest, now, now + self.limits.turn, recording, cast,
@@ -133,8 +128,7 @@ class Engine:
             setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
-        if self.closing:
-            raise closing()
+        self._admitted(ask, recording, cast, voice.name, caller)
         if self.child is None or self.standing is None:
             raise starting()
         if self._previews_waiting >= self.limits.queue:
@@ -160,6 +154,19 @@ class Engine:
                 self.previewed = opened
             self._preview_used = time.monotonic()
             return self.speak(ask, recording, caller, cast, opened)
+
+    def _admitted(
+        self, ask: SynthesisRequest, recording: str | None, cast: Mapping[str, str | None],
+        voice: str, caller: str,
+    ) -> str:  # fmt: skip
+        """The digest of a request that may enter the queue. Raises APIError."""
+        # An input that kills the process with one voice may be harmless with another.
+        digest = digest_of(ask, recording, cast, voice)
+        if self.closing:
+            raise closing()
+        if refusal := self.requests.refusal(digest, caller):
+            raise refusal
+        return digest
 
     def preview_of(self, voice: VoiceTarget) -> OpenedVoiceState | None:
         """The preview, if it is this voice."""

@@ -180,7 +180,8 @@ def remove(run: RunSummary) -> None:
                 time.sleep(_LOCK_WAIT_SECONDS)
         with refused(folder):
             for one in folder.parent.glob(f"{_DELETED}*"):
-                shutil.rmtree(one)
+                with contextlib.suppress(FileNotFoundError):  # another replica deletes it too
+                    shutil.rmtree(one)
     except RunError as error:
         raise APIError(409, "run_in_use", "The run is being trained. Cancel that first.") from error
     except WriteError as error:

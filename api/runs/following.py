@@ -243,9 +243,10 @@ class VoiceFollower:
 
     def _epochs(self, run: RunSummary) -> dict[int, VoiceTarget]:
         """The epochs with a checkpoint that is not known to fail, by number."""
-        every = targets.speakable(self.settings, run).values()
-        is_epoch = lambda one: one.candidate == runs.candidate_id("epoch", one.epoch)  # noqa: E731
-        return {one.epoch: one for one in every if is_epoch(one) and self._opens(one)}
+        return {
+            one.epoch: one for one in targets.speakable(self.settings, run).values()
+            if one.candidate == runs.candidate_id("epoch", one.epoch) and self._opens(one)
+        }  # fmt: skip
 
     def _opens(self, target: VoiceTarget) -> bool:
         return target.name not in self._refused and not self.engine.is_deadly(target.name)

@@ -37,8 +37,9 @@ def _base(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     if not whole or run.recording is None or whole[-1].manifest is None:
         return None
     sha256 = whole[-1].manifest.base.get("sha256", "")
+    whose = "the current run" if run.id == listing.CURRENT else f"run {run.id}"
     voice = voice_at(
-        settings, str(whole[-1].checkpoint), f"base of {run.id} ({sha256[:8]})",
+        settings, str(whole[-1].checkpoint), f"base of {whose} ({sha256[:8]})",
         base_only=True, reference=str(run.recording),
     )  # fmt: skip
     learned = run.learned.digest if run.learned and run.learned.share == 0 else ""

@@ -71,7 +71,7 @@ class Adapters:
         return [str(self.folder / one) for one in before if found.get(one) != before[one]]
 
     def _read(self, folder: Path, found: dict[str, Bundle]) -> None:
-        """Adds an adapter to `found`; logs once why a folder is none."""
+        """Adds a folder to `found`, or logs once why it is not an adapter."""
         fault = "it is not an export of `train export --adapter`. Move it elsewhere."
         if store.means_served(folder.name):
             fault = "its name always means the served voice. Give the folder another name."

@@ -213,9 +213,11 @@ class Voices:
             if voice is not None:
                 self._remove(filter(_is_old, self._strays(voice)))
             elif not (about.exists() and wav.exists()):
+                was_old = _is_old(own)
                 self._remove(filter(_is_old, [*own.glob("*.wav"), wav, about]))
-                with contextlib.suppress(OSError):  # still missing, or not empty
-                    own.rmdir()
+                if was_old:
+                    with contextlib.suppress(OSError):  # not empty
+                        own.rmdir()
 
     def _strays(self, voice: UploadedVoice) -> list[Path]:
         own = {self.recording(voice), *self.single_recordings(voice)}

@@ -32,6 +32,8 @@ QUICK = EngineLimits(
     slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=3.0, start=60.0, ready=60.0,
     micro=20.0,
 )  # fmt: skip
+# On a busy machine, the imports of the first answer stop the server's loop for seconds.
+PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
 
 
 @dataclass
@@ -165,25 +167,24 @@ def service(tmp_path: Path) -> Iterator[Running]:
 def service_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Path]]:
     """For `shared_service`: a ready service with a fake child, and its folder."""
     folder = tmp_path_factory.mktemp("shared")
-    # On a busy machine, the imports of the first answer stop the server's loop for seconds.
-    with running(settings_in(folder), limits=replace(QUICK, deadline=60.0, hang=60.0)) as found:
+    with running(settings_in(folder), limits=PATIENT) as found:
         yield found, folder
 
 
 @pytest.fixture
 def shared_service(service_of_module: tuple[Running, Path]) -> Iterator[Running]:
-    """One service for the tests of a module that leave no file in it and do not end its child."""
+    """One service for the tests of a module that change no file of it and do not end its child."""
     found, folder = service_of_module
-    before = files_in(folder), found.parts.engine.happened.restarts
+    engine = found.parts.engine
+    before = files_in(folder), engine.child, engine.wanted
     yield found
-    assert (files_in(folder), found.parts.engine.happened.restarts) == before
+    assert (files_in(folder), engine.child, engine.wanted) == before
 
 
-def files_in(folder: Path) -> set[Path]:
-    """The files below a folder, except locks, which stay."""
-    return {
-        path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock")
-    }
+def files_in(folder: Path) -> dict[Path, bytes]:
+    """The files below a folder with their contents, except locks, which stay."""
+    every = (path for path in folder.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in every if not path.name.endswith(".lock")}
 
 
 @pytest.fixture(scope="session")

@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.conftest import PATIENT, Running, running, settings_in
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 
 CANDIDATES = "/v1/runs/current/candidates"
-# Timing is not tested here: a busy machine must not end the child.
-PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
 
 
 def write_judged_run(folder: Path) -> Path:

@@ -1,8 +1,32 @@
-"""The free space of a folder that need not exist yet, and the size of the files below a folder."""
+"""Named folders; the free space of a folder that need not exist yet; the size of its files."""
 
 import shutil
+from pathlib import Path
+from typing import Any
 
-from api.uploads import bytes_below, free_bytes
+from api.uploads import NamedFolder, NamedFolders, bytes_below, free_bytes
+
+
+class Tape(NamedFolder):
+    word = "tape"
+
+
+def test_a_deletion_is_done_although_a_queue_that_starts_removes_the_same_files(
+    tmp_path, monkeypatch
+):
+    tapes = NamedFolders(tmp_path, Tape, 1 << 30)
+    tape = Tape(tmp_path / "anna", "anna", "Anna", "2026-01-02")
+    tape.folder.mkdir()
+    tape.write()
+    rmtree = shutil.rmtree
+
+    def second(path: Path, **more: Any) -> None:
+        rmtree(path)
+        rmtree(path, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", second)
+    tapes.remove(tape)
+    assert tapes.all() == [] and list(tmp_path.glob(".deleted-*")) == []
 
 
 def test_a_folder_that_is_not_there_yet_has_the_room_of_the_disk_it_will_be_on(

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.api.conftest import Running, running, settings_in
-from tests.api.judged_run import PATIENT
+from tests.api.conftest import PATIENT, Running, running, settings_in
 from tests.api.page import desk
 from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, faults, says, too_small, until

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.api.conftest import running, settings_in
+from tests.api.conftest import PATIENT, running, settings_in
 from tests.api.heard import refused
-from tests.api.judged_run import CANDIDATES, PATIENT, row, served
+from tests.api.judged_run import CANDIDATES, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 from xtts.voices.run_folder import RunFolder
 

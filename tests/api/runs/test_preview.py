@@ -3,16 +3,24 @@
 One preview voice is open in addition to the served one, for all callers and within the same limits.
 """
 
+import asyncio
 import os
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from tests.api.conftest import settings_in
+from api.app import how_of
+from api.engine.child import VoiceTarget
+from api.engine.engine import Engine
+from api.engine.queue import DEADLY, digest_of
+from api.errors import APIError
+from api.metrics import ServiceMetrics
+from tests.api.conftest import PATIENT, settings_in
 from tests.api.heard import refused, said
-from tests.api.judged_run import CANDIDATES, PATIENT, preview, row, served
+from tests.api.judged_run import CANDIDATES, preview, row, served
 from tests.api.threads import at_once
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.run_folder import RunFolder
 
 
@@ -41,7 +49,7 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
     preview(service, "epoch_2", "hello again")
     assert engine.previewed.key == first  # still open
     preview(service, "base", "hello")
-    assert engine.previewed.voice.name.startswith("base of current")
+    assert engine.previewed.voice.name.startswith("base of the current run (")
     engine.limits = replace(PATIENT, preview=0.05)
     service.wait_until(lambda: engine.previewed is None, 10)
     assert preview(service, "epoch_2", "hello").status_code == 200
@@ -76,6 +84,15 @@ def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
     # The same words are not suspect when another voice speaks them.
     assert len(service.parts.engine.requests.deaths) == 1
     assert preview(service, "epoch_2", "hello").status_code == 200
+
+
+def test_a_deadly_input_is_refused_before_its_candidate_is_opened(tmp_path):
+    engine = Engine(how_of(settings_in(tmp_path)), PATIENT, ServiceMetrics(), lambda: None)
+    voice, ask = VoiceTarget("epoch 2", {}), SynthesisRequest("hello", "en")
+    engine.requests.deaths[digest_of(ask, None, {}, voice.name)] = DEADLY
+    with pytest.raises(APIError) as caught:  # without a child, any later step would be `starting`
+        asyncio.run(engine.preview(voice, ask))
+    assert caught.value.code == "deadly_input"
 
 
 def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):

@@ -85,11 +85,14 @@ def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(tmp
     fresh, mine = tmp_path / "cccccccccccc.wav", tmp_path / "notes.wav"
     for path in (*halves, fresh, mine):
         path.write_bytes(b"x")
+    begun = tmp_path / "dddddddddddd"  # another replica writes into it next
+    begun.mkdir()
     hours_ago = time.time() - 2 * 3600
     for path in (*halves, mine, voices.recording(whole)):
         os.utime(path, (hours_ago, hours_ago))
     other = voices.add("Ben", RECORDING)
     assert [path.exists() for path in (*halves, fresh, mine)] == [False, False, True, True]
+    assert begun.is_dir()
     assert [one.id for one in voices.all()] == [whole.id, other.id]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -93,6 +94,31 @@ def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
             assert queue._running is None and book.job.state == "stopped"
 
     asyncio.run(stopped())
+
+
+def test_what_another_replica_stops_ends_although_the_folder_was_away_for_a_moment(
+    queued, monkeypatch
+):
+    queue, book = queued
+    monkeypatch.setattr("api.work_queue._CHECKS_UNTIL_ROOM", 1)
+    away = threading.Event()
+
+    def room() -> None:
+        if not away.is_set():
+            away.set()
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(queue, "_check_room", room)
+
+    async def stopped() -> None:
+        async with working(queue):
+            await asyncio.to_thread(away.wait, 60)
+            await asyncio.to_thread(queue_in(book.folder.parent)._unqueue, book)
+            while queue._running is not None:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(stopped())
+    assert book.job.state == "stopped"
 
 
 def test_the_next_service_removes_what_a_kill_has_left_and_nothing_else(queued):
