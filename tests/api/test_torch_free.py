@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 import api.__main__
 from api.app import how_of
-from tests.api.conftest import FAKE, NO_GPU, running, settings_in
+from tests.api.conftest import FAKE, NO_GPU, PATIENT, running, settings_in
 from tests.api.run_folders import write_epoch
 from tests.api.sounds import file_of, speech, upload
 
 folder = Path(sys.argv[1])
 write_epoch(folder / "output", 1)
 settings = settings_in(folder, backend=sys.argv[2])
-with running(settings, replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)) as service:
+how = replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)
+with running(settings, how, PATIENT) as service:
     voice = upload(service, file_of(speech())).json()["id"]
     for form in ("wav", "mp3"):
         assert service.say("hello", voice=voice, response_format=form).status_code == 200

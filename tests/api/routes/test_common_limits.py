@@ -34,10 +34,11 @@ def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def left_in(folder: Path) -> set[str]:
-    """The files in a folder, except its lock."""
+    """The files and folders in a folder, except locks, which stay."""
     if not folder.is_dir():
         return set()
-    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.name != ".lock"}
+    every = folder.rglob("*")
+    return {str(one.relative_to(folder)) for one in every if not one.name.endswith(".lock")}
 
 
 @each(STORES)
