@@ -54,6 +54,8 @@ def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEn
         number = error.object[: error.start].count(b"\n") + 1
         fault = f"{path} has a byte in line {number} that is not UTF-8; save it as UTF-8 text."
         return DotEnv({}, (fault,))
+    if "\0" in text:
+        return DotEnv({}, (f"{path} is UTF-16 or not text; save it as UTF-8 text.",))
     return _gathered(path, text, environ, ours)
 
 

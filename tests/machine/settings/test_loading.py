@@ -115,6 +115,7 @@ def test_a_line_of_env(tmp_path, content, value):
         ("DATASET_DIR=${CLIPS}", ("line 1", "DATASET_DIR", "${CLIPS}", "not set")),
         (b"SEED=1\nSAMPLE_TEXT=Ol\xe1\n", ("line 2", "not UTF-8")),
         ("SEED=1".encode("utf-16"), ("line 1", "save it as UTF-8")),
+        ("SEED=1".encode("utf-16-le"), ("UTF-16", "save it as UTF-8")),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(tmp_path, content, words):
