@@ -191,9 +191,10 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     # Versions of coqui-tts differ in how they spell out numbers and abbreviations.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     folder, state = settings.dataset_dir, _state_of(settings.dataset_dir)
-    key = repr((str(folder), str(folder.absolute()), settings.dataset_format, settings.language,
+    key = repr((str(folder), settings.dataset_format, settings.language,
                 settings.max_train_samples, reader, longest))  # fmt: skip
-    whole = Facts(settings.cache_dir, f"datasets {VERSION}")
+    # A namespace for each dataset: a start reads no other one.
+    whole = Facts(settings.cache_dir, f"dataset {VERSION} {str(folder.absolute())!r}")
     if state and (kept := whole.get(key, state)):
         return _unpacked(kept)
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
@@ -248,12 +249,13 @@ def _state_of(folder: Path) -> str:
                 continue
             seen.add(real)
             for one in sorted(os.scandir(place), key=lambda one: one.name):
+                digest.update(os.fsencode(f"{one.path}\n"))
                 if one.is_dir():
                     waiting.append(one.path)
                     continue
                 status = one.stat()
                 newest = max(newest, status.st_ctime_ns)
-                digest.update(os.fsencode(f"{one.path}|{_version_of(status)}\n"))
+                digest.update(f"{_version_of(status)}\n".encode())
     except OSError:
         return ""
     return "" if is_racy(newest) else digest.hexdigest()

@@ -19,7 +19,8 @@ DEFAULT_SPEAKER = "speaker"
 SHORTEST_CLIP_SECONDS = 0.5
 # Coqui's max_wav_length: 255,995 samples.
 LONGEST_CLIP_SECONDS = 11.6
-_LONGEST_NAME_BYTES = 255
+# Of 255: an ending such as `.flac` may follow.
+_LONGEST_NAME_BYTES = 250
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Files that accompany a recording.
 _TEXT_ENDINGS = frozenset(

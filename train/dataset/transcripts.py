@@ -323,7 +323,7 @@ def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
     """
     end = re.escape(delimiter)
     field = re.compile(
-        rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*(?={end}|$)|([^{end}\n]*)', re.MULTILINE
+        rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*?(?={end}|$)|([^{end}\n]*)', re.MULTILINE
     )
     values, place = list[str](), 0
     while match := field.match(text, place):  # the second branch also matches nothing

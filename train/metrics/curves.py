@@ -1,13 +1,15 @@
 """Curves and samples in TensorBoard: the folder of a run in RUNS_DIR, and the writer of its events.
 
     OUTPUT_DIR/curves.json      {id}: holds no path, so it remains valid when the folder is moved
-    RUNS_DIR/<name>/run.json    {id}: the run of these curves
+    RUNS_DIR/<name>/run.json    {id, output_dir}: the run of these curves
     RUNS_DIR/<name>/events.*    TensorBoard shows them as the run <name>
 
 The name is the last part of OUTPUT_DIR, with a number if another run has it. Paths alone do not
 identify a run, because in containers every OUTPUT_DIR is the same.
 """
 
+import contextlib
+import itertools
 import logging
 import re
 import uuid
@@ -37,32 +39,46 @@ RANGE_DB = 80.0
 
 def find(run: RunFolder, runs_dir: Path) -> Path | None:
     """The folder of this run's curves; None if it has none yet. Only reads."""
-    own = _own_id(run)
-    marks = sorted(runs_dir.glob(f"*/{_OWNER}")) if own else []
-    return next((mark.parent for mark in marks if read_json(mark).get("id") == own), None)
+    return next((mark.parent for mark in _marks(run, runs_dir) if not _is_copy(run, mark)), None)
 
 
 def claim(run: RunFolder, runs_dir: Path) -> Path:
     """The folder of this run's curves, created if necessary. Raises DiskFull, WriteError."""
     folder = find(run, runs_dir)
     if folder is None:
-        own = _own_id(run) or uuid.uuid4().hex
-        make_folder(run.folder)
-        write_json(_id_file(run), {"id": own})
+        if not _own_id(run) or _marks(run, runs_dir):  # new, or a copy with the original's id
+            make_folder(run.folder)
+            write_json(_id_file(run), {"id": uuid.uuid4().hex})
         folder = _new_folder(run, runs_dir)
-        write_json(folder / _OWNER, {"id": own})
+    owner = {"id": _own_id(run), "output_dir": str(run.folder.resolve())}
+    if read_json(folder / _OWNER) != owner:  # new, or OUTPUT_DIR was moved
+        write_json(folder / _OWNER, owner)
     log.info("Curves: %s", folder)
     return folder
 
 
 def _new_folder(run: RunFolder, runs_dir: Path) -> Path:
+    """Creates a folder; two runs that start at once get different ones."""
     name = re.sub(r"[^\w.-]+", "_", run.folder.resolve().name).strip(".") or "run"
-    folder, number = runs_dir / name, 1
-    while folder.exists():
-        number += 1
-        folder = runs_dir / f"{name}-{number}"
-    make_folder(folder)
-    return folder
+    make_folder(runs_dir)
+    for number in itertools.count(1):
+        folder = runs_dir / (name if number == 1 else f"{name}-{number}")
+        with refused(folder), contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError
+
+
+def _marks(run: RunFolder, runs_dir: Path) -> list[Path]:
+    """The `run.json` files with the id of this run."""
+    own, marks = _own_id(run), sorted(runs_dir.glob(f"*/{_OWNER}"))
+    return [mark for mark in marks if own and read_json(mark).get("id") == own]
+
+
+def _is_copy(run: RunFolder, mark: Path) -> bool:
+    """Whether OUTPUT_DIR is a copy: `mark` names another existing folder with the same id."""
+    original = RunFolder(Path(str(read_json(mark).get("output_dir"))))
+    return original.folder != run.folder.resolve() and _own_id(original) == _own_id(run)
 
 
 def _own_id(run: RunFolder) -> str:

@@ -7,6 +7,7 @@ function when a byte arrives (SIGEV_THREAD, sigevent(7)); here that function is 
 of SIGKILL.
 """
 
+import contextlib
 import ctypes
 import os
 
@@ -44,10 +45,10 @@ def tripwire(exit_code: int) -> int | None:
     """The descriptor to write the byte to, which a child inherits.
 
     This process keeps the descriptor open too, so that the end of the child does not end it. None
-    if the C library has no such read (glibc before 2.34 has it in another library).
+    if the C library has no such read.
     """
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "aio_read"):
+    library = _with_aio()
+    if library is None:
         return None
     read_end, write_end = os.pipe()
     buffer = ctypes.create_string_buffer(1)
@@ -67,3 +68,12 @@ def tripwire(exit_code: int) -> int | None:
     for kept in (library, buffer, request):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     return write_end
+
+
+def _with_aio() -> ctypes.CDLL | None:
+    for name in (None, "librt.so.1"):  # a separate library before glibc 2.34
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(name)
+            if hasattr(library, "aio_read"):
+                return library
+    return None

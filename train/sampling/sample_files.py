@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.storage.reading import read_json
-from train.dataset.dataset import Dataset
+from train.dataset.dataset import Clip, Dataset
 from train.settings import TrainSettings
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.markup import STYLE_MARK
@@ -99,17 +99,20 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     Only if all of them are too short to convey a voice, the reference is a training clip.
     """
     shortest, longest = REFERENCE_SECONDS
-    indices = [*dataset.validation]
-    if all(dataset.clips[index].seconds < shortest for index in indices):
-        indices += dataset.train
-    clips = [dataset.clips[index] for index in indices]
-    # Samples show the person's usual way of speaking; a request must name a style.
-    clips = [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
+    clips = _usual(dataset, dataset.validation)
+    if all(clip.seconds < shortest for clip in clips):
+        clips = _usual(dataset, (*dataset.validation, *dataset.train))
     enough = [clip for clip in clips if clip.seconds >= shortest]
     fitting = [clip for clip in enough if clip.seconds <= longest]
     longest_clip = max(clips, key=lambda clip: clip.seconds)
     clip = min(fitting or enough or [longest_clip], key=lambda clip: clip.sha256)
     return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
+
+
+def _usual(dataset: Dataset, indices: Sequence[int]) -> list[Clip]:
+    """Those in the person's usual way of speaking, if any: a request must name a style."""
+    clips = [dataset.clips[index] for index in indices]
+    return [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
 
 
 def speaker_of(data: Dataset, recording: Path) -> str:

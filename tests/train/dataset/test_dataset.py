@@ -244,6 +244,16 @@ def test_a_file_in_a_linked_folder_is_part_of_a_known_dataset(read, tmp_path, se
     assert reasons(read(folder))["late"].startswith("no file")
 
 
+def test_a_removed_link_to_a_folder_of_a_known_dataset_is_noticed(read, tmp_path, settled):
+    folder = make_dataset(tmp_path / "data", clips=3)
+    (folder / "a").symlink_to(folder / "wavs")
+    rows = [f"a/clip-{number}.wav|Text number {number}." for number in range(3)]
+    (folder / "metadata.csv").write_text("\n".join(rows), encoding="utf-8")
+    assert {clip.path.parent.name for clip in read(folder).clips} == {"a"}
+    (folder / "a").unlink()
+    assert {clip.path.parent.name for clip in read(folder).clips} == {"wavs"}
+
+
 def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
     """Ctrl-C after an hour of decoding must not lose the hour's work."""
     folder = make_dataset(tmp_path / "data", clips=3)

@@ -142,6 +142,7 @@ def test_what_cannot_be_read_for_certain_is_refused_whole_with_its_lines(tmp_pat
         ("", "is empty"),
         ("a\0b", "this cannot be a file name"),
         ("long" * 70, "this cannot be a file name"),
+        ("x" * 252, "this cannot be a file name"),  # with an ending it is too long
     ],
 )
 def test_names_that_leave_the_folder_are_refused(tmp_path, name, reason):

@@ -48,6 +48,16 @@ def test_a_line_break_in_quotation_marks_is_part_of_the_text(tmp_path, text, exp
     assert [row[:2] for row in rows(written(tmp_path, text))] == expected
 
 
+def test_an_empty_field_after_a_quoted_one_stays_between_tabs(tmp_path):
+    lines = ('a.wav\t"First,\nsecond."\t\tann', "b.wav\tThird.\tx\tben", 'c.wav\t"Fourth." \t\t')
+    path = written(tmp_path, "\n".join(lines)) / "metadata.csv"
+    assert [row.cells for row in read_table(path).rows] == [
+        ("a.wav", "First, second.", "", "ann"),
+        ("b.wav", "Third.", "x", "ben"),
+        ("c.wav", "Fourth.", "", ""),
+    ]
+
+
 def test_faults_name_the_line_on_which_a_row_begins(tmp_path):
     text = 'a.wav|"One\nline."\nb.wav|Two.|x|y\nc.wav|Three.\n'
     assert "line 3 has 4 fields" in refusal(written(tmp_path, text))

@@ -1,5 +1,7 @@
 """Each OUTPUT_DIR has a separate folder in RUNS_DIR, whatever their names."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,9 +60,20 @@ def test_a_run_that_was_moved_keeps_its_curves(anna, bob, runs_dir, tmp_path):
     bob.folder.parent.mkdir()
     anna.folder.rename(bob.folder)
     assert curves.claim(bob, runs_dir) == first
+    assert json.loads((first / "run.json").read_text())["output_dir"] == str(bob.folder)
     # Names in another RUNS_DIR are independent.
     assert curves.claim(bob, tmp_path / "others") == tmp_path / "others" / "output"
     assert curves.find(bob, runs_dir) == first
+
+
+def test_a_copy_of_a_run_is_another_run(anna, bob, runs_dir):
+    first = curves.claim(anna, runs_dir)
+    shutil.copytree(anna.folder, bob.folder)
+    assert curves.find(bob, runs_dir) is None
+    second = curves.claim(bob, runs_dir)
+    assert second == runs_dir / "output-2"
+    assert curves.claim(anna, runs_dir) == first
+    assert curves.claim(bob, runs_dir) == second
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", "{}"])

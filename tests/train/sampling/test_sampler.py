@@ -312,6 +312,15 @@ def test_a_short_clip_is_no_reference(train, held_out, chosen):
     assert reference_of(TrainSettings(), Dataset(clips, (), *places)).path.name == chosen
 
 
+def test_the_reference_is_long_and_in_the_persons_usual_way_of_speaking():
+    short, whisper, usual = (
+        clip(name, seconds) for name, seconds in (("a", 1), ("b", 4), ("c", 5))
+    )
+    clips = (short, replace(whisper, speaker="ana:whisper"), usual)
+    found = reference_of(TrainSettings(), Dataset(clips, (), (2,), (0, 1)))
+    assert found.path.name == "c"
+
+
 def state_of(module: torch.nn.Module) -> str:
     """A hash of everything that training depends on."""
     digest = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
