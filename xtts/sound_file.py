@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from xtts import flac_frames, mp3_frames
+from xtts import mp3_frames
 from xtts.sound_endings import FOREIGN, av_is_installed
 
 Array = np.ndarray[Any, Any]
@@ -37,6 +37,8 @@ _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
 _CHUNK_HEAD = 8
 _HELD_BYTES = 1 << 18
 _CHANGES = "Its sample rate or its channels change inside the file."
+# The offset of the 36 bits with a FLAC file's total number of samples.
+_FLAC_TOTAL = 21
 _OGG_HEAD = 27
 _OGG_BEGINS = 0x02
 
@@ -106,10 +108,7 @@ class _Sndfile:
         if isinstance(source, Path):
             data = _FileBytes(stack.enter_context(source.open("rb")))
         mended = (
-            _wav_mended(data)
-            or _caf_mended(data)
-            or flac_frames.mended(data)
-            or mp3_frames.mended(data)
+            _wav_mended(data) or _caf_mended(data) or _flac_mended(data) or mp3_frames.mended(data)
         )
         streams = [_Pieces(data, b"", *one) for one in _ogg_streams(data)]
         self._later, self._stack = streams[1:], stack
@@ -245,6 +244,24 @@ def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
     begin = at + 12
     size = (len(data) - begin).to_bytes(8, "big")
     return bytes(data[: at + 4]) + size, begin, len(data)
+
+
+def _flac_mended(data: Any) -> tuple[bytes, int, int] | None:
+    """As `_wav_mended`, for a FLAC file that has samples after the total of its header (RFC 9639,
+    section 8.2); its header then lacks a total."""
+    begin = mp3_frames.end_of_tags(data) if data[:3] == b"ID3" else 0
+    at = begin + _FLAC_TOTAL
+    head = data[begin : at + 5]
+    total = int.from_bytes(head[_FLAC_TOTAL:], "big") & 0xF_FFFF_FFFF
+    if head[:4] != b"fLaC" or not total:
+        return None
+    without_total = head[:_FLAC_TOTAL] + bytes([head[_FLAC_TOTAL] & 0xF0, 0, 0, 0, 0])
+    mended = without_total, at + 5, len(data)
+    with contextlib.suppress(soundfile.LibsndfileError):
+        with soundfile.SoundFile(_Pieces(data, *mended)) as file:
+            file.seek(total)
+        return mended
+    return None
 
 
 def _ogg_streams(data: Any) -> list[tuple[int, int]]:

@@ -30,7 +30,7 @@ from machine.devices.selection import choose_device, look_at_machine
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
-from xtts.text.languages import short_code
+from xtts.text.language_names import short_code
 from xtts.voices.base_models import chosen_base
 
 log = logging.getLogger("train")

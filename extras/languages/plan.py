@@ -29,7 +29,8 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
-from xtts.text.languages import NAMES, short_code
+from xtts.text.language_names import short_code
+from xtts.text.languages import NAMES
 from xtts.text.normalization.registry import LANGUAGES, rules_of
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import base_models

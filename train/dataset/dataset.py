@@ -36,7 +36,8 @@ from xtts.audio import read as read_audio
 from xtts.model.shapes import GPTShape
 from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
-from xtts.text.languages import NAMES, other_language, short_code
+from xtts.text.language_names import short_code
+from xtts.text.languages import NAMES, other_language
 from xtts.text.tokenizer import Tokenizer
 
 # -60 dB below full scale counts as silence.

@@ -33,7 +33,7 @@ from xtts.evaluation.recogniser import (
 )
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
-from xtts.text.languages import short_code
+from xtts.text.language_names import short_code
 from xtts.workers.requests import SLOTS, HeardRecordings, RecordingFacts, SpeakingRate
 
 # Without a recogniser, only every third sentence becomes audio: at full size, the vocoder costs

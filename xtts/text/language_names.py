@@ -112,6 +112,11 @@ def _code(name: str) -> str:
     return known.get(plain) or known.get(first) or known.get(rest) or first
 
 
+def short_code(language: str) -> str:
+    """The code of a language without its region: `zh` of `zh-CN`, `de` of `deu`."""
+    return code_of(language) or language.lower().split("-")[0]
+
+
 def tag_of(name: str) -> str:
     """As `code_of`, but keeps a region (`en-us`). A tag that already begins with its ISO 639-1
     code, and a name that is not in the table, are returned unchanged."""

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from xtts.text.language_names import code_of
+from xtts.text.language_names import short_code
 
 # English names by ISO 639-1 code.
 NAMES = {
@@ -33,11 +33,6 @@ _FEWEST_WORDS = 50
 # The least share of words that are frequent only in the other language, and the given language's
 # largest share relative to it.
 _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
-
-
-def short_code(language: str) -> str:
-    """The code of a language without its region: `zh` of `zh-CN`, `de` of `deu`."""
-    return code_of(language) or language.lower().split("-")[0]
 
 
 def _only_in(code: str) -> frozenset[str]:

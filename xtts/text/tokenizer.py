@@ -19,7 +19,7 @@ from xtts.model.config import ModelConfig
 from xtts.text import markdown
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.errors import TextError, shown
-from xtts.text.languages import short_code
+from xtts.text.language_names import short_code
 from xtts.text.markup import MarkedText, marked_texts
 from xtts.text.normalization.registry import rules_of
 from xtts.text.pronunciations import Pronunciations
