@@ -40,11 +40,11 @@ def refused_values(values: dict[str, str]) -> list[str]:
 
 
 def _base(settings: TrainSettings) -> None:
-    from xtts.voices import base_models
+    from train import base_model
 
-    base_models.check_choice(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
+    folder = base_model.named_base(settings)
     if settings.base_model not in ("demo", "xtts_v2"):
-        base_models.check_base(Path(settings.base_model).expanduser())
+        base_model.check_base(folder)
 
 
 def _dataset(settings: TrainSettings) -> None:

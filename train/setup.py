@@ -16,7 +16,7 @@ from typing import Any
 from machine import extras
 from machine.devices import current_gpu, selection
 from machine.settings.loading import values_of
-from train import defaults, distributed, runtime
+from train import base_model, defaults, distributed, runtime
 from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -51,7 +51,6 @@ from xtts.model.config import ModelConfig, short_name
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import base_models
 from xtts.voices.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
 
 log = logging.getLogger("train")
@@ -169,7 +168,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     precision = selection.choose_precision(machine, device.value, settings.precision)
 
     # 2. Base
-    base = base_models.chosen_base(settings)
+    base = base_model.chosen_base(settings)
     config = run_config(settings, ModelConfig.read(base))
     log.info("Base model: %s; licence: %s", settings.base_model, licence_of(config, base))
     if config.weights == "random":

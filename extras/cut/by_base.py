@@ -27,11 +27,11 @@ from extras.cut.profile import (
 from extras.cut.recordings import CuttingError, SourceRecording, check_unchanged
 from extras.cut.word_alignment import LONGEST_GAP_SECONDS
 from machine.devices.selection import choose_device, look_at_machine
+from train.base_model import chosen_base
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.text.language_names import short_code
-from xtts.voices.base_models import chosen_base
 
 log = logging.getLogger("train")
 

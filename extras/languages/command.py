@@ -15,12 +15,12 @@ from extras.languages.vocabulary import MOST_PIECES
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file
+from train import base_model
 from train.export import copy_file, refuse_others, whole_folder
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts.model.config import naming_normalizer
 from xtts.model.loading import read_tensors
-from xtts.voices import base_models
 
 log = logging.getLogger("train")
 
@@ -46,7 +46,7 @@ def run(
     refuse_others(to)
     if most_pieces is not None and most_pieces < 0:
         raise SotaqueError(f"--pieces {most_pieces}: give a number of at least 0.")
-    base = base_models.chosen_base(settings)
+    base = base_model.chosen_base(settings)
     pieces = MOST_PIECES if most_pieces is None else most_pieces
     plan = plan_of(settings, base, like=like, most_pieces=pieces)
     log.info(plan.report())

@@ -23,6 +23,7 @@ from extras.languages.vocabulary import (
     tag_of,
 )
 from machine.errors import SotaqueError
+from train import base_model
 from train.dataset.entries import DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.settings import TrainSettings
@@ -33,7 +34,6 @@ from xtts.text.language_names import short_code
 from xtts.text.languages import NAMES
 from xtts.text.normalization.registry import LANGUAGES, rules_of
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import base_models
 
 log = logging.getLogger("train")
 
@@ -173,7 +173,7 @@ def report_lacking(settings: TrainSettings) -> None:
     """Logs the plan if neither the base nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
     if short_code(settings.language) in NAMES:
         return
-    base = base_models.chosen_base(settings)
+    base = base_model.chosen_base(settings)
     if language_to_add(settings, ModelConfig.read(base)) is not None:
         log.info(plan_of(settings, base).report())
 

@@ -1,12 +1,11 @@
 """Caches the SHA-256 of files while their size and modification time stay the same.
 
 Hashing 1.8 GB takes seconds, and saving, pruning, sampling and the next start all need the hash. It
-is cached in this process, passed to a child, or kept between starts.
+is cached in this process, or kept between starts.
 """
 
 import hashlib
-from dataclasses import dataclass
-from os import stat_result
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,21 +20,8 @@ class FileStamp(NamedTuple):
     mtime_ns: int
 
 
-@dataclass(frozen=True)
-class HashedFile:
-    """A file's hash and its size and time at that moment; no path, so that it can be moved."""
-
-    sha256: str
-    bytes: int
-    mtime_ns: int
-
-    def is_still(self, status: stat_result) -> bool:
-        """Whether a file's `stat` has the size and time of the hashed file."""
-        return (self.bytes, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
-
-
-# Resolved path -> the hash that this process computed, wrote or received.
-_hashed: dict[str, HashedFile] = {}
+# The hashes that this process computed or wrote.
+_hashed: dict[FileStamp, str] = {}
 
 
 def stamp_of(path: Path | str) -> FileStamp:
@@ -56,32 +42,16 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
     Raises:
         OSError: It cannot be read.
     """
-    if kept_in:
-        return _kept(path, kept_in)
-    known = None if fresh else hashed_file(path)
+    stamp = stamp_of(path)  # before reading, so that a change meanwhile is noticed
+    known = None if fresh else _hashed.get(stamp)
     if known is None:
-        status = path.stat()  # before reading, so that a change meanwhile is noticed
-        known = HashedFile(_digest(path), status.st_size, status.st_mtime_ns)
-        trust_cached_hash(path, known)
-    return known.sha256
+        known = _hashed[stamp] = _kept(path, kept_in) if kept_in else _digest(path)
+    return known
 
 
 def remember_hash(path: Path, sha256: str) -> None:
     """Caches the hash of a file that this process has just written."""
-    status = path.stat()
-    trust_cached_hash(path, HashedFile(sha256, status.st_size, status.st_mtime_ns))
-
-
-def hashed_file(path: Path) -> HashedFile | None:
-    """The cached hash of an unchanged file, for a child's `trust_cached_hash`; None if this process
-    has neither read nor written it. Raises OSError."""
-    known = _hashed.get(str(path.resolve()))
-    return known if known and known.is_still(path.stat()) else None
-
-
-def trust_cached_hash(path: Path, known: HashedFile) -> None:
-    """Caches a hash that another process computed; it holds while the file's stamp stays."""
-    _hashed[str(path.resolve())] = known
+    _hashed[stamp_of(path)] = sha256
 
 
 def _kept(path: Path, folder: Path) -> str:
@@ -93,7 +63,7 @@ def _kept(path: Path, folder: Path) -> str:
     status = path.stat()
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, path.resolve())
     key = hashlib.sha256(repr(stamp).encode()).hexdigest()
-    facts = Facts(folder, "sha256")
+    facts = Facts(folder, "sha256", logging.DEBUG)
     if (known := facts.get(key)) is None:
         known = _digest(path)
         facts.put(key, known)

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, crash_point, refused, require_space, sync_folder
-from machine.storage.hashes import remember_hash, sha256_of
+from machine.storage.hashes import sha256_of
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,6 @@ def fetch(url: str, target: Path, expected: Written) -> None:
             crash_point("downloaded", target)
             os.replace(part, target)
             sync_folder(target.parent)
-            remember_hash(target, expected.sha256)
     except KeyboardInterrupt:
         raise Interrupted(f"{target.name}: stopped. {_kept(part, expected)}") from None
     except (Retry, Refused) as error:

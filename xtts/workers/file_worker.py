@@ -2,8 +2,8 @@
 
 Before the first request, the child loads its imports and the frozen parts of a base model; from a
 checkpoint it reads only the GPT. In addition to the messages of every child (`xtts.workers.child`):
-    {asked: TYPE, request, hashed}  -> {say: progress, share} …, then {say: done, answer} | failed
-asked, request: one of `xtts.workers.requests`; hashed: the known hash of its checkpoint.
+    {asked: TYPE, request}  -> {say: progress, share} …, then {say: done, answer} | failed
+asked, request: one of `xtts.workers.requests`.
 """
 
 import argparse
@@ -22,7 +22,6 @@ from pydantic import TypeAdapter
 from machine.devices.cuda_errors import exit_after_fault
 from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess, module_command
-from machine.storage.hashes import HashedFile, hashed_file, trust_cached_hash
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say
@@ -31,7 +30,6 @@ from xtts.workers.requests import (
     Answer,
     ReportProgress,
     Request,
-    TunedVoice,
     no_progress,
     request_types,
 )
@@ -104,8 +102,7 @@ class Worker:
             self._answer("getting ready", self.start_seconds, interrupted, progress)
             self._ready = True
         plain = TypeAdapter(type(request)).dump_python(request, mode="json")
-        hashed = _hashed(getattr(request, "voice", None))
-        message = {"asked": type(request).__name__, "hashed": hashed, "request": plain}
+        message = {"asked": type(request).__name__, "request": plain}
         answer = self._answer(request.doing, timeout_seconds, interrupted, progress, message)
         return TypeAdapter(request.answer_type()).validate_python(answer["answer"])
 
@@ -158,15 +155,6 @@ class Worker:
         raise WorkerFailed("hang", reason + (f" Its last line: {last}" if last else ""))
 
 
-def _hashed(voice: TunedVoice | None) -> dict[str, Any] | None:
-    """The known hash of a checkpoint that the trainer wrote. It saves the child a second at full
-    size."""
-    with contextlib.suppress(OSError):  # the child reports unreadable files
-        known = hashed_file(voice.weights) if voice and voice.weights else None
-        return asdict(known) if known else None
-    return None
-
-
 # --- the child's side
 
 
@@ -190,8 +178,6 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
 
 def _answer(speaker: FileSpeaker, message: dict[str, Any], say: Say, device: str) -> None:
     """Answers one request. Raises device faults, because only a new process has a new context."""
-    if known := message["hashed"]:
-        trust_cached_hash(Path(message["request"]["voice"]["weights"]), HashedFile(**known))
     try:
         kind = request_types()[message["asked"]]
         request = TypeAdapter(kind).validate_python(message["request"])

@@ -9,6 +9,7 @@ import torch
 
 from extras.languages.rows import TABLES
 from tests.extras.languages.languages import GREEK, make_greek
+from train.base_model import check_base
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.conclusion import keep_best_blend
 from xtts.inference.compute_config import ComputeConfig
@@ -17,7 +18,6 @@ from xtts.model.gpt import to_coqui
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import base_models
 from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder, read_checkpoint
@@ -49,7 +49,7 @@ def test_check_tells_what_the_vocabulary_lacks_and_what_to_do(check, tmp_path):
 
 def test_the_extended_base_is_a_base_that_says_what_was_added(extended, base_folder):
     folder, said = extended
-    base_models.check_base(folder)
+    check_base(folder)
     config, before = ModelConfig.read(folder), ModelConfig.read(base_folder)
     assert config.languages == (*before.languages, "el")
     (added,) = config.extensions

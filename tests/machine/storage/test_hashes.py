@@ -1,21 +1,13 @@
-"""When a file's known hash is trusted: in this process, in its child, at the next start."""
+"""When a file's known hash is trusted: in this process, and at the next start."""
 
 import hashlib
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from machine.storage import hashes
-from machine.storage.hashes import (
-    HashedFile,
-    hashed_file,
-    remember_hash,
-    sha256_of,
-    trust_cached_hash,
-)
+from machine.storage.hashes import remember_hash, sha256_of
 
 ONE = hashlib.sha256(b"one").hexdigest()
 
@@ -53,16 +45,11 @@ def test_a_file_is_read_once_until_it_changes(path, read):
     assert len(read) == 3
 
 
-def test_what_was_written_is_not_read_back_and_a_child_is_told(path, read, monkeypatch):
-    assert hashed_file(path) is None
+def test_what_was_written_is_not_read_back(path, read):
     remember_hash(path, ONE)
-    told = json.loads(json.dumps(asdict(hashed_file(path))))
-    monkeypatch.setattr(hashes, "_hashed", {})  # a child starts with none
-    trust_cached_hash(path, HashedFile(**told))
     assert sha256_of(path) == ONE
     assert read == []
     replace(path, b"two")
-    assert hashed_file(path) is None
     assert sha256_of(path) != ONE
 
 

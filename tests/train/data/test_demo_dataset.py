@@ -12,7 +12,7 @@ from train.dataset import dataset
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices.base_models import locate_base
+from xtts.voices.base_models import DEMO as BASE
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "train" / "data" / "demo"
@@ -24,10 +24,9 @@ def sentences() -> list[str]:
 
 
 def test_every_clip_can_be_used_as_it_stands(tmp_path):
-    base = locate_base("demo")
-    config = ModelConfig.read(base)
+    config = ModelConfig.read(BASE)
     settings = TrainSettings(dataset_dir=DEMO, cache_dir=tmp_path)
-    found = dataset.read(settings, Tokenizer(config, base), config.gpt)
+    found = dataset.read(settings, Tokenizer(config, BASE), config.gpt)
     assert found.refused == ()
     assert len(found.clips) == 300
     assert len(found.validation) == 15

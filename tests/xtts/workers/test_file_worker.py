@@ -18,9 +18,7 @@ import torch
 from machine.devices import cuda_errors
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written
-from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hashes import remember_hash, sha256_of
+from machine.storage.hashes import sha256_of
 from tests.processes import gone
 from tests.processes import open_files as open_files
 from xtts import audio
@@ -252,24 +250,6 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recordi
         failed = failure(worker, SpeakRequest(HELLO, TunedVoice(recording, broken), out), 120)
         assert failed.reason_code == "not_finite"
         assert worker.pid is not None
-
-
-@pytest.mark.slow
-def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
-    base_folder, recording, tmp_path
-):
-    """Tested with a false hash, which only the parent knows. The child itself hashes a file that
-    has changed since."""
-    moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
-    told = Written("0" * 64, moved.stat().st_size)
-    write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
-    remember_hash(moved, told.sha256)
-    asked = SpeakRequest(HELLO, TunedVoice(recording, moved), tmp_path / "out.wav")
-    with speaking(base_folder) as worker:
-        assert worker.ask(asked, 120).audio_seconds > 0
-        os.utime(moved)
-        failed = failure(worker, asked, 120)
-        assert "is damaged: its SHA-256 is" in str(failed) and worker.pid is not None
 
 
 @pytest.mark.slow
