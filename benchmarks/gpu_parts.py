@@ -22,7 +22,7 @@ from benchmarks import measuring, synthetic
 from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
-    from train.captured_step import CapturedSteps
+    from extras.graphs.captured_step import CapturedSteps
     from train.dataset.batches import Batch
     from train.learner import Learner
     from xtts.model.gpt import GPT
@@ -232,7 +232,7 @@ def against_coqui(at: Setup) -> Figures:
     import TTS  # noqa: F401  # asked for before anything is written
 
     from benchmarks import coqui_training
-    from train.captured_step import CapturedSteps, CudaRecorder
+    from extras.graphs.captured_step import CapturedSteps, CudaRecorder
 
     with tempfile.TemporaryDirectory() as name:
         base = synthetic.write_base(Path(at.folder or name) / "base", full=at.shape.width == 1024)

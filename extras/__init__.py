@@ -6,6 +6,6 @@ imports the core, and no other extra.
 
 # In the order in which help and /openapi.json list what they offer.
 NAMES = (
-    "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "onnx", "ray", "dialects",
-    "wyoming", "cli",
+    "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "onnx", "ray", "graphs",
+    "dialects", "wyoming", "cli",
 )  # fmt: skip

@@ -16,7 +16,7 @@ VOICES      a further format of voices: `xtts.voices.formats`
 CLIPS       a check of clips before training: `train.run_context`
 REHEARSAL   clips in the languages that a base has already learned: `train.run_context`
 LANGUAGES   adds languages to a base model: `train.check`
-USAGE       GPU, CPU and RAM usage beside a run's losses: `train.setup`
+USAGE       GPU, CPU and RAM usage beside a run's losses; GRAPHS: its steps as CUDA graphs
 STEPS       computes steps elsewhere: `machine.steps`
 """
 

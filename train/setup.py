@@ -17,7 +17,6 @@ from machine import extras
 from machine.devices import current_gpu, selection
 from machine.settings.loading import values_of
 from train import base_model, defaults, distributed, runtime
-from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
@@ -138,7 +137,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             first_batch=resumed.batch if resumed else 0,
             started_at=started_at,
             learner=learner,
-            graphs=graphs_of(learner),
+            graphs=next((one.graphs_of(learner) for one in extras.modules("GRAPHS")), None),
             batches=batches,
             validation=validation,
             early_stopping=early_stopping,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -23,7 +23,6 @@ from torch import Tensor
 from machine import commands
 from machine.devices import cuda_errors
 from machine.memory import trim_heap
-from train.captured_step import CapturedSteps
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, StreamCopier, agreed, prefetch
@@ -54,8 +53,19 @@ LONGEST_SAVE_SECONDS = 1800.0
 LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
 
 
+class StepGraphs(Protocol):
+    """Steps as CUDA graphs, which an extra may offer (`GRAPHS`: `graphs_of(learner)`)."""
+
+    def step(self, batch: Batch, learning_rate: float) -> Tensor | None:
+        """Runs a step; returns `Learner.numbers`, or None, without any change, if it has no graph
+        for the batch."""
+
+    def release(self, reason: str) -> None:
+        """Frees the memory of all graphs and captures no more."""
+
+
 def train_step(
-    learner: Learner, batch: Batch, *, deferred: bool = False, graphs: CapturedSteps | None = None
+    learner: Learner, batch: Batch, *, deferred: bool = False, graphs: StepGraphs | None = None
 ) -> StepResult | DeferredStepResult:
     """Runs one step. A non-finite loss or gradient changes no weight.
 
@@ -99,7 +109,7 @@ def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
 
 
 def _forward_backward_retried(
-    learner: Learner, batch: Batch, graphs: CapturedSteps | None
+    learner: Learner, batch: Batch, graphs: StepGraphs | None
 ) -> tuple[Losses, Tensor]:
     """Runs `forward_backward`; if memory runs out, frees unused memory and the graphs and runs it
     once more."""
@@ -142,7 +152,7 @@ class Trainer:
     started_at: float = 0.0  # time.perf_counter()
     evaluator: Evaluator | None = None
     base: Path = Path()  # the base model's folder
-    graphs: CapturedSteps | None = None
+    graphs: StepGraphs | None = None
     # Epochs that speak when their checkpoints are written, and the training time of each.
     unsampled: list[int] = field(default_factory=list)
     epoch_seconds: dict[int, float] = field(default_factory=dict)

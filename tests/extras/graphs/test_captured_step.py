@@ -9,10 +9,7 @@ import pytest
 import torch
 
 from benchmarks import synthetic
-from tests.gpu.conftest import first_gpu
-from tests.operations import as_on_a_gpu
-from tests.train.test_learner import SHAPE, a_learner, same, weights
-from train.captured_step import (
+from extras.graphs.captured_step import (
     MOST_GRAPHS,
     CapturedSteps,
     Measured,
@@ -21,6 +18,9 @@ from train.captured_step import (
     graphs_of,
     obstacle,
 )
+from tests.gpu.conftest import first_gpu
+from tests.operations import as_on_a_gpu
+from tests.train.test_learner import SHAPE, a_learner, same, weights
 from train.dataset.batches import Batch
 from train.learner import Learner
 from train.optim.trainable import TrainableParts
