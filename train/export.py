@@ -33,11 +33,12 @@ from machine.storage.atomic import (
 from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
-from xtts import audio
+from xtts import audio, wav
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
+from xtts.recording_facts import facts
 from xtts.text.language_names import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, formats, learned_decoder, speakers
@@ -336,8 +337,8 @@ def write_reference(source: Path, path: Path) -> Written:
     """Copies a WAV unchanged, so that the voice keeps its exact latents; converts other formats."""
     if source.suffix.lower() == ".wav":
         return copy_file(source, path)
-    rate = audio.facts(source).rate
-    audio.write_wav(path, audio.read(source, rate), rate)
+    rate = facts(source).rate
+    wav.write(path, audio.read(source, rate), rate)
     return Written(sha256_of(path), path.stat().st_size)
 
 

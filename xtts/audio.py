@@ -1,4 +1,4 @@
-"""Reads, resamples and writes audio, and computes the three mel spectrograms.
+"""Reads and resamples audio, and computes the three mel spectrograms.
 
 Codes and conditioning use 22,050 Hz; the vocoder's output has 24,000 Hz. soundfile reads the files
 (its wheel includes libsndfile), so FFmpeg is not needed. The mel spectrograms (DVAE, conditioning,
@@ -8,7 +8,6 @@ speaker) are implemented here and compared with Coqui's in `tests/peers`: Coqui'
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from xtts import sound_file, wav
+from xtts import sound_file
 from xtts.model.shapes import CODE_RATE as CODE_RATE
 from xtts.model.shapes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
 from xtts.model.shapes import VOCODER_RATE as VOCODER_RATE
@@ -27,37 +26,12 @@ from xtts.sound_file import MOST_CHANNELS, RATES, UNDECODABLE, Sound
 SPEAKER_RATE = 16_000
 MEL_BANDS = 80
 MEL_HOP = 256
-_STREAMED_BYTES = 0x7FFF_0000
 _SPEAKER_BANDS = 64
 _PREEMPHASIS = 0.97
 
 
 class AudioError(SotaqueError):
     """A file is not a usable recording; the text names it and the reason."""
-
-
-@dataclass(frozen=True)
-class AudioFacts:
-    """The properties of a recording. frames: from the header, or counted if that is not
-    plausible."""
-
-    seconds: float
-    rate: int
-    channels: int
-    frames: int
-
-
-def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
-    """The properties of a recording. by_av: as in `xtts.sound_file.opened`.
-
-    Raises AudioError, also for an unusual rate or channels.
-    """
-    with _opened(path, by_av=by_av) as sound:
-        frames = sound.declared_frames
-        frames = sound.count() if frames is None else frames
-        if not frames:
-            raise AudioError(f"{path} contains no samples.")
-        return AudioFacts(frames / sound.rate, sound.rate, sound.channels, frames)
 
 
 def read(
@@ -74,7 +48,7 @@ def read(
     Raises:
         AudioError: The file is missing, empty, cannot be decoded or contains non-finite values.
     """
-    with _opened(path) as sound:
+    with opened(path) as sound:
         first = int(start_seconds * sound.rate)
         most = None if max_seconds is None else first + int(max_seconds * sound.rate)
         blocks, place = list[np.ndarray](), 0
@@ -91,14 +65,17 @@ def read(
 
 def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:
     """(mono samples, rate) of a recording in blocks of `seconds`. Raises AudioError."""
-    with _opened(path) as sound:
+    with opened(path) as sound:
         for block in sound.blocks(size=int(seconds * sound.rate)):
             yield block.mean(axis=1, dtype=np.float32), sound.rate
 
 
 @contextlib.contextmanager
-def _opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
-    """Opens a recording and checks its header. Raises AudioError, also while it is read."""
+def opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
+    """Opens a recording and checks its header. by_av: as in `xtts.sound_file.opened`.
+
+    Raises AudioError, also while it is read, and for an unusual rate or channels.
+    """
     if not path.is_file():
         raise AudioError(f"{path} does not exist.")
     try:
@@ -123,20 +100,6 @@ def _check(path: Path, sound: Sound) -> None:
         )
 
 
-def declared_bytes(path: Path) -> int | None:
-    """The size that a WAV file declares, in bytes; None for other files and streamed ones.
-
-    libsndfile reads a truncated WAV file without an error. A program that writes to a pipe does not
-    know the size and declares 0, or almost 2 or 4 GiB.
-    """
-    with path.open("rb") as file:
-        head = file.read(12)
-    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
-        return None
-    size = int.from_bytes(head[4:8], "little")
-    return size + 8 if 0 < size < _STREAMED_BYTES else None
-
-
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
     """Resamples `[..., samples]` in float32 with a windowed sinc, as Coqui does."""
     if from_rate == to_rate:
@@ -152,14 +115,6 @@ def _windowed_sinc(from_rate: int, to_rate: int) -> torch.nn.Module:
 
     # In the waveform's type, like torchaudio's function, so that the results are identical.
     return Resample(from_rate, to_rate, dtype=torch.float32)
-
-
-def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:
-    """Writes `[samples]` atomically as a 16-bit PCM WAV file.
-
-    Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
-    """
-    wav.write(path, waveform.detach().cpu().float().numpy(), rate)
 
 
 def dvae_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:

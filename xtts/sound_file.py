@@ -12,6 +12,7 @@ Importing this module does not import torch; the API's decoding child reads with
 import contextlib
 import importlib
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,23 +44,25 @@ _OGG_HEAD = 27
 _OGG_BEGINS = 0x02
 
 
-class Sound:
+class Sound(ABC):
     """An open recording, which is read once, from its beginning.
 
     rate: in Hz; declared_frames: the length in the header, or None.
     """
 
-    def __init__(self, reader: "_Sndfile | _Av") -> None:
-        self.rate: int = reader.rate
-        self.channels: int = reader.channels
-        self.declared_frames: int | None = reader.declared_frames
-        self._reader = reader
+    rate: int
+    channels: int
+    declared_frames: int | None = None
+
+    @abstractmethod
+    def read(self, frames: int) -> Array:
+        """At most this many further frames; none at the end."""
 
     def blocks(self, most: int | None = None, size: int = BLOCK_FRAMES) -> Iterator[Array]:
         """`[frames, channels]`, float32: at most `size` frames at a time, and `most` in total."""
         left = most
         while left is None or left > 0:
-            block = self._reader.read(size if left is None else min(size, left))
+            block = self.read(size if left is None else min(size, left))
             if not len(block):
                 return
             yield block
@@ -78,18 +81,15 @@ def opened(source: Path | bytes, *, by_av: bool = True) -> Iterator[Sound]:
     installed.
     """
     with contextlib.ExitStack() as stack:
-        yield Sound(_reader(source, stack, by_av=by_av))
-
-
-def _reader(source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool) -> "_Sndfile | _Av":
-    try:
-        return _Sndfile(source, stack)
-    except soundfile.LibsndfileError:
-        foreign = isinstance(source, Path) and source.suffix.lower() in FOREIGN
-        if not (by_av and foreign and av_is_installed()):
-            raise
-    assert isinstance(source, Path)
-    return _Av(source, stack)
+        try:
+            sound: Sound = _Sndfile(source, stack)
+        except soundfile.LibsndfileError:
+            foreign = isinstance(source, Path) and source.suffix.lower() in FOREIGN
+            if not (by_av and foreign and av_is_installed()):
+                raise
+            assert isinstance(source, Path)
+            sound = _Av(source, stack)
+        yield sound
 
 
 class _Forwards(soundfile.SoundFile):
@@ -100,7 +100,7 @@ class _Forwards(soundfile.SoundFile):
         return False
 
 
-class _Sndfile:
+class _Sndfile(Sound):
     """A recording that libsndfile reads, with a repaired header if necessary."""
 
     def __init__(self, source: Path | bytes, stack: contextlib.ExitStack) -> None:
@@ -121,10 +121,10 @@ class _Sndfile:
             return io.BytesIO(source) if isinstance(source, bytes) else str(source)
 
         self._file: Any = stack.enter_context(soundfile.SoundFile(file()))
-        self.declared_frames: int | None = None if self._later else self._file.frames
         if self._file.frames == _UNKNOWN_FRAMES:
-            self.declared_frames = None
             self._file = stack.enter_context(_Forwards(file()))
+        elif not self._later:
+            self.declared_frames = self._file.frames
         self.rate, self.channels = self._file.samplerate, self._file.channels
 
     def read(self, frames: int) -> Array:
@@ -137,10 +137,8 @@ class _Sndfile:
         return found
 
 
-class _Av:
+class _Av(Sound):
     """The first audio track of a file that FFmpeg's decoder reads."""
-
-    declared_frames = None
 
     def __init__(self, path: Path, stack: contextlib.ExitStack) -> None:
         # By name, because `av` is optional.

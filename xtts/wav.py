@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from machine.storage.atomic import Written, make_folder, replace_file
+from xtts.model.shapes import VOCODER_RATE
 
 
-def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> Written:
-    """Writes `[samples]` in -1..1 atomically.
+def write(path: Path, samples: Any, rate: int = VOCODER_RATE) -> Written:
+    """Writes `[samples]` in -1..1, an array or a tensor on the CPU, atomically.
 
     Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
     """
@@ -18,7 +19,7 @@ def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> Written:
 
     # First in memory (48 kB per second), because libsndfile seeks back to the header on closing.
     whole = io.BytesIO()
-    clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
+    clipped = np.clip(np.asarray(samples, np.float32), -1.0, 1.0)
     soundfile.write(whole, clipped, rate, subtype="PCM_16", format="WAV")
     make_folder(path.parent)
     return replace_file(path, lambda file: file.write(whole.getbuffer()))

@@ -27,8 +27,9 @@ from train import base_model
 from train.dataset.entries import DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.settings import TrainSettings
-from xtts import audio
+from xtts.audio import AudioError
 from xtts.model.config import Extension, ModelConfig
+from xtts.recording_facts import facts
 from xtts.text.errors import TextError
 from xtts.text.language_names import short_code
 from xtts.text.languages import NAMES
@@ -277,6 +278,6 @@ def _sources(
 
 
 def _seconds(entry: TranscriptEntry) -> float:
-    with suppress(audio.AudioError, OSError):
-        return audio.facts(entry.path).seconds
+    with suppress(AudioError, OSError):
+        return facts(entry.path).seconds
     return 0.0

@@ -1,19 +1,15 @@
 """Reading and writing sound; tests/peers compares the mels with Coqui's."""
 
-import errno
-import os
-
 import numpy as np
 import pytest
 import soundfile
 import torch
 
-from machine.storage.atomic import DiskFull, WriteError
 from tests.bad_audio import encoded, write_all
 from tests.datasets import a_sound
-from tests.machine.storage.test_atomic import full_after
 from xtts import audio
-from xtts.audio import CODE_RATE, VOCODER_RATE, AudioError
+from xtts.audio import CODE_RATE, AudioError
+from xtts.recording_facts import AudioFacts, facts
 
 RATE = 22_050
 
@@ -27,7 +23,7 @@ def test_every_form_is_read(tmp_path, ending, form, subtype):
     sound = a_sound(1.5, RATE)
     path = tmp_path / f"sound.{ending}"
     path.write_bytes(encoded(sound, form, subtype))
-    assert audio.facts(path) == audio.AudioFacts(1.5, RATE, 1, len(sound))
+    assert facts(path) == AudioFacts(1.5, RATE, 1, len(sound))
     found = audio.read(path, CODE_RATE)
     assert found.dtype == torch.float32
     assert abs(len(found) - len(sound)) <= 2400
@@ -107,56 +103,3 @@ def test_missing_files_folders_raw_data_and_odd_rates_are_refused(tmp_path):
     ):  # fmt: skip
         with pytest.raises(AudioError, match=seen):
             audio.read(tmp_path / name, CODE_RATE)
-
-
-def test_declared_bytes_show_what_was_cut_off(tmp_path):
-    whole = encoded(a_sound(1.0, RATE))
-    path = tmp_path / "a.wav"
-    path.write_bytes(whole[: len(whole) // 2])
-    assert audio.declared_bytes(path) == len(whole)
-    streamed = whole[:4] + b"\xff\xff\xff\xff" + whole[8:40] + b"\xff\xff\xff\xff" + whole[44:]
-    path.write_bytes(streamed)
-    assert audio.declared_bytes(path) is None
-    assert len(audio.read(path, RATE)) == RATE
-    path.write_bytes(encoded(a_sound(1.0, RATE), "FLAC"))
-    assert audio.declared_bytes(path) is None
-
-
-def test_a_written_wav_says_24000_hz_and_is_whole_or_absent(tmp_path, monkeypatch):
-    path = tmp_path / "new" / "sample.wav"
-    audio.write_wav(path, torch.tensor([0.0, 0.5, -0.5, 2.0]))
-    found, rate = soundfile.read(path)
-    assert (rate, soundfile.info(path).subtype) == (VOCODER_RATE, "PCM_16")
-    np.testing.assert_allclose(found, [0, 0.5, -0.5, 1], atol=1e-4)
-    before = path.read_bytes()
-
-    def fails(*_args, **_kwargs):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr("os.replace", fails)
-    with pytest.raises(WriteError, match="could not be written"):
-        audio.write_wav(path, torch.ones(4))
-    with pytest.raises(WriteError, match="Not a directory"):
-        audio.write_wav(path / "deep" / "sample.wav", torch.ones(4))
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["sample.wav"]
-
-
-@pytest.mark.parametrize("taken", [0, 1, 43, 44, 45, 4000])
-def test_a_wav_for_which_no_space_is_left_is_told_with_74(tmp_path, monkeypatch, taken):
-    full_after(monkeypatch, taken)
-    with pytest.raises(DiskFull, match=r"48,044 bytes needed") as raised:
-        audio.write_wav(tmp_path / "sample.wav", torch.zeros(24_000))
-    assert raised.value.exit_code == 74
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_wav_outlives_a_power_cut(tmp_path, monkeypatch):
-    calls = []
-    for name in ("fsync", "replace"):
-        real = getattr(os, name)
-        monkeypatch.setattr(
-            os, name, lambda *args, name=name, real=real: calls.append(name) or real(*args)
-        )
-    audio.write_wav(tmp_path / "sample.wav", torch.zeros(10))
-    assert calls == ["fsync", "replace", "fsync"]

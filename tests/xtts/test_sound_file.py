@@ -12,6 +12,7 @@ from tests.bad_audio import encoded
 from tests.pipe_audio import FILES, RATE, SECONDS, SOUND
 from xtts import audio, sound_file
 from xtts.audio import AudioError
+from xtts.recording_facts import facts
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -19,9 +20,9 @@ def test_a_header_without_a_true_length_costs_no_second(tmp_path, name):
     make, more = FILES[name]
     path = tmp_path / name
     path.write_bytes(make())
-    assert SECONDS <= audio.facts(path).seconds <= SECONDS + more
+    assert SECONDS <= facts(path).seconds <= SECONDS + more
     found = audio.read(path, RATE).numpy()
-    assert len(found) == audio.facts(path).frames
+    assert len(found) == facts(path).frames
     assert pipe_audio.correlation(found) > 0.98
     with sound_file.opened(path.read_bytes()) as sound:  # as the service reads an upload
         assert sound.count() == len(found)
@@ -35,8 +36,8 @@ def test_joined_mp3_files_are_as_long_as_both(tmp_path):
     one = encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE)
     path = tmp_path / "both.mp3"
     path.write_bytes(one + one)
-    assert audio.facts(path).seconds == pytest.approx(2 * SECONDS, abs=0.2)
-    assert len(audio.read(path, RATE)) == audio.facts(path).frames
+    assert facts(path).seconds == pytest.approx(2 * SECONDS, abs=0.2)
+    assert len(audio.read(path, RATE)) == facts(path).frames
 
 
 @pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
@@ -45,9 +46,9 @@ def test_ogg_streams_in_a_row_are_read_to_the_end(tmp_path, subtype):
     one = encoded(SOUND, "OGG", subtype, RATE)
     path = tmp_path / "both.ogg"
     path.write_bytes(one + encoded(SOUND[: RATE // 2], "OGG", subtype, RATE) + one)
-    assert audio.facts(path).seconds == pytest.approx(2 * SECONDS + 0.5, abs=0.05)
+    assert facts(path).seconds == pytest.approx(2 * SECONDS + 0.5, abs=0.05)
     found = audio.read(path, RATE).numpy()
-    assert len(found) == audio.facts(path).frames
+    assert len(found) == facts(path).frames
     assert pipe_audio.correlation(found[-len(SOUND) :]) > 0.98
 
 
@@ -56,7 +57,7 @@ def test_ogg_streams_of_several_rates_are_refused(tmp_path):
     streams = [encoded(SOUND, "OGG", "VORBIS", rate) for rate in (RATE, 2 * RATE)]
     path.write_bytes(b"".join(streams))
     with pytest.raises(AudioError, match="sample rate or its channels change"):
-        audio.facts(path)
+        facts(path)
 
 
 @pytest.mark.parametrize("form", ["AU", "CAF"])
@@ -67,7 +68,7 @@ def test_a_recorder_that_wrote_no_length_loses_nothing(tmp_path, form):
     size = 4 if form == "AU" else 8
     path = tmp_path / f"piped.{form.lower()}"
     path.write_bytes(content[:at] + size * b"\xff" + content[at + size :])
-    assert audio.facts(path).frames == len(SOUND)
+    assert facts(path).frames == len(SOUND)
     assert pipe_audio.correlation(audio.read(path, RATE).numpy()) > 0.98
 
 
@@ -78,7 +79,7 @@ def test_a_length_that_is_true_is_believed(tmp_path, monkeypatch):
                           ("MP3", "MPEG_LAYER_III")):  # fmt: skip
         path = tmp_path / f"whole.{form}"
         path.write_bytes(encoded(SOUND, form, subtype, RATE))
-        assert audio.facts(path).frames == len(SOUND)
+        assert facts(path).frames == len(SOUND)
 
 
 @pytest.mark.parametrize("tail", [b"", b"LIST\x04\0\0\0INFO", b"LIST\x03\0\0\0INF\0"])
@@ -86,7 +87,7 @@ def test_an_empty_wav_stays_empty(tmp_path, tail):
     path = tmp_path / "empty.wav"
     path.write_bytes(encoded(SOUND[:0]) + tail)
     with pytest.raises(AudioError, match="no samples"):
-        audio.facts(path)
+        facts(path)
 
 
 def test_what_follows_the_samples_is_not_heard(tmp_path):
@@ -95,7 +96,7 @@ def test_what_follows_the_samples_is_not_heard(tmp_path):
     for tail in (b"LIST\x04\0\0\0INFO", bytes(1000)):
         path = tmp_path / "tail.wav"
         path.write_bytes(whole + tail)
-        assert audio.facts(path).frames == len(SOUND)
+        assert facts(path).frames == len(SOUND)
 
 
 @pytest.mark.parametrize("name", ["memo.webm", "memo.WEBM", "memo.m4a"])
@@ -103,7 +104,7 @@ def test_what_messengers_write_is_read_where_ffmpeg_is(tmp_path, name):
     path = tmp_path / name
     forms = {"webm": ("webm", "libopus", 48_000), "m4a": ("ipod", "aac", RATE)}
     path.write_bytes(pipe_audio.by_av(*forms[name[5:].lower()]))
-    assert audio.facts(path).seconds == pytest.approx(SECONDS, abs=0.1)
+    assert facts(path).seconds == pytest.approx(SECONDS, abs=0.1)
     assert pipe_audio.correlation(audio.read(path, RATE).numpy()) > 0.98
 
 
@@ -122,4 +123,4 @@ def test_opus_is_read_without_ffmpeg(tmp_path, monkeypatch):
     file = io.BytesIO()
     soundfile.write(file, SOUND, RATE, format="OGG", subtype="OPUS")
     path.write_bytes(file.getvalue())
-    assert audio.facts(path).seconds == pytest.approx(SECONDS, abs=0.1)
+    assert facts(path).seconds == pytest.approx(SECONDS, abs=0.1)

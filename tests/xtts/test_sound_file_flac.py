@@ -7,6 +7,7 @@ import pytest
 import soundfile
 
 from xtts import audio, sound_file
+from xtts.recording_facts import facts
 
 RATE = 22_050
 
@@ -30,7 +31,7 @@ def with_total(data: bytes, total: int) -> bytes:
 def test_a_total_that_is_too_small(tmp_path, channels, rate, declared):
     path = tmp_path / "a.flac"
     path.write_bytes(with_total(flac(1.0, channels, rate), declared))
-    assert audio.facts(path).frames == rate
+    assert facts(path).frames == rate
     assert len(audio.read(path, rate)) == rate
     with sound_file.opened(path.read_bytes()) as sound:
         assert sound.declared_frames is None and sound.count() == rate
@@ -40,7 +41,7 @@ def test_tags_before_a_flac_and_other_lengths(tmp_path):
     path, tag = tmp_path / "a.flac", b"ID3\x03\0\0\0\0\0\x0a" + bytes(10)
     for seconds in (0.02, 0.5, 6.1):
         path.write_bytes(tag + with_total(flac(seconds), 100))
-        assert audio.facts(path).seconds == pytest.approx(seconds, abs=1e-4)
+        assert facts(path).seconds == pytest.approx(seconds, abs=1e-4)
 
 
 @pytest.mark.parametrize("channels", [1, 2])

@@ -31,9 +31,10 @@ from train.dataset.entries import (
 from train.dataset.metadata import read_transcript
 from train.progress import in_threads, with_progress
 from train.settings import TrainSettings
-from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, facts
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError
 from xtts.audio import read as read_audio
 from xtts.model.shapes import GPTShape
+from xtts.recording_facts import declared_bytes, facts
 from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
 from xtts.text.language_names import short_code

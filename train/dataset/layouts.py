@@ -218,7 +218,9 @@ def _texts_elsewhere(folder: Path, recordings: Sequence[Path]) -> dict[Path, Pat
 
 
 def _is_long(path: Path) -> bool:
-    from xtts.audio import AudioError, facts  # imports torch, which tables do not need
+    # They import torch, which tables do not need.
+    from xtts.audio import AudioError
+    from xtts.recording_facts import facts
 
     try:
         return facts(path).seconds > LONGEST_CLIP_SECONDS

@@ -8,12 +8,11 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
-from xtts import audio
+from xtts import audio, wav
 from xtts.audio import CODE_RATE
 from xtts.joined_reference import joined, turn_seconds, without_silent_ends
 from xtts.model.config import ModelConfig
@@ -79,7 +78,7 @@ def _kept(
     recording = joined(chosen, CODE_RATE, turn, seconds)
     path = run.folder / speakers.FOLDER / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    audio.write_wav(path, torch.from_numpy(recording), CODE_RATE)
+    wav.write(path, recording, CODE_RATE)
     return Speaker(name, file, Written(sha256_of(path), path.stat().st_size), identity)
 
 

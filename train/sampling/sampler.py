@@ -38,7 +38,7 @@ from train.sampling.sample_files import (
     speaker_of,
 )
 from train.settings import TrainSettings
-from xtts import audio
+from xtts import audio, wav
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices import speakers
@@ -355,7 +355,7 @@ class Sampler:
     def _write_reference(self, path: Path) -> WorkerFailed | None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
+            wav.write(path, audio.read(self.reference.path, audio.VOCODER_RATE))
         except Exception as error:
             return failure_of(error)
         return None

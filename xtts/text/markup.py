@@ -106,9 +106,8 @@ def marked_texts(text: str, language: LanguageRules | None) -> list[MarkedText]:
     """
     if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
         return [MarkedText(text)]
-    reader = _Reader(language)
-    reader.read(text)
-    return reader.ended()
+    # In an SSML document `&lt;` is an entity; elsewhere an ampersand is a character.
+    return _Reader(language, escaped=bool(re.search(r"<speak\b", text, re.I))).read(text)
 
 
 @dataclass
@@ -117,6 +116,7 @@ class _Reader:
     them."""
 
     language: LanguageRules | None
+    escaped: bool
     said: list[MarkedText] = field(default_factory=list)
     pause: float = 0.0
     total: float = 0.0
@@ -124,7 +124,6 @@ class _Reader:
     between: float = 0.0
     text: str = ""
     open: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
-    escaped: bool = False
     voice: str = ""
 
     @property
@@ -132,18 +131,27 @@ class _Reader:
         """The innermost open tag, if it may contain text only."""
         return self.open[-1][0] if self.open and self.open[-1][0] in ("say-as", "sub") else ""
 
-    def read(self, text: str) -> None:
-        # In an SSML document `&lt;` is an entity; elsewhere an ampersand is a character.
-        self.escaped = bool(re.search(r"<speak\b", text, re.I))
+    def read(self, text: str) -> list[MarkedText]:
         text = _PROLOGUE.sub(" ", text) if self.escaped else text
+        tags = [*_TAG.finditer(text), *PAUSE.finditer(text), *VOICE.finditer(text)]
         place = 0
-        for tag in _TAG.finditer(text):
-            self._plain(text[place : tag.start()])
-            self._tag(tag)
+        for tag in sorted(tags, key=lambda one: one.start()):
+            if tag.start() < place:  # in an attribute
+                continue
+            self._words(text[place : tag.start()])
             place = tag.end()
-        self._plain(text[place:])
+            if tag.re is _TAG:
+                self._tag(tag)
+            elif tag.re is PAUSE:
+                self._wait(_seconds(tag[1], tag[2]))
+            else:
+                self._refuse_inside_words("a change of voice")
+                self._flush()
+                self.voice = voice_after(tag, self.voice)
+        self._words(text[place:])
+        return self._ended()
 
-    def ended(self) -> list[MarkedText]:
+    def _ended(self) -> list[MarkedText]:
         if self.open:
             raise TextError(
                 f"The tag <{self.open[-1][0]}> is not closed: write "
@@ -156,34 +164,17 @@ class _Reader:
                 raise TextError(
                     f"The text contains {shown(match[0])}, a tag inside words; remove it."
                 )
-        after = self.pause - self.between
-        if after > 0 and self.said:
-            last = self.said.pop()
-            self.said.append(replace(last, after=after))
+        if self.said and (after := self.pause - self.between) > 0:
+            self.said[-1] = replace(self.said[-1], after=after)
         return self.said
 
-    def _plain(self, text: str) -> None:
-        """Reads the text between SSML tags, with its pauses and voices. Raises TextError for a
-        malformed tag."""
+    def _words(self, text: str) -> None:
+        """Reads text between tags. Raises TextError for a malformed tag."""
         if begun := _BEGUN.search(text):
             raise TextError(
                 f"The tag {shown(text[begun.start() : begun.start() + 30])} is malformed; "
                 f'write <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
-        place = 0
-        tags = [*PAUSE.finditer(text), *VOICE.finditer(text)]
-        for match in sorted(tags, key=lambda tag: tag.start()):
-            self._words(text[place : match.start()])
-            place = match.end()
-            if match.re is PAUSE:
-                self._wait(_seconds(match[1], match[2]))
-                continue
-            self._refuse_inside_words("a change of voice")
-            self._flush()
-            self.voice = voice_after(match, self.voice)
-        self._words(text[place:])
-
-    def _words(self, text: str) -> None:
         if match := _BRACKETS.search(text):
             if match[1] is not None:
                 raise TextError(

@@ -139,7 +139,7 @@ class FileSpeaker(TunedModel):
 def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     """Speaks a text into its file. Reports faults of the text or the recording before it loads
     weights or computes."""
-    from xtts import audio
+    from xtts import audio, wav
     from xtts.inference import speech, voice
     from xtts.inference.alignment.words import words_of_speech
     from xtts.inference.torch_backend import TorchBackend
@@ -151,7 +151,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     guard = tuned.guard(whose, request.request.seed)
     synthesis = replace(request.request, pieces=pieces)
     waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
-    audio.write_wav(request.out, waveform)
+    wav.write(request.out, waveform.cpu().float())
     likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
     audio_seconds = len(waveform) / audio.VOCODER_RATE
     spoken = SpokenFile(
@@ -255,7 +255,7 @@ def _measured(
     model: "Model", sentence: DecodedSentence, waveform: "Tensor | None",
     natural: "NaturalnessJudge | None",
 ) -> SpokenFacts:  # fmt: skip
-    from xtts import audio
+    from xtts import audio, wav
 
     codes = sum(len(said.codes) for said in sentence.utterances)
     finished = all(said.stopped for said in sentence.utterances)
@@ -263,7 +263,7 @@ def _measured(
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            audio.write_wav(out, waveform)
+            wav.write(out, waveform.cpu().float())
         embedding, pitch = _heard(model, waveform)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(
