@@ -7,5 +7,5 @@ imports the core, and no other extra.
 # In the order in which help and /openapi.json list what they offer.
 NAMES = (
     "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "onnx", "ray", "graphs",
-    "dialects", "wyoming", "cli",
+    "eight_bit", "dialects", "wyoming", "cli",
 )  # fmt: skip

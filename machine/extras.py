@@ -14,8 +14,8 @@ PAGE        the folder of its part of the web page: `api.parts`
 LISTENER    a further protocol: `api.parts`
 VOICES      a further format of voices: `xtts.voices.formats`
 CLIPS       a check of clips before training: `train.run_context`
-REHEARSAL   clips in the languages that a base has already learned: `train.run_context`
-LANGUAGES   adds languages to a base model: `train.check`
+LANGUAGES   adds languages to a base model; REHEARSAL: clips in those that it has learned
+OPTIMIZER   AdamW with 8-bit states: `train.optim.optimizer`
 USAGE       GPU, CPU and RAM usage beside a run's losses; GRAPHS: its steps as CUDA graphs
 STEPS       computes steps elsewhere: `machine.steps`
 """

@@ -5,10 +5,13 @@ import torch
 
 from benchmarks import memory
 from benchmarks.memory import Allocations
+from tests.installed import has
 
 
 @pytest.fixture(scope="module")
 def measured() -> list[memory.Measured]:
+    if not has("eight_bit"):
+        pytest.skip("One of the modes needs extras/eight_bit.")
     return [memory.measure(memory.SMALL, mode, "fp32") for mode in memory.MODES]
 
 

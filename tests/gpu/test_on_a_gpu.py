@@ -14,6 +14,7 @@ from demo_voice.new_gpt import new_gpt
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe import probe
 from tests.gpu import faults
+from tests.installed import needs
 from tests.models import random_adapter, tiny_base
 from tests.train.test_learner import a_batch, a_learner
 from train import distributed
@@ -300,7 +301,7 @@ def test_every_distance_is_four_times_under_its_limit(device):
 @pytest.mark.parametrize(
     ("gigabytes", "mode", "limit"),
     [
-        (8, "OPTIMIZER=adamw8bit", 8.0),
+        pytest.param(8, "OPTIMIZER=adamw8bit", 8.0, marks=needs("eight_bit")),
         (12, "GRADIENT_CHECKPOINTING=on", 12.0),
         (4, "LORA_RANK=16 with checkpointing", 4.0),
     ],

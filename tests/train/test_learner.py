@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from demo_voice.new_gpt import new_gpt
+from tests.installed import has
 from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig, mix_seed
 from train.losses import NonFiniteError
@@ -160,7 +161,7 @@ def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value):
 
 WAYS: dict[str, dict[str, Any]] = {
     "adamw": {},
-    "8-bit": {"optimizer": "adamw8bit"},
+    **({"8-bit": {"optimizer": "adamw8bit"}} if has("eight_bit") else {}),
     "averages": {"trainable": TrainableParts(ema_decay=0.9)},
     "lora": {"trainable": TrainableParts(lora_rank=2)},
     "averages of lora": {"trainable": TrainableParts(ema_decay=0.9, lora_rank=2)},

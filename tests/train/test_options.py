@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.installed import has
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch
@@ -24,7 +25,7 @@ OPTIONS = {
     "lora": {"LORA_RANK": "4"},
     "averages": {},
     "both": {"LORA_RANK": "4"},
-    "eight bits": {"OPTIMIZER": "adamw8bit"},
+    **({"eight bits": {"OPTIMIZER": "adamw8bit"}} if has("eight_bit") else {}),
     "frozen": {},
     "recomputed": {"GRADIENT_CHECKPOINTING": "on"},
     "patience": {"EARLY_STOPPING": "9"},

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from machine import extras
 from machine.errors import SotaqueError
-from train.optim.eight_bit import AdamW8bit
 from xtts.eager_optimizer import eager
 from xtts.model.gpt import GPT
 
@@ -29,9 +29,19 @@ STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
 def new_optimizer(
     name: str, groups: list[dict[str, Any]], learning_rate: float
 ) -> torch.optim.Optimizer:
-    """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate."""
-    kind = AdamW8bit if name == "adamw8bit" else partial(eager(torch.optim.AdamW), fused=True)
-    return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
+    """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate. Raises
+    SotaqueError if its extra was deleted."""
+    kind: Any = partial(eager(torch.optim.AdamW), fused=True)
+    if name == "adamw8bit":
+        found = extras.modules("OPTIMIZER")
+        if not found:
+            raise SotaqueError(
+                "OPTIMIZER=adamw8bit needs extras/eight_bit, which this copy of Sotaque lacks. Set "
+                "OPTIMIZER=adamw."
+            )
+        kind = found[0].AdamW8bit
+    new: torch.optim.Optimizer = kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
+    return new
 
 
 def weight_groups(
@@ -87,7 +97,7 @@ def step_unless(optimizer: torch.optim.Optimizer, non_finite: Tensor) -> None:
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Restores a saved state. Raises SotaqueError for a state of another OPTIMIZER."""
-    own = "adamw8bit" if isinstance(optimizer, AdamW8bit) else "adamw"
+    own = "adamw" if isinstance(optimizer, torch.optim.AdamW) else "adamw8bit"
     saved = "adamw8bit" if "adamw8bit" in state else "adamw"
     if saved != own:
         raise SotaqueError(

@@ -19,6 +19,7 @@ from extras.graphs.captured_step import (
     obstacle,
 )
 from tests.gpu.conftest import first_gpu
+from tests.installed import needs
 from tests.operations import as_on_a_gpu
 from tests.train.test_learner import SHAPE, a_learner, same, weights
 from train.dataset.batches import Batch
@@ -238,7 +239,7 @@ def test_a_cpu_has_no_graphs():
     ("changes", "reason"),
     [
         ({"precision": "fp16"}, "fp16"),
-        ({"optimizer": "adamw8bit"}, "OPTIMIZER=adamw8bit"),
+        pytest.param({"optimizer": "adamw8bit"}, "OPTIMIZER=adamw8bit", marks=needs("eight_bit")),
         ({"trainable": TrainableParts(ema_decay=0.9)}, "the weights are averaged"),
         ({"trainable": TrainableParts(recompute=True)}, "GRADIENT_CHECKPOINTING"),
         ({}, ""),

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from tests.installed import needs
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train import defaults
 from train.optim.trainable import TrainableParts
@@ -41,7 +42,9 @@ def test_new_rows_move_so_many_times_further_and_old_ones_as_before(monkeypatch)
 
 
 @pytest.mark.parametrize("parts", [{"freeze": FROZEN}, {"lora_rank": 2}])
-@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
+@pytest.mark.parametrize(
+    "optimizer", ["adamw", pytest.param("adamw8bit", marks=needs("eight_bit"))]
+)
 def test_in_frozen_tables_only_new_rows_learn(parts, optimizer):
     if "lora_rank" in parts:
         pytest.importorskip("peft")

@@ -1,4 +1,4 @@
-"""OPTIMIZER=adamw8bit: AdamW with 8-bit states.
+"""AdamW with 8-bit states.
 
 Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861): each block of 256 values has a scale, and
 each value is one of 256 levels. Small tensors (under 4,096 values) stay in float32, and so do

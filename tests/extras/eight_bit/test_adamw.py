@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from extras.eight_bit import adamw
 from machine.errors import SotaqueError
 from tests.operations import OperationCounter
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.optim import eight_bit
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, new_optimizer, tensor_bytes
 from train.trainer import train_step
 
@@ -107,7 +107,7 @@ def test_every_number_has_torchaos_level(signed):
     from torchao.optim.quant_utils import create_dynamic_map, quantize_8bit_with_qmap
 
     cpu = torch.device("cpu")
-    levels, thresholds = eight_bit._levels(signed, cpu), eight_bit._thresholds(signed, cpu)
+    levels, thresholds = adamw._levels(signed, cpu), adamw._thresholds(signed, cpu)
     assert torch.equal(levels, torch.tensor(create_dynamic_map(signed=signed)))
     up, down = (torch.nextafter(thresholds, torch.tensor(way)) for way in (2.0, -2.0))
     anywhere = torch.linspace(-1.0, 1.0, 100_001)
