@@ -12,7 +12,6 @@ but no SHA-256, and only warns about a full disk.
 import http.client
 import logging
 import os
-import socket
 import ssl
 import time
 import urllib.error
@@ -20,8 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, crash_point, refused, require_space, sync_folder
@@ -64,19 +62,6 @@ class Retry(Exception):
 
 class Refused(Exception):
     """No further try can succeed."""
-
-
-class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to https or to the same scheme, and keeps Range."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
-        headers: http.client.HTTPMessage, newurl: str,
-    ) -> urllib.request.Request | None:  # fmt: skip
-        new, old = urlsplit(newurl).scheme, urlsplit(req.full_url).scheme
-        if new not in ("https", old):
-            raise Refused(f"it redirects from {old} to {newurl}, and only https is followed")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def part_of(target: Path) -> Path:
@@ -151,9 +136,8 @@ def _request(url: str, part: Path, expected: Written, begin: int) -> int:
     if begin:
         headers["Range"] = f"bytes={begin}-"
     try:
-        opener = urllib.request.build_opener(Redirects)
         request = urllib.request.Request(url, headers=headers)
-        response = opener.open(request, timeout=TIMEOUT_SECONDS)
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         response = error  # handled like any other answer
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -226,15 +210,9 @@ def of_fault(error: Exception) -> Retry | Refused:
             f"its certificate is not trusted ({cause.verify_message}). Behind a company's proxy, "
             "set SSL_CERT_FILE to the proxy's certificates"
         )
-    if isinstance(cause, socket.gaierror):
-        return Retry("its name cannot be resolved; check the network")
-    if isinstance(cause, TimeoutError):
-        return Retry("no data arrived in time")
     if isinstance(cause, http.client.InvalidURL | ValueError):
         return Refused(f"the address is invalid ({cause})")
-    if isinstance(cause, OSError) and cause.strerror:
-        return Retry(cause.strerror.lower())
-    return Retry("the connection broke off")
+    return Retry(str(cause))
 
 
 def _wrong(part: Path, expected: Written) -> str:
