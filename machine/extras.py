@@ -16,6 +16,7 @@ VOICES      a further format of voices: `xtts.voices.formats`
 CLIPS       a check of clips before training: `train.run_context`
 LANGUAGES   adds languages to a base model; REHEARSAL: clips in those that it has learned
 OPTIMIZER   AdamW with 8-bit states: `train.optim.optimizer`
+RULES       rules of languages that XTTS-v2 lacks: `xtts.text.normalization.registry`
 USAGE       GPU, CPU and RAM usage beside a run's losses; GRAPHS: its steps as CUDA graphs
 STEPS       computes steps elsewhere: `machine.steps`
 """

@@ -2,4 +2,5 @@
 
 VERBS = {"train": {"extend": "extras.languages.verb"}}
 LANGUAGES = "extras.languages.plan"
+RULES = "extras.languages.icu_rules"
 REHEARSAL = "extras.languages.rehearsal"

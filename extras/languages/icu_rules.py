@@ -1,4 +1,4 @@
-"""Rules for languages without a class: numbers in words, by ICU's numerals.
+"""Rules for the languages that XTTS-v2 lacks: numbers in words, by ICU's numerals.
 
 They read whole numbers, decimals, negative numbers, ranges and times of day. A numeric date is read
 number by number. ICU's numerals (package `unicode-rbnf`) have no words for currencies, units,
@@ -7,10 +7,9 @@ percentages and months, so these stay as they are written.
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
-from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.nouns import Noun
-from xtts.text.normalization.numbers import engine, spell
+from xtts.text.normalization.registry import LanguageRules, engine, spell
 
 # Languages that separate thousands with a comma, like English.
 _COMMA_GROUPS = frozenset(
@@ -32,13 +31,13 @@ _RULE_SETS = (
 
 
 class IcuRules(LanguageRules):
-    """The rules that `icu_rules` makes."""
+    """The rules that `rules_of` makes."""
 
     plus, fraction_digits = "", True
     # ICU's numerals lack words for percent and units.
-    percents: Mapping[str, Noun] = {}
-    read_percents: Step = staticmethod(lambda text: text)
-    read_units: Step = staticmethod(lambda text: text)
+    percents: Mapping[str, Any] = {}
+    read_percents: Any = staticmethod(lambda text: text)
+    read_units: Any = staticmethod(lambda text: text)
 
     def __init__(self, code: str, rule_set: str) -> None:
         self.code, self.cardinals, self.digit_rules = code, {"m": rule_set}, rule_set
@@ -50,7 +49,7 @@ class IcuRules(LanguageRules):
 
 
 @cache
-def icu_rules(language: str) -> LanguageRules | None:
+def rules_of(language: str) -> LanguageRules | None:
     """Makes the rules of a language from ICU's numerals; None if ICU does not know it."""
     from unicode_rbnf import RbnfEngine
 

@@ -4,7 +4,7 @@ A model may name a front-end in config.json: `cmu_phones` converts English to ph
 at which XTTS converts Chinese to pinyin. Its `normalizer` names the rules that write numbers and
 symbols in words: `coqui` for models that were trained with Coqui's, otherwise `sotaque-1`
 (`xtts.text.normalization`). In both cases, Coqui's abbreviations, lower case and romanisation
-follow. Added languages have ICU's numerals and their own signs, in lower case.
+follow. Added languages have the rules of `extras/languages` and their own signs, in lower case.
 
 Coqui's normaliser does not check its input: it raises a dozen kinds of errors, and its patterns
 take seconds for a thousand digits. So its input is limited first, and each of its errors becomes a

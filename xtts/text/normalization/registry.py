@@ -6,14 +6,15 @@ No other module of the package is imported from outside.
 from functools import cache
 from importlib import import_module
 
+from machine import extras
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.numbers import NoWordsError
+from xtts.text.normalization.numbers import NoWordsError, engine, spell
 from xtts.text.normalization.numerals import in_digits
 from xtts.text.normalization.say_as import KINDS, say_as
 
 __all__ = [
     "COQUI", "KINDS", "LANGUAGES", "NEWEST", "NORMALIZERS", "SOTAQUE_1", "LanguageRules",
-    "NoWordsError", "in_digits", "rules_of", "say_as",
+    "NoWordsError", "engine", "in_digits", "rules_of", "say_as", "spell",
 ]  # fmt: skip
 
 # The names of the rules in `config.json`, checkpoints and caches. To fix a reading, keep the name
@@ -37,13 +38,12 @@ LANGUAGES = tuple(language for classes in _CLASSES.values() for language in clas
 
 @cache
 def rules_of(language: str) -> LanguageRules | None:
-    """The rules of a language (`pt`, `zh`): its class, or else ICU's numerals
-    (`xtts.text.normalization.icu_rules`). None for a language without either."""
+    """The rules of a language (`pt`, `zh`): its class, or those of an extra for languages that
+    XTTS-v2 lacks. None for a language without either."""
     for module, classes in _CLASSES.items():
         if language in classes:
             rules = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
             made: LanguageRules = rules()
             return made
-    from xtts.text.normalization.icu_rules import icu_rules
-
-    return icu_rules(language)
+    found = (module.rules_of(language) for module in extras.modules("RULES"))
+    return next(filter(None, found), None)
