@@ -1,6 +1,7 @@
 """Recordings as people upload them, made here in every readable format."""
 
 import io
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ KINDS = {
 
 
 def speech(seconds: float = 2.0, rate: int = 22_050) -> np.ndarray:
+    return _speech(seconds, rate).copy()
+
+
+@cache
+def _speech(seconds: float, rate: int) -> np.ndarray:
     time_axis = np.arange(int(seconds * rate)) / rate
     syllables = np.clip(np.sin(2 * np.pi * 3 * time_axis) + 0.3, 0, 1)
     pitch = 180 * time_axis + 15 * np.sin(2 * np.pi * 0.7 * time_axis)

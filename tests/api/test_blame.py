@@ -19,15 +19,18 @@ from tests.api.heard import refusal
 from tests.api.paths import served
 from tests.api.sounds import file_of, speech, upload
 
-# Larger than the part of a form that is kept in memory (1 MB).
-LARGE = file_of(speech(30.0, 48_000), 48_000)
-
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One service for all: no test leaves anything in it."""
     with running(settings_in(tmp_path_factory.mktemp("blame"))) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """Larger than the part of a form that is kept in memory (1 MB)."""
+    return file_of(speech(30.0, 48_000), 48_000)
 
 
 @pytest.mark.parametrize(
@@ -42,21 +45,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 )
 @pytest.mark.parametrize("path", served("/v1/voices", "/clone_speaker"))
 def test_a_temporary_folder_that_fails_is_not_the_body_s_fault(
-    service, monkeypatch, caplog, path, number, told
+    service, monkeypatch, caplog, large, path, number, told
 ):
     def failing(*_: Any, **__: Any) -> Any:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", failing)
     field = "file" if path == "/v1/voices" else "wav_file"
-    answer = service.client.post(path, files={field: ("x.wav", LARGE)}, data={"name": "Bea"})
+    answer = service.client.post(path, files={field: ("x.wav", large)}, data={"name": "Bea"})
     assert refusal(answer)[:2] == told
     assert "TMPDIR" in answer.json()["detail"]
     (line,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert os.strerror(number) in line.getMessage() and answer.json()["request_id"] in line.message
     if number == errno.ENOSPC:  # with free space, it is kept
         monkeypatch.undo()
-        form = {"files": {field: ("x.wav", LARGE)}, "data": {"name": "Cleo"}}
+        form = {"files": {field: ("x.wav", large)}, "data": {"name": "Cleo"}}
         assert service.client.post(path, **form).is_success
 
 

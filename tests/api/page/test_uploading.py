@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,18 +16,17 @@ from tests.api.sounds import file_of, made, speech
 
 pytestmark = pytest.mark.system
 
-SAID = speech(2.0, 48_000)
-FILES = {
-    ".wav": file_of(SAID, 48_000),
-    ".flac": file_of(SAID, 48_000, format="FLAC"),
-    ".mp3": file_of(SAID, 48_000, format="MP3"),
-    ".ogg": file_of(SAID, 48_000, format="OGG"),
-    ".oga": file_of(SAID, 48_000, format="OGG"),
-    ".opus": file_of(SAID, 48_000, format="OGG", subtype="OPUS"),
-    ".m4a": made("m4a", SAID),
-    ".aac": made("aac", SAID),
-    ".webm": made("webm", SAID),
-    ".weba": made("webm", SAID),
+RECORDINGS: dict[str, Callable[[np.ndarray], bytes]] = {
+    ".wav": lambda said: file_of(said, 48_000),
+    ".flac": lambda said: file_of(said, 48_000, format="FLAC"),
+    ".mp3": lambda said: file_of(said, 48_000, format="MP3"),
+    ".ogg": lambda said: file_of(said, 48_000, format="OGG"),
+    ".oga": lambda said: file_of(said, 48_000, format="OGG"),
+    ".opus": lambda said: file_of(said, 48_000, format="OGG", subtype="OPUS"),
+    ".m4a": lambda said: made("m4a", said),
+    ".aac": lambda said: made("aac", said),
+    ".webm": lambda said: made("webm", said),
+    ".weba": lambda said: made("webm", said),
 }
 ANNOUNCED = "document.getElementById('announcement').textContent"
 
@@ -35,11 +35,11 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, t
     page = open_page(service.address)
     offered = page.get_attribute("[name=file]", "accept").split(",")
     endings = [one for one in offered if one.startswith(".")]
-    assert set(endings) == set(FILES)
+    assert set(endings) == set(RECORDINGS)
     assert {one for one in offered if "/" in one} == set(MEDIA_TYPES)
     for ending in endings:
         path = tmp_path / f"said{ending}"
-        path.write_bytes(FILES[ending])
+        path.write_bytes(RECORDINGS[ending](speech(2.0, 48_000)))
         add_voice(page, path, f"Anna of {ending}")
         page.wait_for_selector(f"#voice-list li:has-text('Anna of {ending}')")
     voices = service.client.get("/v1/voices").json()["voices"][1:]
@@ -70,7 +70,7 @@ def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path)
 def test_several_files_are_one_voice_and_more_are_added_by_keyboard(service, open_page, tmp_path):
     paths = [tmp_path / f"{number}.wav" for number in range(4)]
     for number, path in enumerate(paths):
-        path.write_bytes(file_of(SAID * (1 - 0.1 * number), 48_000))
+        path.write_bytes(file_of(speech(2.0, 48_000) * (1 - 0.1 * number), 48_000))
     page = open_page(service.address)
     page.on("filechooser", lambda _chooser: None)  # Catches dialogs from now on.
     page.set_input_files("[name=file]", paths[:3])

@@ -4,6 +4,8 @@ import io
 import json
 import struct
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,44 +38,47 @@ def test_an_uploaded_voice_is_listed_and_leaves_nothing(service):
     assert [path.name for path in service.parts.voices.folder.iterdir()] == [".lock"]
 
 
-STEREO = np.stack([speech(), speech()], axis=1)
+def stereo(**how: Any) -> Callable[[], bytes]:
+    return lambda: file_of(np.stack([speech(), speech()], axis=1), **how)
+
+
 ID3 = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
 
 
 @pytest.mark.parametrize(
-    "data",
-    [*(file_of(STEREO, format=form) for form in ("FLAC", "OGG", "MP3")),
-     *(file_of(STEREO, subtype=form) for form in ("FLOAT", "PCM_24")),
-     ID3 + file_of(speech(), format="MP3")],
+    "recording",
+    [*(stereo(format=form) for form in ("FLAC", "OGG", "MP3")),
+     *(stereo(subtype=form) for form in ("FLOAT", "PCM_24")),
+     lambda: ID3 + file_of(speech(), format="MP3")],
     ids=["flac", "ogg", "mp3", "float", "24 bit", "mp3 with a tag"],
 )  # fmt: skip
-def test_other_forms_are_read_too(shared_service, data):
-    answer = upload(shared_service, data)
+def test_other_forms_are_read_too(shared_service, recording):
+    answer = upload(shared_service, recording())
     assert answer.status_code == 201, answer.text
     assert answer.json()["duration_seconds"] == pytest.approx(2.0, abs=0.1)
     shared_service.client.delete(f"/v1/voices/{answer.json()['id']}")
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("recording", "words"),
     [
-        (b"", "not a WAV"),
-        (b"GIF89a not sound", "not a WAV"),
-        (b"RIFF\0\0\0\0WAVE", "cannot be decoded"),
-        (file_of(speech(0.5)), "0.50 s long"),
-        (file_of(speech(61.0, 8_000), 8_000), "limit is 60 s"),
-        (file_of(np.zeros(44_100, dtype="float32")), "silent"),
-        (file_of(np.full(44_100, np.nan, dtype="float32"), subtype="FLOAT"), "non-finite"),
-        (file_of(speech(), 22_051), "22051 samples a second"),
-        (file_of(np.zeros((44_100, 9), dtype="float32")), "9 channels"),
-        (file_of(SINE), "steady tone or noise"),
-        (file_of(SINE * (np.arange(44_100) // 4_410 % 2)), "steady tone or noise"),
-        (file_of(SINE / 2 + 0.1 * np.sin(np.arange(44_100) / 8)), "steady tone or noise"),
-        (file_of(np.random.default_rng(0).normal(0, 0.1, 44_100)), "steady tone or noise"),
+        (lambda: b"", "not a WAV"),
+        (lambda: b"GIF89a not sound", "not a WAV"),
+        (lambda: b"RIFF\0\0\0\0WAVE", "cannot be decoded"),
+        (lambda: file_of(speech(0.5)), "0.50 s long"),
+        (lambda: file_of(speech(61.0, 8_000), 8_000), "limit is 60 s"),
+        (lambda: file_of(np.zeros(44_100, dtype="float32")), "silent"),
+        (lambda: file_of(np.full(44_100, np.nan, dtype="float32"), subtype="FLOAT"), "non-finite"),
+        (lambda: file_of(speech(), 22_051), "22051 samples a second"),
+        (lambda: file_of(np.zeros((44_100, 9), dtype="float32")), "9 channels"),
+        (lambda: file_of(SINE), "steady tone or noise"),
+        (lambda: file_of(SINE * (np.arange(44_100) // 4_410 % 2)), "steady tone or noise"),
+        (lambda: file_of(SINE / 2 + 0.1 * np.sin(np.arange(44_100) / 8)), "steady tone or noise"),
+        (lambda: file_of(np.random.default_rng(0).normal(0, 0.1, 44_100)), "steady tone or noise"),
     ],
 )
-def test_what_is_no_usable_recording_is_refused(shared_service, data, words):
-    answer = upload(shared_service, data)
+def test_what_is_no_usable_recording_is_refused(shared_service, recording, words):
+    answer = upload(shared_service, recording())
     assert answer.status_code == 422 and words in answer.json()["detail"]
     assert not shared_service.parts.voices.all()
 

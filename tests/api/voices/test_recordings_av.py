@@ -74,21 +74,22 @@ def test_a_browsers_recording_says_no_length_and_is_read():
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("recording", "words"),
     [
-        (b"\0\0\0\x18ftypM4A \0\0\0\0" + bytes(200), "cannot be decoded"),
-        (b"\x1a\x45\xdf\xa3" + bytes(200), "cannot be decoded"),
-        (b"\xff\xf1" + bytes(200), "track is empty"),
-        (made("m4a", speech())[:-3_000], "cannot be decoded"),
-        (made("m4a", speech(0.5, RATE)), "s long. A voice needs"),
-        (made("m4a", np.zeros(2 * RATE)), "silent"),
-        (made("m4a", speech(70.0, 8_000), 8_000), "70 s long; the limit is 60 s"),
-        (made("aac", speech(62.0, 8_000), 8_000), "limit is 60 s"),
-        (made("webm", 0.3 * np.sin(np.arange(2 * RATE) / 10)), "steady tone or noise"),
+        (lambda: b"\0\0\0\x18ftypM4A \0\0\0\0" + bytes(200), "cannot be decoded"),
+        (lambda: b"\x1a\x45\xdf\xa3" + bytes(200), "cannot be decoded"),
+        (lambda: b"\xff\xf1" + bytes(200), "track is empty"),
+        (lambda: made("m4a", speech())[:-3_000], "cannot be decoded"),
+        (lambda: made("m4a", speech(0.5, RATE)), "s long. A voice needs"),
+        (lambda: made("m4a", np.zeros(2 * RATE)), "silent"),
+        (lambda: made("m4a", speech(70.0, 8_000), 8_000), "70 s long; the limit is 60 s"),
+        (lambda: made("aac", speech(62.0, 8_000), 8_000), "limit is 60 s"),
+        (lambda: made("webm", 0.3 * np.sin(np.arange(2 * RATE) / 10)), "steady tone or noise"),
     ],
     ids=["mov", "matroska", "adts", "cut off", "short", "silent", "long", "long, untold", "tone"],
 )
-def test_what_is_no_usable_recording_is_refused(data, words):
+def test_what_is_no_usable_recording_is_refused(recording, words):
+    data = recording()
     container = container_of(data)
     assert container
     with pytest.raises(ValueError, match=words):
