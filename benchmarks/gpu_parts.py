@@ -199,7 +199,7 @@ def _recomputed(
 def training(at: Setup) -> Figures:
     """Milliseconds a step of ours by clips in a batch, the same shapes and changing ones; MFU, peak
     of the allocator."""
-    from train.metrics import flops
+    from extras.doctor import flops
 
     learner, found = _learner(at), {}
     peak = flops.peak_of_gpu(torch.cuda.get_device_name(at.device)) if at.on_gpu else None

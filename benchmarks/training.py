@@ -26,7 +26,6 @@ from benchmarks.measuring import ChildFailed, memory_bytes
 from benchmarks.synthetic import LEARNING_RATE, recipe
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
 from train.learner import Learner, StepResult
-from train.metrics import flops
 from train.trainer import train_step
 from xtts.model.loading import load_gpt, read_tensors
 
@@ -166,6 +165,8 @@ def measured(taken: Pass, threads: int) -> Measured:
 
 def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     """Passes in Coqui's batches, and with all clips in one."""
+    from extras.doctor import flops
+
     config, batches = synthetic.batches(base, data, cache, "same_clip")
     everything = tuple(range(len(batches.clips)))
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()

@@ -7,7 +7,7 @@ seconds, before anything is written into OUTPUT_DIR.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
-from train.metrics import curves, flops, tensorboard_server
+from train.metrics import curves, tensorboard_server
 from train.metrics.logs import Logs
 from train.optim.lora import ALPHA_OF_RANK
 from train.optim.trainable import TrainableParts, frozen_weights, recomputes
@@ -108,9 +108,13 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         first_epoch = resumed.epoch + 1 if resumed else 1
         if world.is_main:
             meters = extras.modules("USAGE")
-            usage = enter(meters[0].MachineMetrics()).take if meters else None
+            figures: dict[str, Any] = {}
+            if meters:
+                usage = enter(meters[0].MachineMetrics()).take
+                figures = {"usage": usage, "step_figures": meters[0].of_steps(learner)}
+            steps = -(-len(batches.plan(first_epoch)) // world.size)
             logs = enter(
-                build_logs(settings, context, run, num_epochs, first_epoch, learner, batches, usage)
+                build_logs(settings, context, run, num_epochs, steps, learner.step, figures)
             )
         sampler = enter(
             sampler_of(
@@ -428,22 +432,21 @@ def build_logs(
     context: RunContext,
     run: RunFolder,
     num_epochs: int,
-    first_epoch: int,
-    learner: Learner,
-    batches: Batches,
-    usage: Callable[[], dict[str, float]] | None,
+    steps_per_epoch: int,
+    first_step: int,
+    figures: dict[str, Any],
 ) -> Logs:
-    """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard."""
+    """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard. figures: of `Logs`,
+    from extras."""
     logs = Logs(
         run,
         curves.claim(run, settings.runs_dir),
         num_epochs=num_epochs,
-        steps_per_epoch=-(-len(batches.plan(first_epoch)) // learner.world.size),
-        first_step=learner.step,
+        steps_per_epoch=steps_per_epoch,
+        first_step=first_step,
         log_every=defaults.LOG_EVERY,
-        peak_flops=flops.peak_flops(context.device.value),
-        usage=usage,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
+        **figures,
     )
     logs.settings(values_of(settings))
     return logs

@@ -34,7 +34,6 @@ from train.evaluation.evaluator import Evaluator
 from train.evaluation.verdict import FEWEST_FINISHED
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import DECIDING_LOSS, LOSS_TERMS
-from train.metrics.flops import step_flops
 from train.metrics.logs import DeferredMetrics, Logs, Phase, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
@@ -305,10 +304,9 @@ class Trainer:
         waited: float,
     ) -> None:  # fmt: skip
         names = [self.batches.clips[clip].name for clip in batch.clips]
-        flops = step_flops(batch.rows, self.learner.gpt.shape, self.learner.weights.trainable_share)
         took = self.stop.step_seconds
         self.unlogged.add(
-            TrainedStep(epoch, number, self.learner.step, batch, result, waited, took, names, flops)
+            TrainedStep(epoch, number, self.learner.step, batch, result, waited, took, names)
         )
 
     # Decisions

@@ -1,4 +1,4 @@
-"""GPU, CPU and RAM usage, which a run logs beside its losses (`USAGE`, see `machine.extras`).
+"""GPU, CPU and RAM usage and MFU, which a run logs beside its losses (`USAGE`).
 
 A thread takes the readings, so a driver that hangs loses points of the curves but delays nothing.
 """
@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
+from extras.doctor.flops import of_steps as of_steps
 from machine.devices.nvml import GpuState, GpuUsageReader, as_cuda_counts
 from machine.devices.usage import Usage, UsageMeter
 

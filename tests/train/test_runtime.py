@@ -1,21 +1,10 @@
-"""The training process keeps its memory between steps and knows the device's peak FLOPS."""
+"""The training process keeps its memory between steps."""
 
 import ctypes
 import subprocess
 import sys
 
 import pytest
-import torch
-
-from train.metrics import flops
-
-
-def test_the_peak_is_the_makers_and_a_cpu_has_none(monkeypatch):
-    monkeypatch.setattr(
-        torch.cuda, "get_device_name", lambda device: {"cuda:1": "NVIDIA L4"}[device]
-    )
-    assert flops.peak_flops("cuda:1") == 121e12
-    assert flops.peak_flops("cpu") is None
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is another")

@@ -30,6 +30,7 @@ from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
 from xtts import audio
+from xtts.model.packed_batch import PackedBatch
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 
@@ -42,7 +43,7 @@ Phase = Literal["validating", "saving", "sampling", "judging", "concluding"]
 @dataclass(frozen=True)
 class TrainedStep:
     """Batch `number` of the epoch, step `step` of the run. names: of its clips, logged if the step
-    was skipped; flops: of the step (`train.metrics.flops`)."""
+    was skipped."""
 
     epoch: int
     number: int
@@ -52,12 +53,11 @@ class TrainedStep:
     waited_seconds: float
     step_seconds: float
     names: list[str]
-    flops: float = 0.0
 
 
 class Logs:
-    """The logs of a run. steps_per_epoch and num_epochs give the remaining time; peak_flops: of the
-    device, for MFU; usage: of GPU, CPU and RAM, logged with each console line."""
+    """The logs of a run. steps_per_epoch and num_epochs give the remaining time; usage: of
+    GPU, CPU and RAM, logged with each console line; step_figures: of a step's rows and seconds."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Logs:
         steps_per_epoch: int,
         first_step: int,
         log_every: int,
-        peak_flops: float | None = None,
         tensorboard: TensorBoard | None = None,
         usage: Callable[[], dict[str, float]] | None = None,
+        step_figures: Callable[[PackedBatch, float], dict[str, float]] | None = None,
     ) -> None:
         self.run = run
         self.num_epochs = num_epochs
@@ -81,7 +81,7 @@ class Logs:
         self._reported: set[str] = set()
         self.remaining = RemainingTime(num_epochs, steps_per_epoch)
         self._first_step = first_step
-        self._peak_flops = peak_flops
+        self._step_figures = step_figures
         self._metrics = MetricsFile(run.metrics, first_step)
         self._curves = TensorBoardWriter(curves_folder, first_step)
 
@@ -117,7 +117,6 @@ class Logs:
             "audio_seconds_per_second": batch.audio_seconds / step_seconds,
             "data_wait_share": one.waited_seconds / step_seconds,
             "padding_share": 1 - batch.rows.used / (batch.rows.num_rows * batch.rows.length),
-            "tflops": one.flops / step_seconds / 1e12,
             "memory_bytes": memory_bytes(),
             "progress": {
                 "epochs": self.num_epochs,
@@ -126,8 +125,8 @@ class Logs:
                 "seconds_left": round(self.remaining.left(epoch, number), 1),
             },
         }
-        if self._peak_flops:
-            record["mfu"] = one.flops / step_seconds / self._peak_flops
+        if self._step_figures:
+            record |= self._step_figures(batch.rows, step_seconds)
         if not result.finite:
             log.warning(
                 "Step %d is skipped because its loss or gradient is not finite. Its clips: %s.",

@@ -5,7 +5,7 @@ kernel of fused AdamW can divide the gradients by a number, so clipping is done 
 `found_inf` = 1 it leaves the weights unchanged, so that the host never waits for a GPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ def new_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate. Raises
     SotaqueError if its extra was deleted."""
-    kind: Any = partial(eager(torch.optim.AdamW), fused=True)
+    kind: Callable[..., torch.optim.Optimizer] = partial(eager(torch.optim.AdamW), fused=True)
     if name == "adamw8bit":
         found = extras.modules("OPTIMIZER")
         if not found:
@@ -40,8 +40,7 @@ def new_optimizer(
                 "OPTIMIZER=adamw."
             )
         kind = found[0].AdamW8bit
-    new: torch.optim.Optimizer = kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
-    return new
+    return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 
 def weight_groups(

@@ -59,12 +59,6 @@ class TrainableWeights:
         """The weights that have gradients."""
         return [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
 
-    @property
-    def trainable_share(self) -> float:
-        """The share of all weights that learn."""
-        every = sum(parameter.numel() for parameter in self.gpt.parameters())
-        return sum(weight.numel() for weight in self.trainable) / every
-
     def scaled_step(self) -> AbstractContextManager[None]:
         """Around an optimizer step: applies the rate of new rows."""
         return self.new_rows.scaled() if self.new_rows else nullcontext()

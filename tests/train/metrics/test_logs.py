@@ -91,7 +91,7 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
         "kind": "train", "epoch": 1, "step": 2, "loss": 2.0, "text_loss": 3.0, "audio_loss": 1.0,
         "gradient_norm": 1.5, "learning_rate": 1e-4, "clips_per_second": 2.0,
         "audio_seconds_per_second": 4.0, "data_wait_share": 0.25, "padding_share": 0.25,
-        "tflops": 0.0, "memory_bytes": steps[1]["memory_bytes"],
+        "memory_bytes": steps[1]["memory_bytes"],
         "progress": steps[1]["progress"],
     }  # fmt: skip
     assert steps[1]["memory_bytes"] > 1 << 20
@@ -120,11 +120,11 @@ def test_what_a_run_does_between_steps_is_in_the_file_and_on_no_curve(tmp_path):
     assert not any("phase" in tag for tag in curves(tmp_path).Tags()["scalars"])
 
 
-def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
-    with logs(tmp_path, peak_flops=10e12) as found:
-        found.step(a_step(result(1), 0.5, flops=4e12), result(1), 2.0)
+def test_a_step_has_the_figures_of_an_extra(tmp_path):
+    with logs(tmp_path, step_figures=lambda rows, seconds: {"mfu": seconds / 10}) as found:
+        found.step(a_step(result(1), 0.5), result(1), 2.0)
     (record,) = records(tmp_path)
-    assert record["tflops"] == 2.0 and record["mfu"] == pytest.approx(0.2)
+    assert record["mfu"] == pytest.approx(0.2)
 
 
 def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):

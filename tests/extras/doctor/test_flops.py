@@ -6,8 +6,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from demo_voice.new_gpt import new_gpt
+from extras.doctor.flops import of_steps, peak_flops, peak_of_gpu, step_flops
 from tests.peers.coqui import SMALL
-from train.metrics.flops import peak_of_gpu, step_flops
+from tests.train.test_learner import a_batch, a_learner
 from xtts.model import training
 from xtts.model.packed_batch import pack
 from xtts.model.shapes import GPTShape
@@ -67,3 +68,19 @@ def test_xtts_v2_is_mostly_its_transformer_whose_frozen_weights_have_no_gradient
 )
 def test_a_name_within_a_name_is_another_gpu(name, peak):
     assert peak_of_gpu(name) == peak
+
+
+def test_the_peak_is_the_makers_and_a_cpu_has_none(monkeypatch):
+    monkeypatch.setattr(
+        torch.cuda, "get_device_name", lambda device: {"cuda:1": "NVIDIA L4"}[device]
+    )
+    assert peak_flops("cuda:1") == 121e12
+    assert peak_flops("cpu") is None
+
+
+def test_a_step_has_its_share_of_the_peak(monkeypatch):
+    learner, batch = a_learner(), a_batch()
+    (only,) = of_steps(learner)(batch.rows, 2.0).items()
+    assert only == ("tflops", pytest.approx(step_flops(batch.rows, learner.gpt.shape) / 2e12))
+    monkeypatch.setattr("extras.doctor.flops.peak_flops", lambda _: 1e9)
+    assert of_steps(learner)(batch.rows, 2.0)["mfu"] == pytest.approx(1e3 * only[1])

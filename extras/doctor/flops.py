@@ -5,9 +5,11 @@ Recomputed blocks and padding do not count, so that the share of a GPU's peak th
 """
 
 import re
+from collections.abc import Callable
 
 import torch
 
+from train.learner import Learner
 from xtts.model.packed_batch import PackedBatch
 from xtts.model.shapes import GPTShape
 
@@ -28,6 +30,20 @@ PEAKS = {
 }  # fmt: skip
 # Suffixes of variants that are slower than the GPU of the plain name, each to another degree.
 _SLOWER = ("Laptop", "Max-Q", "Mobile")
+
+
+def of_steps(learner: Learner) -> Callable[[PackedBatch, float], dict[str, float]]:
+    """A function of a step's rows and seconds that returns its TFLOP/s and, on a known GPU, its
+    MFU."""
+    sizes = [(one.numel(), one.requires_grad) for one in learner.gpt.parameters()]
+    learns = sum(size for size, learns in sizes if learns) / sum(size for size, _ in sizes)
+    peak = peak_flops(str(learner.device))
+
+    def figures(rows: PackedBatch, seconds: float) -> dict[str, float]:
+        reached = step_flops(rows, learner.gpt.shape, learns) / seconds
+        return {"tflops": reached / 1e12, **({"mfu": reached / peak} if peak else {})}
+
+    return figures
 
 
 def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float:
