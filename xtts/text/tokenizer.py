@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import metadata
@@ -87,17 +87,6 @@ class TokenizerSpec:
         """Opens the tokenizer. Raises ConfigError, and TextError for a list that cannot be used."""
         config = replace(ModelConfig.read(self.folder), normalizer=self.normalizer)
         return Tokenizer(config, self.folder, self.pronunciations)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        lists = [str(path) for path in self.pronunciations]
-        return {"folder": str(self.folder), "normalizer": self.normalizer, "pronunciations": lists}
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "TokenizerSpec":
-        """From `as_dict`."""
-        lists = tuple(map(Path, values["pronunciations"]))
-        return TokenizerSpec(Path(values["folder"]), values["normalizer"], lists)
 
 
 @dataclass(frozen=True)

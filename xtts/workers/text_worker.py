@@ -11,7 +11,7 @@ Lines of JSON on the child's stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
     {"read": TEXT, "language": L, "plain": false, "tokenizer": TOKENIZER}
                                         -> {"pieces": [[[id, …], before, after, words, voice], …]}
-or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
+or {"refused": SENTENCE}. TOKENIZER is a `TokenizerSpec`; before, after: seconds of silence
 around a piece; words: [[word, first, last], …] and voice as in `Piece`. A text that takes more than
 `CPU_SECONDS` is refused; if the process does not answer at all, the parent ends it. No part of a
 text is ever printed.
@@ -23,6 +23,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, NoReturn
+
+from pydantic import TypeAdapter
 
 from machine.errors import SotaqueError
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
@@ -42,6 +44,7 @@ LIMIT_SECONDS = 5.0
 # The limit for imports and a dictionary, on a machine that starts everything at once.
 START_SECONDS = 120.0
 _EXIT_SECONDS = 1.0
+_SPEC = TypeAdapter(TokenizerSpec)
 
 
 class TextWorker:
@@ -68,7 +71,9 @@ class TextWorker:
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Loads or reloads a tokenizer. Raises SotaqueError."""
         try:
-            answer = self._ask_twice({"load": tokenizer.as_dict()}, tokenizer, START_SECONDS)
+            answer = self._ask_twice(
+                {"load": _SPEC.dump_python(tokenizer, mode="json")}, tokenizer, START_SECONDS
+            )
         except WorkerFailed as failed:
             raise WorkerFailed(
                 "text_process",
@@ -89,7 +94,8 @@ class TextWorker:
             WorkerFailed: The process was killed or hung, and so did a new one.
         """
         message = {
-            "read": text, "language": language, "plain": plain, "tokenizer": tokenizer.as_dict(),
+            "read": text, "language": language, "plain": plain,
+            "tokenizer": _SPEC.dump_python(tokenizer, mode="json"),
         }  # fmt: skip
         try:
             answer = self._ask_twice(message, tokenizer, self._limit_seconds)
@@ -177,11 +183,11 @@ def main() -> int:
 def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> dict[str, Any]:
     try:
         if "load" in message:
-            wanted = TokenizerSpec.from_dict(message["load"])
+            wanted = _SPEC.validate_python(message["load"])
             known[wanted] = wanted.open()
             known[wanted].warm_up()
             return {"loaded": True}
-        reader = known[TokenizerSpec.from_dict(message["tokenizer"])]
+        reader = known[_SPEC.validate_python(message["tokenizer"])]
         signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
         try:
             pieces = reader.split(message["read"], message["language"], plain=message["plain"])
