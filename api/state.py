@@ -15,7 +15,7 @@ from api.engine.engine import Engine
 from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter
 from api.errors import APIError, without_paths
 from api.events import Events
-from api.http.connections import PEER, is_address, network_of
+from api.http.connections import PEER, network_of
 from api.metrics import ServiceMetrics
 from api.parts import Parts
 from api.runs.exports import Exports
@@ -141,7 +141,7 @@ class AppState:
         proxy forwards counts if it is valid; otherwise the proxy is the caller.
         """
         address = request.client.host if request.client else ""
-        return network_of(address) if is_address(address) else request.scope["state"].get(PEER, "")
+        return network_of(address) or request.scope["state"].get(PEER, "")
 
     def log_unused_fields(self, names: Iterable[str]) -> None:
         """Logs fields without effect, each name once."""

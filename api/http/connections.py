@@ -34,7 +34,7 @@ class ConnectionLimits:
     most_per_address: int = 256
 
 
-class IdleConnection(Protocol):
+class Connection(Protocol):
     """A connection that may be closed when its place is needed."""
 
     address: str
@@ -52,49 +52,38 @@ class Connections:
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     on_closed: Callable[[str], None] = lambda _reason: None
-    _idle: dict[IdleConnection, None] = field(default_factory=dict)
-    _answered: dict[IdleConnection, None] = field(default_factory=dict)
-    # By address.
-    _num_idle: Counter[str] = field(default_factory=Counter)
-    _num_answered: Counter[str] = field(default_factory=Counter)
+    idle: dict[Connection, None] = field(default_factory=dict)
+    answered: dict[Connection, None] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._idle) + len(self._answered)
+        return len(self.idle) + len(self.answered)
 
     def full(self, address: str) -> bool:
         """Whether no more requests can be answered now, from this address or from any."""
-        own = self._num_answered[address]
-        return own >= self.limits.most_per_address or len(self._answered) >= self.limits.most
+        own = sum(one.address == address for one in self.answered)
+        return own >= self.limits.most_per_address or len(self.answered) >= self.limits.most
 
-    def rests(self, one: IdleConnection) -> None:
-        """Marks a connection as idle; if there are too many, closes the one idle longest."""
+    def rests(self, one: Connection) -> None:
+        """Marks a connection as idle; if there are too many, closes the one idle longest.
+
+        The address with the most connections loses one, so a flood from one client closes only its
+        own.
+        """
         self.leave(one)
-        self._idle[one] = None
-        self._num_idle[one.address] += 1
-        crowded = one.address
-        if self._num_idle[crowded] <= self.limits.most_per_address:
-            if len(self._idle) <= self.limits.most:
-                return
-            # The address with the most connections loses one, so a flood from one client closes
-            # only its own.
-            crowded = self._num_idle.most_common(1)[0][0]
-        next(other for other in self._idle if other.address == crowded).drop("too_many")
+        self.idle[one] = None
+        crowded, count = Counter(other.address for other in self.idle).most_common(1)[0]
+        if count > self.limits.most_per_address or len(self.idle) > self.limits.most:
+            next(other for other in self.idle if other.address == crowded).drop("too_many")
 
-    def works(self, one: IdleConnection) -> None:
+    def works(self, one: Connection) -> None:
         """Marks a connection as being answered: it has sent a head."""
         self.leave(one)
-        self._answered[one] = None
-        self._num_answered[one.address] += 1
+        self.answered[one] = None
 
-    def leave(self, one: IdleConnection) -> None:
+    def leave(self, one: Connection) -> None:
         """Forgets a connection."""
-        pairs = ((self._idle, self._num_idle), (self._answered, self._num_answered))
-        for held, count in pairs:
-            if one in held:
-                del held[one]
-                count[one.address] -= 1
-                if not count[one.address]:
-                    del count[one.address]
+        self.idle.pop(one, None)
+        self.answered.pop(one, None)
 
     def protocol(self) -> type["BoundedProtocol"]:
         """The protocol class whose connections are counted here."""
@@ -106,7 +95,6 @@ class BoundedProtocol(H11Protocol):
 
     connections_by_address: Connections
     address = ""
-    _is_idle = True
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
@@ -114,21 +102,19 @@ class BoundedProtocol(H11Protocol):
         """asyncio's callback, as in uvicorn; the methods below override its others."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
-        self._usual_state = {**self.app_state, PEER: self.address}
-        self._wait_for_head()
+        self.app_state = {**self.app_state, PEER: self.address}
         self.connections_by_address.rests(self)
+        self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timers()
+        for timer in (self._head_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
         self.connections_by_address.leave(self)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
         """Parses new data, and data that arrived while the previous request was answered."""
-        over_limit = self.connections_by_address.full(self.address)
-        self.app_state = (
-            {**self._usual_state, OVER_LIMIT: True} if over_limit else self._usual_state
-        )
         super().handle_events()
         self._look()
 
@@ -156,57 +142,38 @@ class BoundedProtocol(H11Protocol):
 
     def drop(self, reason: str) -> None:
         """Closes the connection at once and drops unsent data."""
-        self._stop_timers()
         self.connections_by_address.leave(self)
         self.connections_by_address.on_closed(reason)
         self.transport.abort()
 
     def _look(self) -> None:
+        """Notes a new state of the connection: idle, or being answered."""
+        connections = self.connections_by_address
         if self.transport.is_closing():
             return
-        idle = self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE
-        if idle != self._is_idle:
-            self._is_idle = idle
-            if idle:
-                self.connections_by_address.rests(self)
-            else:
-                self._stop_head_timer()
-                self.connections_by_address.works(self)
-        # uvicorn's keep-alive timer ends at the first byte of the next head.
-        if idle and self.timeout_keep_alive_task is None and self._head_timer is None:
-            self._wait_for_head()
-
-    def _wait_for_head(self) -> None:
-        seconds = self.connections_by_address.limits.head_seconds
-        self._head_timer = self.loop.call_later(seconds, self.drop, "slow_head")
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _stop_timers(self) -> None:
-        self._stop_head_timer()
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-
-
-def is_address(text: str) -> bool:
-    """Whether `text` is an IP address, with or without a zone."""
-    try:
-        ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True
+        if self.conn.their_state is self.conn.our_state is h11.IDLE:
+            if self not in connections.idle:
+                connections.rests(self)
+            # uvicorn's keep-alive timer ends at the first byte of the next head.
+            if self.timeout_keep_alive_task is None and self._head_timer is None:
+                seconds = connections.limits.head_seconds
+                self._head_timer = self.loop.call_later(seconds, self.drop, "slow_head")
+        elif self in connections.idle:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+            self.scope["state"][OVER_LIMIT] = connections.full(self.address)
+            connections.works(self)
 
 
 def network_of(address: str) -> str:
-    """The network that counts as one client. With IPv6 each subscriber has at least a /64
-    (https://www.rfc-editor.org/rfc/rfc6177) and can use any address in it."""
+    """The network that counts as one client; "" for a text that is not an IP address. With IPv6
+    each subscriber has at least a /64 (https://www.rfc-editor.org/rfc/rfc6177) and can use any
+    address in it."""
     try:
         ip: Any = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return address
+        return ""
     if ip.version == 4:
         return address
     if ip.ipv4_mapped is not None:
