@@ -83,7 +83,7 @@ def opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
             _check(path, sound)
             yield sound
     except UNDECODABLE as error:
-        raise AudioError(_unreadable(path, _first_line(error))) from error
+        raise AudioError(_unreadable(path, sound_file.reason_of(error))) from error
 
 
 def _check(path: Path, sound: Sound) -> None:
@@ -170,9 +170,3 @@ def _unreadable(path: Path, reason: str) -> str:
     if path.suffix.lower() in FOREIGN:
         return f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: {how_to_convert(path)}"
     return f"{path} cannot be decoded ({reason}). Use a WAV, FLAC, OGG or MP3 file."
-
-
-def _first_line(error: BaseException) -> str:
-    # libsndfile's own text, without the path, which the message already has.
-    words = str(getattr(error, "error_string", error))
-    return (words.splitlines() or [type(error).__name__])[0].rstrip(". ")

@@ -27,7 +27,7 @@ def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
     """
     with audio.opened(path, by_av=by_av) as sound:
         frames = sound.declared_frames
-        frames = sound.count() if frames is None else frames
+        frames = sum(map(len, sound.blocks())) if frames is None else frames
         if not frames:
             raise AudioError(f"{path} contains no samples.")
         return AudioFacts(frames / sound.rate, sound.rate, sound.channels, frames)

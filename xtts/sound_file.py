@@ -13,7 +13,7 @@ import contextlib
 import importlib
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ MOST_CHANNELS = 8
 # In steps of 25, because 22,051, for example, is coprime to 22,050 and 24,000, and its resampling
 # filter would take 2 GB.
 RATES = range(8_000, 192_001, 25)
-# soundfile's errors: RuntimeError from libsndfile, TypeError for a name such as x.raw.
-UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
+# soundfile's errors (RuntimeError from libsndfile, TypeError for a name such as x.raw) and av's.
+UNDECODABLE = (EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 # libsndfile's length of a FLAC file without a total number of samples.
 _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
@@ -68,28 +68,31 @@ class Sound(ABC):
             yield block
             left = None if left is None else left - len(block)
 
-    def count(self) -> int:
-        """The number of frames from here to its end."""
-        return sum(map(len, self.blocks()))
-
 
 @contextlib.contextmanager
-def opened(source: Path | bytes, *, by_av: bool = True) -> Iterator[Sound]:
+def opened(
+    source: Path | bytes, *, by_av: bool = True, only_av: Mapping[str, Any] | None = None
+) -> Iterator[Sound]:
     """Opens a file, or the bytes of one. Raises one of UNDECODABLE.
 
     by_av: allows FFmpeg's decoder for files that libsndfile does not read, if the package `av` is
-    installed.
+    installed. only_av: arguments of `av.open`, with which FFmpeg's decoder reads the file.
     """
     with contextlib.ExitStack() as stack:
         try:
-            sound: Sound = _Sndfile(source, stack)
+            sound: Sound = _Av(source, stack, only_av) if only_av else _Sndfile(source, stack)
         except soundfile.LibsndfileError:
             foreign = isinstance(source, Path) and source.suffix.lower() in FOREIGN
             if not (by_av and foreign and av_is_installed()):
                 raise
-            assert isinstance(source, Path)
-            sound = _Av(source, stack)
+            sound = _Av(source, stack, {})
         yield sound
+
+
+def reason_of(error: BaseException) -> str:
+    """One of UNDECODABLE in the words of its library, without the path."""
+    words = str(getattr(error, "error_string", "") or getattr(error, "strerror", "") or error)
+    return (words.splitlines() or [type(error).__name__])[0].rstrip(". ")
 
 
 class _Forwards(soundfile.SoundFile):
@@ -140,15 +143,21 @@ class _Sndfile(Sound):
 class _Av(Sound):
     """The first audio track of a file that FFmpeg's decoder reads."""
 
-    def __init__(self, path: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, source: Path | bytes, stack: contextlib.ExitStack, how: Mapping[str, Any]
+    ) -> None:
         # By name, because `av` is optional.
         av = importlib.import_module("av")
         # As a nameless stream and without protocols, because a playlist could make FFmpeg read
         # other files.
-        file = stack.enter_context(path.open("rb"))
-        container = stack.enter_context(av.open(file, options={"protocol_whitelist": "none"}))
+        plain = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+        how = {"options": {"protocol_whitelist": "none"}, **how}
+        container = stack.enter_context(av.open(stack.enter_context(plain), **how))
         if not container.streams.audio:
             raise ValueError("It has no audio track.")
+        codec, allowed = container.streams.audio[0].codec_context.name, how["options"]
+        if codec not in allowed.get("codec_whitelist", codec).split(","):
+            raise ValueError(f"Its sound is {codec}, which is not supported. Convert it to WAV.")
         self._to_float = av.AudioResampler(format="flt")
         self._frames = container.decode(container.streams.audio[0])
         first = next(self._frames, None)
@@ -322,9 +331,3 @@ class _Pieces(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True

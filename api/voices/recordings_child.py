@@ -29,7 +29,7 @@ def main() -> int:
     def make(data: bytes) -> tuple[bytes, dict[str, Any]]:
         from api.voices.decoding import decoded
 
-        return decoded(data, most_seconds, *by_av)  # type: ignore[arg-type]
+        return decoded(data, most_seconds, *by_av)
 
     return limited(lambda: import_all(bool(by_av)), make, _CPU_SECONDS)
 

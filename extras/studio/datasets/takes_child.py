@@ -36,7 +36,7 @@ def main() -> int:
         from api.voices.decoding import mono_of
         from extras.studio.datasets.take_checks import checked
 
-        mono, rate = mono_of(data, most_seconds, *by_av)  # type: ignore[arg-type]
+        mono, rate = mono_of(data, most_seconds, *by_av)
         return checked(mono, rate, text, language, opened[0])
 
     return limited(prepare, make, _CPU_SECONDS)
