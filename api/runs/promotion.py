@@ -10,24 +10,19 @@ prunes, else as copies.
 """
 
 import contextlib
-import logging
 import os
 import re
 import shutil
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from api.errors import APIError, without_paths
-from machine.storage.atomic import WriteError, make_folder, replace_file, require_space, write_json
+from api import shared_folder
+from api.errors import APIError
+from machine.storage.atomic import make_folder, replace_file, require_space, write_json
 from machine.storage.reading import read_json
 from xtts.voices.learned_decoder import decoder_beside
 from xtts.voices.run_folder import RunFolder, manifest_beside, reference_beside
 
-log = logging.getLogger("api")
-
-# Files that another replica stored within this time are not deleted.
-_OTHERS_SECONDS = 3600.0
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 
@@ -68,26 +63,25 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
 
     Raises APIError (507) if the folder cannot be written or the disk is full.
     """
-    before = read(folder)
     try:
-        make_folder(folder)
-        if promotion is None:
-            _file(folder).unlink(missing_ok=True)
-        else:
-            write_json(_file(folder), asdict(promotion))
-    except (OSError, WriteError) as error:
-        text = f"It is served until a restart; saving it failed: {without_paths(str(error))}"
-        raise APIError(507, "not_kept", text) from error
-    # The old files go first: there may be no room for both.
-    _forget(folder, before, promotion)
-    if promotion is not None and checkpoint is not None:
-        _keep_files(folder, promotion, checkpoint)
+        with shared_folder.changing(folder):
+            if promotion is None:
+                _file(folder).unlink(missing_ok=True)
+            else:
+                write_json(_file(folder), asdict(promotion))
+            # The old files go first: there may be no room for both.
+            for path in (folder / "promoted").glob("*"):
+                if promotion is None or path.name != promotion.sha256:
+                    shutil.rmtree(path)
+            if promotion and checkpoint and kept(folder, promotion) is None:
+                _keep_files(folder, promotion, checkpoint)
+    except APIError as error:
+        text = f"It may end with a restart, or when the trainer deletes its epoch. {error.detail}"
+        raise APIError(507, error.code, text) from error
 
 
 def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
     run, wanted = _run(folder, promotion), _weights(folder, promotion)
-    if wanted.is_file():
-        return
     # The checkpoint comes last: if it is there, the copy is complete.
     copies = {manifest_beside(checkpoint): manifest_beside(wanted)}
     if (reference := reference_beside(checkpoint)) is not None:
@@ -97,17 +91,10 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
         copies[decoder] = run.best_decoder
         copies[manifest_beside(decoder)] = manifest_beside(run.best_decoder)
     copies[checkpoint] = wanted
-    try:
-        for part in (run.checkpoints, run.samples):
-            make_folder(part)
-        for source, target in copies.items():
-            _link_or_copy(source, target)
-    except (OSError, WriteError) as error:
-        text = (
-            "It is served only as long as the trainer keeps its checkpoint, because that could not "
-            f"be copied: {without_paths(str(error))}"
-        )
-        raise APIError(507, "not_kept", text) from error
+    for part in (run.checkpoints, run.samples):
+        make_folder(part)
+    for source, target in copies.items():
+        _link_or_copy(source, target)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
@@ -120,17 +107,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
     with source.open("rb") as file:
         require_space(target.parent, source.stat().st_size, target.name)
         replace_file(target, lambda copy: shutil.copyfileobj(file, copy, 1 << 20))
-
-
-def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
-    """Removes the files of the previous promotion, and old ones that replicas have left."""
-    for path in (folder / "promoted").glob("*"):
-        with contextlib.suppress(OSError):
-            left = before is not None and path.name == before.sha256
-            old = left or time.time() - path.stat().st_mtime > _OTHERS_SECONDS
-            if old and (now is None or path.name != now.sha256):
-                shutil.rmtree(path)
-                log.info("Removed %s, which is no longer promoted.", path.name[:12])
 
 
 def _run(folder: Path, promotion: Promotion) -> RunFolder:
