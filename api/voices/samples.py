@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from xtts.speech_span import frame_levels, speech_start
+from xtts.speech_span import HOP_SECONDS, frame_levels, speech_start
 
 Array = np.ndarray[Any, Any]
 
-_FRAME_SECONDS = 0.02
 # The standard deviation of frame levels is above 6 dB for speech, above 1 dB for speech in loud
 # noise, and 0.5 dB for noise alone.
 _STEADY_DB = 1.0
@@ -73,13 +72,13 @@ def measure(mono: Array, rate: int) -> dict[str, Any]:
     ValueError for a steady sound."""
     start = speech_start(frame_levels(mono, rate), rate)
     mono = mono[start : start + int(_HEARD_SECONDS * rate)]
-    levels = _levels_db(mono, rate)
+    levels = frame_levels(mono, rate)
     if levels.std() < _STEADY_DB or _tone_share(mono, rate) > _TONE_SHARE:
         raise ValueError(
             "It holds a steady tone or noise, and no speech. Send 6 to 30 s of one person's speech."
         )
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
-    seconds = float((levels > loud - _SPEECH_DB).sum() * _FRAME_SECONDS)
+    seconds = float((levels > loud - _SPEECH_DB).sum() * HOP_SECONDS)
     quality = (seconds, float(loud - quiet), float(loud), _clipped(mono))
     remarks = remarks_of(*quality)
     poor = quality[1] < POOR_SNR_DB or quality[3] > POOR_CLIPPED
@@ -110,14 +109,6 @@ def remarks_of(seconds: float, snr_db: float, level_db: float, clipped: float) -
             f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone."
         )
     return remarks
-
-
-def _levels_db(mono: Array, rate: int) -> Array:
-    """The level of each frame in dB of full scale."""
-    length = int(_FRAME_SECONDS * rate)
-    frames = mono[: len(mono) // length * length].reshape(-1, length).astype(np.float64)
-    levels: Array = 10 * np.log10((frames**2).mean(axis=1) + 1e-10)
-    return levels
 
 
 def _tone_share(mono: Array, rate: int) -> float:

@@ -4,7 +4,7 @@
                               `api.voices.recordings` made it
     VOICES_DIR/<id>/N.wav     the others, from 2 on
     VOICES_DIR/<id>/joined_<SHA-256>.wav
-                              the reference joined from several (`api.voices.joining`). The hash in
+                              the reference joined from several (`joined_recording`). The hash in
                               its name keeps processes from confusing two versions
     VOICES_DIR/<id>.json      name, time, and the reference's length, SHA-256 and quality, and the
                               number of recordings; written last, to commit a new or changed voice
@@ -29,8 +29,7 @@ from typing import Any, BinaryIO
 from api.errors import APIError, shown
 from api.schemas import VoiceRow
 from api.shared_folder import changing, now, read, read_all
-from api.voices.joining import joined_recording
-from api.voices.recordings import DecodedRecording
+from api.voices.recordings import DecodedRecording, joined_recording
 from machine.storage.atomic import make_folder, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
 from machine.text import plain_name
