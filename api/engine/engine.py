@@ -30,7 +30,6 @@ from api.engine.queue import (
     EngineLimits,
     RequestQueue,
     SpeechStream,
-    digest_of,
 )
 from api.engine.supervision import EngineCondition, RestartHistory
 from api.errors import APIError, closing, starting, without_paths
@@ -90,45 +89,24 @@ class Engine:
 
     # ---- for the routes ----
 
-    def speak(
-        self,
-        ask: SynthesisRequest,
-        recording: str | None = None,
-        caller: str = "",
-        cast: Mapping[str, str | None] = {},
-        voice: OpenedVoiceState | None = None,
-    ) -> SpeechStream:
-        """Queues a request. Raises APIError if it is refused.
+    def speak(self, spoken: SpeechStream) -> SpeechStream:
+        """Queues a request. Raises APIError if it is refused."""
+        self._admit(spoken)
+        return self._enter(spoken, self.limits.turn)
 
-        Args:
-            recording, cast, voice: As in `SpeechStream`.
-            caller: The slots and the queue are shared fairly between callers.
-        """
-        digest = self._admitted(ask, recording, cast, voice.voice.name if voice else "", caller)
-        now = time.monotonic()
-        return self._enter(SpeechStream(
-            f"s{next(self._names)}", ask, digest, now, now + self.limits.turn, recording, cast,
-            voice, caller, on_read=self._read,
-        ))  # fmt: skip
-
-    async def preview(
-        self,
-        voice: VoiceTarget,
-        ask: SynthesisRequest,
-        recording: str | None = None,
-        caller: str = "",
-        cast: Mapping[str, str | None] = {},
-    ) -> SpeechStream:
+    async def preview(self, spoken: SpeechStream) -> SpeechStream:
         """Queues a request for another voice than the served one, in the same queue.
 
         It waits, first come first served, until no request uses another preview. Raises APIError as
         `speak`, or if the voice cannot be opened.
         """
+        assert spoken.target is not None
+        voice = spoken.target
         if self.how.compute.low_memory or self.how.compute.backend == "onnx":
             setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
-        self._admitted(ask, recording, cast, voice.name, caller)
+        self._admit(spoken)
         if self.child is None or self.standing is None:
             raise starting()
         if self._previews_waiting >= self.limits.queue:
@@ -153,20 +131,15 @@ class Engine:
                 opened = await self._opened(f"preview-{next(self._names)}", voice)
                 self.previewed = opened
             self._preview_used = time.monotonic()
-            return self.speak(ask, recording, caller, cast, opened)
+            spoken.voice = opened
+            return self.speak(spoken)
 
-    def _admitted(
-        self, ask: SynthesisRequest, recording: str | None, cast: Mapping[str, str | None],
-        voice: str, caller: str,
-    ) -> str:  # fmt: skip
-        """The digest of a request that may enter the queue. Raises APIError."""
-        # An input that kills the process with one voice may be harmless with another.
-        digest = digest_of(ask, recording, cast, voice)
+    def _admit(self, spoken: SpeechStream) -> None:
+        """Raises APIError for a request that may not enter the queue."""
         if self.closing:
             raise closing()
-        if refusal := self.requests.refusal(digest, caller):
+        if refusal := self.requests.refusal(spoken.digest, spoken.caller):
             raise refusal
-        return digest
 
     def preview_of(self, voice: VoiceTarget) -> OpenedVoiceState | None:
         """The preview, if it is this voice."""
@@ -367,15 +340,17 @@ class Engine:
 
     def _try_out(self) -> None:
         """Runs the self-test: speaks one word if there was no request for a while."""
-        now = time.monotonic()
-        silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
+        last = self.last_spoken
+        silent = last is None or time.monotonic() - last > self.limits.micro
         idle = not self.closing and not self.requests.speaking
         if self.standing and silent and idle and not any(one.micro for one in self.requests):
-            self._enter(SpeechStream(
-                f"s{next(self._names)}", MICRO, "", now, now + self.limits.ready, micro=True
-            ))  # fmt: skip
+            self._enter(SpeechStream(MICRO, micro=True), self.limits.ready)
 
-    def _enter(self, spoken: SpeechStream) -> SpeechStream:
+    def _enter(self, spoken: SpeechStream, seconds: float) -> SpeechStream:
+        """Queues a request that must get its turn within `seconds`."""
+        spoken.name, spoken.on_read = f"s{next(self._names)}", self._read
+        spoken.arrived = time.monotonic()
+        spoken.deadline = spoken.arrived + seconds
         self.requests.enter(spoken)
         self._dispatch()
         return spoken

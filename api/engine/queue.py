@@ -6,13 +6,15 @@ The queue is pure: the time is an argument, and nothing waits.
 import asyncio
 import hashlib
 import json
+import math
 import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
-from api.engine.child import OpenedVoiceState
+from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.errors import APIError
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -111,10 +113,11 @@ class SpeechStream:
     """A request and its audio, to be iterated once: PCM16 at 24 kHz, in chunks.
 
     Attributes:
-        digest: A hash that identifies its input (`digest_of`).
         recording, cast: Its voice, and the voices that its text changes to (name -> recording);
             None for the open voice's own.
-        voice: None for the voice that is served when the request gets its turn.
+        caller: The slots and the queue are shared fairly between callers.
+        target, voice: The voice of a preview, and the same once it is open; None for the voice that
+            is served when the request gets its turn.
         micro: Whether it is the self-test.
         on_read: Called after each chunk that the caller has read.
         paused: It has spoken a piece, and waits for its next turn.
@@ -129,16 +132,16 @@ class SpeechStream:
     Iterating raises APIError unless all of it is spoken.
     """
 
-    name: str
     ask: SynthesisRequest
-    digest: str
-    arrived: float
-    deadline: float
     recording: str | None = None
     cast: Mapping[str, str | None] = field(default_factory=dict)
-    voice: OpenedVoiceState | None = None
     caller: str = ""
+    target: VoiceTarget | None = None
+    voice: OpenedVoiceState | None = None
     micro: bool = False
+    name: str = ""
+    arrived: float = 0.0
+    deadline: float = math.inf
     on_read: "Callable[[SpeechStream], None]" = lambda _: None
     paused: bool = False
     held: bool = False
@@ -151,6 +154,22 @@ class SpeechStream:
     timed: bool = False
     _chunks: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
     _unread: int = 0
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash that identifies an input that kills the process.
+
+        It ignores digits, spaces, punctuation, seed and speed. Reading a text cannot end the
+        process (`xtts.workers.text_worker`); what remains are faults in native code, which do not
+        depend on such details. An input that kills the process with one voice may be harmless with
+        another.
+        """
+        words = re.sub(r"\d+", "0", self.ask.text.casefold())
+        words = " ".join(re.findall(r"\w+", words)) or self.ask.text
+        voice = self.target.name if self.target else ""
+        cast = sorted(self.cast.items())
+        text = json.dumps([words, self.ask.language, voice, self.recording, cast])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def faults(self) -> list[str]:
@@ -314,18 +333,3 @@ class RequestQueue:
         paused = [job for job in self.queue if job.paused]
         self.queue = deque(job for job in self.queue if not job.paused)
         return speaking + paused
-
-
-def digest_of(
-    ask: SynthesisRequest, recording: str | None, cast: Mapping[str, str | None], voice: str = ""
-) -> str:
-    """A hash that identifies an input that kills the process. voice: the preview's name.
-
-    It ignores digits, spaces, punctuation, seed and speed. Reading a text cannot end the process
-    (`xtts.workers.text_worker`); what remains are faults in native code, which do not depend on
-    such details.
-    """
-    words = re.sub(r"\d+", "0", ask.text.casefold())
-    words = " ".join(re.findall(r"\w+", words)) or ask.text
-    text = json.dumps([words, ask.language, voice, recording, sorted(cast.items())])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

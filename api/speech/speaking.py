@@ -312,10 +312,8 @@ async def stream(
         name: await known.recording_of(of_request(name, voice), "text")
         for name in voices_named(ask.text)
     }
-    if target is None:
-        spoken = engine.speak(ask, recording, caller, cast)
-    else:
-        spoken = await engine.preview(target, ask, recording, caller, cast)
+    spoken = SpeechStream(ask, recording, cast, caller, target)
+    spoken = engine.speak(spoken) if target is None else await engine.preview(spoken)
     parts.rate.count_length(caller, len(ask.text))
     return spoken
 

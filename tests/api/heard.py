@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import httpx
 import pytest
@@ -46,11 +45,9 @@ def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     found: list[tuple[SynthesisRequest, str | None]] = []
     speak = Engine.speak
 
-    def spy(
-        self: Engine, ask: SynthesisRequest, recording: str | None = None, *more: Any
-    ) -> SpeechStream:
-        found.append((ask, recording))
-        return speak(self, ask, recording, *more)
+    def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
+        found.append((spoken.ask, spoken.recording))
+        return speak(self, spoken)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "speak", spy)

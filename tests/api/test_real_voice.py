@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
+from api.engine.queue import SpeechStream
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.xtts.voices.adapters import exported_adapter
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -100,7 +101,7 @@ def test_http_adds_little_to_the_voice(service):
 
     async def spoken(seed):
         started, first, sound = time.monotonic(), 0.0, b""
-        async for chunk in engine.speak(SynthesisRequest(text, "en", seed)):
+        async for chunk in engine.speak(SpeechStream(SynthesisRequest(text, "en", seed))):
             first = first or time.monotonic() - started
             sound += chunk
         return first, time.monotonic() - started, sound

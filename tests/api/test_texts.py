@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.engine.queue import digest_of
+from api.engine.queue import SpeechStream
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import tone_reference
@@ -107,7 +107,7 @@ def test_a_refused_word_is_named_to_who_sent_it(service):
 
 def test_another_digit_or_seed_is_the_same_deadly_input():
     def digest(text: str, voice: str | None = None, **more: Any) -> str:
-        return digest_of(SynthesisRequest(text, "en", **more), voice, {})
+        return SpeechStream(SynthesisRequest(text, "en", **more), voice).digest
 
     known = digest("Call 555 1234, now!")
     assert digest("call 555 1235 now", seed=4, speed=1.5) == known

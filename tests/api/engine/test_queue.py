@@ -12,7 +12,10 @@ from api.engine.queue import RETRY_SECONDS, Recent, RequestQueue, SpeechStream
 
 
 def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> SpeechStream:
-    return SpeechStream(name, MICRO, more.pop("digest", name), at, deadline, **more)
+    digest = more.pop("digest", name)
+    made = SpeechStream(MICRO, name=name, arrived=at, deadline=deadline, **more)
+    made.__dict__["digest"] = digest  # as if its text had it
+    return made
 
 
 def queue_of(*names: str, slots: int = 1, most: int = 5) -> RequestQueue:
@@ -116,11 +119,11 @@ def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
 
 def test_the_services_own_word_comes_first_and_counts_for_nothing():
     waiting = queue_of("a")
-    own = SpeechStream("own", MICRO, "", 0.0, 9.0, micro=True)
+    own = SpeechStream(MICRO, name="own", micro=True)
     waiting.enter(own)
     assert begins(waiting) == "own"
     waiting.said("own")
-    waiting.enter(SpeechStream("own", MICRO, "", 0.0, 9.0, micro=True))
+    waiting.enter(SpeechStream(MICRO, name="own", micro=True))
     waiting.leave("a")
     waiting.next()
     waiting.died()

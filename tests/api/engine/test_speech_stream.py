@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from api.engine import queue
+from api.engine.queue import SpeechStream
 from tests.api.conftest import QUICK, running, settings_in
 from tests.api.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -19,7 +20,9 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(tmp_path, monkeypatch):
         assert loop is not None
 
         async def stalled():
-            spoken = service.parts.engine.speak(SynthesisRequest(text, "en"), caller="127.0.0.1")
+            spoken = service.parts.engine.speak(
+                SpeechStream(SynthesisRequest(text, "en"), caller="127.0.0.1")
+            )
             while not spoken.held:
                 await asyncio.sleep(0.01)
             return await asyncio.to_thread(service.say, "hello"), spoken

@@ -179,7 +179,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
     parts = SimpleNamespace(
         engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
     )
-    spoken = SpeechStream("s1", SynthesisRequest("x", "en"), "", 0.0, 9.0)
+    spoken = SpeechStream(SynthesisRequest("x", "en"))
     spoken.put(b"\0\0")
 
     async def send(message):

@@ -13,7 +13,7 @@ import pytest
 from api.app import how_of
 from api.engine.child import VoiceTarget
 from api.engine.engine import Engine
-from api.engine.queue import DEADLY, digest_of
+from api.engine.queue import DEADLY, SpeechStream
 from api.errors import APIError
 from api.metrics import ServiceMetrics
 from tests.api.conftest import PATIENT, settings_in
@@ -88,10 +88,10 @@ def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
 
 def test_a_deadly_input_is_refused_before_its_candidate_is_opened(tmp_path):
     engine = Engine(how_of(settings_in(tmp_path)), PATIENT, ServiceMetrics(), lambda: None)
-    voice, ask = VoiceTarget("epoch 2", {}), SynthesisRequest("hello", "en")
-    engine.requests.deaths[digest_of(ask, None, {}, voice.name)] = DEADLY
+    asked = SpeechStream(SynthesisRequest("hello", "en"), target=VoiceTarget("epoch 2", {}))
+    engine.requests.deaths[asked.digest] = DEADLY
     with pytest.raises(APIError) as caught:  # without a child, any later step would be `starting`
-        asyncio.run(engine.preview(voice, ask))
+        asyncio.run(engine.preview(asked))
     assert caught.value.code == "deadly_input"
 
 

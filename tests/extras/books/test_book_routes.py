@@ -228,10 +228,10 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     one.hanging()
     steps = one.folder / "spoken/steps"
     waiting = service.parts.engine.requests
-    speaking, unread = waiting.speaking, SpeechStream("unread", MICRO, "", 0.0, 1e9, held=True)
+    speaking, unread = waiting.speaking, SpeechStream(MICRO, name="unread", held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not one.details()["reading"]["paused"], 30)
-    speaking["somebody"] = SpeechStream("somebody", MICRO, "", 0.0, 1e9)
+    speaking["somebody"] = SpeechStream(MICRO, name="somebody")
     try:
         service.wait_until(lambda: one.details()["reading"]["paused"], 30)
         time.sleep(0.1)
@@ -271,7 +271,7 @@ def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
     """It may hold locks that speech waits for."""
     monkeypatch.setenv("FAKE_READER", "load")
     speaking = service.parts.engine.requests.speaking
-    speaking["somebody"] = SpeechStream("somebody", MICRO, "", 0.0, 1e9)
+    speaking["somebody"] = SpeechStream(MICRO, name="somebody")
     try:
         one = Book(service)  # starts the reader, for its plan
         steps = one.folder / "spoken/steps"
