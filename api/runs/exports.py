@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import os
 import re
 import secrets
@@ -27,8 +28,6 @@ _EXPORT_SECONDS = 900.0
 _PIECE_BYTES = 1 << 20
 _FOLDER = ".exports"
 _DELETED = ".deleted-"
-# A check whether the run is being trained holds its lock briefly, every two seconds.
-_LOCK_TRIES, _LOCK_WAIT_SECONDS = 10, 0.02
 
 
 class Exports:
@@ -108,25 +107,18 @@ def _remove_old(folder: Path) -> None:
                 shutil.rmtree(one.path, ignore_errors=True)
 
 
-class _Pieces:
+class _Pieces(io.RawIOBase):
     """A file for zipfile to write to; `take` returns and drops the bytes so far."""
 
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
+    written = b""
 
-    def write(self, data: bytes) -> int:
-        self._written.append(bytes(data))
+    def write(self, data: Any) -> int:
+        self.written += bytes(data)
         return len(data)
-
-    def flush(self) -> None:
-        """Does nothing: there is no buffer."""
-
-    def close(self) -> None:
-        """Does nothing, as `flush`."""
 
     def take(self) -> bytes:
         """The bytes written since the last call."""
-        taken, self._written = b"".join(self._written), []
+        taken, self.written = self.written, b""
         return taken
 
 
@@ -134,8 +126,8 @@ def _zipped(folder: Path) -> Iterator[bytes]:
     """A zip file of all files below `folder`, which is deleted at the end."""
     pieces = _Pieces()
     try:
-        # Weights do not compress.
-        with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
+        # Not compressed: weights do not become smaller.
+        with zipfile.ZipFile(pieces, "w") as archive:
             for path in sorted(one for one in folder.rglob("*") if one.is_file()):
                 about = zipfile.ZipInfo.from_file(path, str(path.relative_to(folder)))
                 with path.open("rb") as source, archive.open(about, "w", force_zip64=True) as to:
@@ -169,15 +161,8 @@ def remove(run: RunSummary) -> None:
     folder = run.folder.folder
     gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"
     try:
-        for left in reversed(range(_LOCK_TRIES)):
-            try:
-                with run.folder.lock(), refused(folder):
-                    folder.rename(gone)
-                break
-            except RunError:
-                if not left:
-                    raise
-                time.sleep(_LOCK_WAIT_SECONDS)
+        with run.folder.lock(), refused(folder):
+            folder.rename(gone)
         with refused(folder):
             for one in folder.parent.glob(f"{_DELETED}*"):
                 with contextlib.suppress(FileNotFoundError):  # another replica deletes it too
