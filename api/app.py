@@ -85,10 +85,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     parts: AppState = app.state.parts
     parts.loop = asyncio.get_running_loop()
     await parts.follower.first()
-    works = (
-        parts.engine.live(), parts.follower.follow(), *parts.added.works(),
-        parts.adapters.follow(parts.engine.forget),
-    )  # fmt: skip
+    works = (parts.engine.live(), parts.follower.follow(), *parts.added.works())
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield

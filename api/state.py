@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Annotated
 
@@ -31,7 +31,6 @@ from xtts.voices.base_models import licence_in_brief
 from xtts.voices.speakers import plain
 
 _DECODERS = 2
-_MOST_UNUSED = 200
 log = logging.getLogger("api")
 
 
@@ -48,12 +47,11 @@ class AppState:
         self.rate = RateLimiter(limits.requests_per_minute)
         self._said_ready = False
         self.engine = Engine(how, limits, self.metrics, self._tell_status)
-        self.follower = VoiceFollower(settings, self.engine, self.events)
         self.voices = Voices(settings.voices_dir)
         self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
+        self.follower = VoiceFollower(settings, self.engine, self.events, self.adapters)
         self.decoding = asyncio.Semaphore(_DECODERS)
         self.exports = Exports(settings)
-        self._unused: set[str] = set()
         self._last_languages: tuple[str, ...] = ()
         self.added = Parts(self)
         self.part = self.added.get
@@ -142,16 +140,6 @@ class AppState:
         """
         address = request.client.host if request.client else ""
         return network_of(address) or request.scope["state"].get(PEER, "")
-
-    def log_unused_fields(self, names: Iterable[str]) -> None:
-        """Logs fields without effect, each name once."""
-        new = [name for name in names if name not in self._unused]
-        if new and len(self._unused) < _MOST_UNUSED:
-            self._unused.update(new)
-            log.info(
-                "A request has fields without effect: %s. The response header X-Ignored-Fields "
-                "names them. API_STRICT=on refuses them.", ", ".join(new),
-            )  # fmt: skip
 
     def require_training_allowed(self) -> None:
         """Raises APIError (403) unless API_ALLOW_TRAINING allows training."""

@@ -217,7 +217,7 @@ async def respond(
     voice = await styled(wanted.voice_id, wanted.style or "", wanted.instructions or "", parts)
     unused = wanted.unused(voice)
     check_strictly(wanted, unused, parts)
-    form = form_of(wanted, target.name if target else parts.served_name, unused, parts)
+    form = form_of(wanted, target.name if target else parts.served_name, unused)
     ask = SynthesisRequest(
         wanted.input, wanted.language or wanted.lang_code or "", wanted.seed, wanted.temperature,
         wanted.speed, plain=wanted.plain,
@@ -228,7 +228,7 @@ async def respond(
     )  # fmt: skip
 
 
-def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str], parts: AppState) -> SoundForm:
+def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm:
     """How the audio is sent. unused: fields without effect.
 
     OpenAI's `stream_format` takes precedence over `stream`; without either, formats with their
@@ -240,7 +240,6 @@ def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str], parts: App
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
     if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
-        parts.log_unused_fields(unused)
     words = bool(wanted.timestamp_granularities or wanted.return_timestamps)
     whole = wanted.response_format in SENT_WHOLE if wanted.stream is None else not wanted.stream
     if wanted.stream_format == "sse":

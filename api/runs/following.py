@@ -1,4 +1,4 @@
-"""Chooses the served voice: the promoted epoch, else the setting VOICE; polls the runs."""
+"""Chooses the served voice: the promoted epoch, else the setting VOICE; polls the folders."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ from api.runs.listing import CURRENT, LossCurve, RunSummary
 from api.runs.promotion import Promotion
 from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
+from api.voices.adapters import Adapters
 from machine import commands
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import digest_beside
@@ -29,10 +30,13 @@ LOOK_SECONDS = 2.0
 class VoiceFollower:
     """Keeps the engine on the voice that should be served, and holds the list of runs."""
 
-    def __init__(self, settings: ApiSettings, engine: Engine, events: Events) -> None:
+    def __init__(
+        self, settings: ApiSettings, engine: Engine, events: Events, adapters: Adapters
+    ) -> None:
         self.settings = settings
         self.engine = engine
         self.events = events
+        self.adapters = adapters
         self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
         self.curves = defaultdict[Path, LossCurve](LossCurve)
@@ -155,15 +159,18 @@ class VoiceFollower:
 
     async def first(self) -> None:
         """Chooses the voice to start with."""
+        await asyncio.to_thread(self.adapters.look)
         await self.look()
         self.engine.wanted = self.wanted()
 
     async def follow(self) -> None:
-        """Polls the runs every two seconds until it is cancelled."""
+        """Polls adapters and runs every two seconds until it is cancelled."""
         seen: list[RunRow] = []
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
+                for path in await asyncio.to_thread(self.adapters.look):
+                    self.engine.forget(path)
                 # Under the lock, so that a promotion stored during the read is not lost.
                 async with self._changing:
                     await self.look()
@@ -174,7 +181,7 @@ class VoiceFollower:
                     self.tell()
                 seen = now
             except Exception:  # keep polling
-                log.exception("Reading the runs failed.")
+                log.exception("Reading the runs or the adapters failed.")
 
     def tell(self) -> None:
         """Tells every open page that the runs have changed."""
@@ -208,16 +215,10 @@ class VoiceFollower:
         loss."""
         epochs = self._epochs(run)
         if run.evaluation is None:
-            losses = [
-                (loss, number) for number in epochs
-                if (loss := runs.losses_of(run.epochs[number]).get("validation_audio_loss"))
-                is not None
-            ]  # fmt: skip
-            if not losses or not by_loss:
+            if run.best not in epochs or not by_loss:
                 return None, ""
-            number = min(losses)[1]
-            reason = f"Epoch {number} has the lowest validation loss. There is no evaluation."
-            return epochs[number], reason
+            reason = f"Epoch {run.best} has the lowest validation loss. There is no evaluation."
+            return epochs[run.best], reason
         if (verdict := run.evaluation.verdict) is None:
             return None, "The evaluation has no verdict yet."
         best = run.evaluation.best

@@ -2,14 +2,12 @@
 
     VOICES_DIR/adapters/NAME/    as `train export --adapter` writes it; NAME is the voice's
 
-The folder is read every two seconds, so a new adapter needs no restart. The speaking process loads
-and verifies an adapter at its first request, in a separate thread.
+`api.runs.following` reads the folder every two seconds, so a new adapter needs no restart. The
+speaking process loads and verifies an adapter at its first request, in a separate thread.
 """
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 from api.errors import APIError, shown
@@ -21,7 +19,6 @@ from xtts.voices.bundle import Bundle
 log = logging.getLogger("api")
 
 FOLDER = "adapters"
-LOOK_SECONDS = 2.0
 
 
 class Adapters:
@@ -87,14 +84,3 @@ class Adapters:
         if self._ignored.get(folder.name) != fault:
             log.warning("%s is not a voice: %s", folder, fault)
         self._ignored[folder.name] = fault
-
-    async def follow(self, forget: Callable[[str], None]) -> None:
-        """Polls the folder every two seconds until cancelled. forget: called with the path of each
-        removed or replaced adapter."""
-        while True:
-            try:
-                for path in await asyncio.to_thread(self.look):
-                    forget(path)
-            except Exception:  # keep polling
-                log.exception("Reading the adapters failed.")
-            await asyncio.sleep(LOOK_SECONDS)

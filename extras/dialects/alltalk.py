@@ -183,7 +183,6 @@ async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]
     version_1 = voice.endswith(".wav") and voice not in await for_extras.labels(parts)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
-    parts.log_unused_fields(unused)
 
     def keep(wav: bytes) -> bytes:
         name = parts.part(Memory).kept_sounds.keep(wav)

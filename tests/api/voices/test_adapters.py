@@ -39,7 +39,7 @@ def folder(tmp_path: Path, exports: Path) -> Path:
 
 @pytest.fixture
 def service(tmp_path: Path, folder: Path, monkeypatch) -> Iterator[Running]:
-    monkeypatch.setattr(adapters, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.02)
     with running(settings_in(tmp_path)) as found:
         yield found
 

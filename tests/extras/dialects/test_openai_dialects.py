@@ -1,6 +1,5 @@
 """Additions of other servers and clients to OpenAI's /v1/audio/speech, and their lists."""
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,26 +105,19 @@ def test_a_streamed_wav_has_one_header(dialect):
     assert answer.content.count(b"RIFF") == 1 and answer.content[44:] == said(text)
 
 
-def test_what_changes_nothing_is_named_in_a_header_and_once_in_the_log(dialect, caplog):
+def test_what_changes_nothing_is_named_in_a_header(dialect):
     fields = {"volume_multiplier": 2, "instructions": "Whisper.", "é\r\nx: y": 1, "task_type": None}
-    with caplog.at_level(logging.INFO, "api"):
-        answers = [dialect.say("hello", model="kokoro-7", **fields) for _ in range(2)]
-    for answer in answers:
-        assert answer.status_code == 200 and answer.headers["x-model"] == "demo"
-        named = set(answer.headers["x-ignored-fields"].split(", "))
-        assert named == {"volume_multiplier", "instructions", "?"}
-        assert "x" not in answer.headers
-    lines = [line for line in caplog.messages if "without effect" in line]
-    assert len(lines) == 1 and "volume_multiplier" in lines[0]
+    answer = dialect.say("hello", model="kokoro-7", **fields)
+    assert answer.status_code == 200 and answer.headers["x-model"] == "demo"
+    named = set(answer.headers["x-ignored-fields"].split(", "))
+    assert named == {"volume_multiplier", "instructions", "?"}
+    assert "x" not in answer.headers
     assert "x-ignored-fields" not in dialect.say("hello").headers
 
 
-def test_the_names_in_header_and_log_are_bounded(dialect):
+def test_the_names_in_the_header_are_bounded(dialect):
     answer = dialect.say("hello", **{f"field{number}": 1 for number in range(500)})
     assert len(answer.headers["x-ignored-fields"].split(", ")) == 20
-    for number in range(30):
-        dialect.say("hello", **{f"more{number}_{one}": 1 for one in range(20)})
-    assert len(dialect.parts._unused) < 250
 
 
 @pytest.mark.parametrize(
