@@ -189,12 +189,6 @@ class Engine:
             self._close_voice(before.key)
         return opened
 
-    async def listen(self, recording: str) -> None:
-        """Has the child compute the latents of a recording. Raises APIError."""
-        if self.standing is None:
-            raise starting()
-        await self._ask({"do": "listen", "key": self.standing.key, "recording": recording})
-
     def forget(self, recording: str) -> None:
         """Has the child drop the cached latents of a recording."""
         if self.child is not None:

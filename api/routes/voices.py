@@ -1,7 +1,6 @@
 """Routes /v1/voices: list, upload, extend, rename, play and delete voices."""
 
 import asyncio
-import contextlib
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -129,12 +128,6 @@ async def add_recordings(voice_id: str, parts: Shared, request: Request, file: U
     check_count(voice, len(file))
     added = await decode_uploads(parts, file)
     before, changed = await asyncio.to_thread(parts.voices.extend, voice, added)
-    try:
-        await _listen(parts, changed)
-    except APIError:
-        with contextlib.suppress(APIError):  # somebody else has deleted it
-            await asyncio.to_thread(parts.voices.undo, changed, before)
-        raise
     parts.engine.forget(str(parts.voices.recording(before)))
     return changed.row()
 
@@ -175,7 +168,9 @@ async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
 async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice with its files and latents. Requests in progress finish."""
     _refuse_unless_uploaded(voice_id, parts)
-    await forget_voice(parts, parts.voices.find(voice_id))
+    voice = parts.voices.find(voice_id)
+    await asyncio.to_thread(parts.voices.remove, voice)
+    parts.engine.forget(str(parts.voices.recording(voice)))
     return Response(status_code=204)
 
 
@@ -189,28 +184,10 @@ def _check_files(files: Sequence[UploadFile]) -> None:
 async def keep_voice(
     parts: AppState, name: str, recordings: Sequence[DecodedRecording]
 ) -> UploadedVoice:
-    """Stores a voice. Raises APIError for an unusable recording, a reserved name, or a folder that
-    is full or cannot be written."""
+    """Stores a voice. Raises APIError for a reserved name, or a folder that is full or cannot be
+    written."""
     check_new_name(name)
-    voice = await asyncio.to_thread(parts.voices.add, name, *recordings)
-    try:
-        await _listen(parts, voice)
-    except APIError:
-        with contextlib.suppress(APIError):  # somebody else has deleted it
-            await forget_voice(parts, voice)
-        raise
-    return voice
-
-
-async def _listen(parts: AppState, voice: UploadedVoice) -> None:
-    """Computes the voice's latents, if the speaking process is ready. Raises APIError."""
-    try:
-        await parts.engine.listen(str(parts.voices.recording(voice)))
-    except APIError as refusal:
-        parts.voices.find(voice.id)  # 404 for one that was deleted meanwhile
-        # 503: the process is starting; the voice's first request will compute the latents.
-        if refusal.status != 503:
-            raise
+    return await asyncio.to_thread(parts.voices.add, name, *recordings)
 
 
 async def decode_uploads(parts: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
@@ -238,12 +215,6 @@ async def decode_uploads(parts: AppState, files: Sequence[UploadFile]) -> list[D
                 )
                 raise APIError(413, "too_large", text, param="file")
     return found
-
-
-async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:
-    """Deletes a voice with its files and latents. Raises APIError."""
-    await asyncio.to_thread(parts.voices.remove, voice)
-    parts.engine.forget(str(parts.voices.recording(voice)))
 
 
 def visible_name(name: str) -> str:

@@ -20,7 +20,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,17 +145,6 @@ class Voices:
             latents_file.delete(self.latents, before.sha256)
         return before, changed
 
-    def undo(self, changed: UploadedVoice, before: UploadedVoice) -> None:
-        """Reverts a voice unless it has changed again since. Raises APIError if it was deleted
-        meanwhile, or the folder cannot be written."""
-        with changing(self.folder):
-            found = self.find(changed.id)
-            if found.sha256 == changed.sha256:
-                write_json(
-                    self.folder / f"{changed.id}.json", asdict(replace(before, name=found.name))
-                )
-                self._remove(self._strays(before))
-
     def _write(
         self, voice: UploadedVoice, kept: Sequence[bytes], new: Sequence[DecodedRecording]
     ) -> UploadedVoice:
@@ -209,24 +198,20 @@ class Voices:
             own, wav = self.folder / identity, self.folder / f"{identity}.wav"
             about, voice = wav.with_suffix(".json"), self.get(identity)
             remove_stale(own, older_than_seconds=_LEFT_SECONDS)
-            if voice is not None:
-                self._remove(filter(_is_old, self._strays(voice)))
-            elif not (about.exists() and wav.exists()):
-                was_old = _is_old(own)
-                self._remove(filter(_is_old, [*own.glob("*.wav"), wav, about]))
-                if was_old:
-                    with contextlib.suppress(OSError):  # not empty
-                        own.rmdir()
-
-    def _strays(self, voice: UploadedVoice) -> list[Path]:
-        own = {self.recording(voice), *self.single_recordings(voice)}
-        return [path for path in (self.folder / voice.id).glob("*.wav") if path not in own]
-
-    def _remove(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            path.unlink(missing_ok=True)
-            if path.name.startswith(_JOINED):
-                latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
+            if voice is None and about.exists() and wav.exists():
+                continue
+            kept = (
+                {wav, about, self.recording(voice), *self.single_recordings(voice)} if voice else ()
+            )
+            was_old = _is_old(own)
+            for path in (wav, about, *own.glob("*.wav")):
+                if path not in kept and _is_old(path):
+                    path.unlink()
+                    if path.name.startswith(_JOINED):
+                        latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
+            if was_old:
+                with contextlib.suppress(OSError):  # not empty
+                    own.rmdir()
 
 
 def check_count(voice: UploadedVoice, more: int) -> None:

@@ -124,8 +124,6 @@ class FakeEnsemble:
             self._paused.discard(name)
             if self._speeches.pop(name, None):
                 yield frame("cancelled", name)
-        elif message["do"] == "listen":
-            yield frame("heard", name)
 
     def _open(self, name: str, message: Mapping[str, Any]) -> Iterator[Frame]:
         voice = message["voice"]["name"]

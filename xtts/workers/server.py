@@ -88,8 +88,7 @@ class SpeechServer:
         """Handles a message as far as possible without waiting."""
         doing = {
             "open": self._open, "close": self._close, "speak": self._speak,
-            "go_on": self._go_on, "cancel": self._cancel, "listen": self._listen,
-            "forget": self._forget_voice,
+            "go_on": self._go_on, "cancel": self._cancel, "forget": self._forget_voice,
         }  # fmt: skip
         yield from self._advance(message, doing[message["do"]](message))
 
@@ -174,14 +173,6 @@ class SpeechServer:
         if (voice := self._voices.get((key, recording))) is not None:
             self._voices.move_to_end((key, recording))
             return voice
-        return (yield from self._heard(key, recording))
-
-    def _listen(self, message: Mapping[str, Any]) -> Doing:
-        yield from self._heard(message["key"], message["recording"])
-        yield _frame("heard", message.get("id", ""))
-
-    def _heard(self, key: str, recording: str) -> "Generator[Future[Voice], Voice, Voice]":
-        """Computes and caches the voice of a recording."""
         standing, folder = self._standing[key], self._where.latents_folder
         voice = yield self._other.submit(standing.voice_of, Path(recording), folder)
         self._keep((key, recording), voice)

@@ -11,7 +11,6 @@ Its messages, in addition to those of every child (`xtts.workers.child`):
                  cast: the voices that the text changes to; null is the open voice's own
                  micro: the service's test word, which needs no recording
     {do: go_on, id}                                    speaks the next piece of a paused request
-    {do: listen, id, key, recording}                   -> heard | failed
     {do: forget, recording}                            drops the voice of a deleted recording
     {do: cancel, id}                                   -> cancelled, unless the request is over
 The child also sends {say: alive} every second.

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.errors import APIError
 from api.voices import recordings
 from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running
@@ -205,16 +204,3 @@ def test_what_was_heard_before_stays_for_who_waits_and_goes_later(service):
     os.utime(before, (hours_ago, hours_ago))
     added(service, voice, take(3))
     assert not before.exists()
-
-
-def test_a_voice_that_cannot_be_heard_any_more_is_what_it_was(service, monkeypatch):
-    voice = upload(service, take(0)).json()
-    before = kept(service)
-
-    async def refused(_recording):
-        raise APIError(422, "refused", "No voice can be taken from it.")
-
-    monkeypatch.setattr(service.parts.engine, "listen", refused)
-    assert refusal(added(service, voice, take(1)))[:2] == (422, "refused")
-    assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
-    assert [one for one in kept(service) if one.endswith(".json")] == before[:1]

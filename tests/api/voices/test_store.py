@@ -149,15 +149,14 @@ def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
 
 
 def test_every_recording_of_every_voice_stays_when_strays_go(tmp_path):
-    """One or several, extended or undone, of any age: changes to other voices keep them."""
+    """One or several, extended or not, of any age: changes to other voices keep them."""
     voices = Voices(tmp_path)
     voices.add("One", take(0))
     voices.add("Three", take(1), take(2), take(3))
     extended = voices.extend(voices.add("Extended", take(4)), [take(5)])[1]
-    before, changed = voices.extend(voices.add("Undone", take(6), take(7)), [take(8)])
-    voices.undo(changed, before)
+    voices.extend(voices.add("Extended again", take(6), take(7)), [take(8)])
     wanted = whole(voices)
-    assert [count for _, count, _ in wanted] == [1, 3, 2, 2]
+    assert [count for _, count, _ in wanted] == [1, 3, 2, 3]
     stray = tmp_path / extended.id / "joined_0.wav"
     stray.write_bytes(b"x")
     hours_pass(tmp_path)
@@ -212,15 +211,3 @@ def test_of_four_additions_at_once_each_is_kept(tmp_path):
     assert found.recordings == 5
     singles = {path.read_bytes() for path in voices.single_recordings(found)}
     assert singles == {take(number).wav for number in range(5)}
-
-
-def test_an_addition_is_undone_unless_somebody_has_changed_the_voice_since(tmp_path):
-    voices = Voices(tmp_path)
-    before, changed = voices.extend(voices.add("Anna", take(0)), [take(1)])
-    voices.rename(changed, "Ben")
-    _, further = voices.extend(changed, [take(2)])
-    voices.undo(changed, before)
-    assert voices.find(before.id) == further
-    voices.undo(further, before)
-    assert voices.find(before.id).name == "Ben" and voices.find(before.id).recordings == 1
-    assert list(everything(tmp_path)) == [f"{before.id}.wav"]
