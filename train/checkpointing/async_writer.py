@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_with_path
 
 from machine.devices.selection import memory_bytes
 from train.checkpointing.checkpoints import SavedCheckpoint
@@ -115,13 +116,15 @@ class PinnedStaging:
         """
         device: torch.device | None = None
 
-        def copy(path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
+        def copy(path: tuple[Any, ...], value: Any) -> Any:
             nonlocal device
-            if stands_on_a_gpu(tensor):
-                device = tensor.device
-            return self._buffer(path, tensor).copy_(tensor.detach(), non_blocking=True)
+            if not isinstance(value, torch.Tensor):
+                return value
+            if stands_on_a_gpu(value):
+                device = value.device
+            return self._buffer(path, value).copy_(value.detach(), non_blocking=True)
 
-        copies = _mapped(state, copy)
+        copies = tree_map_with_path(copy, state)
         return copies, (lambda: None) if device is None else end_of_copies(device)
 
     def _buffer(self, path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
@@ -159,18 +162,3 @@ def end_of_copies(device: torch.device) -> Callable[[], object]:
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))
     return event.synchronize
-
-
-def _mapped(
-    value: Any, copy: Callable[[tuple[Any, ...], torch.Tensor], torch.Tensor],
-    path: tuple[Any, ...] = (),
-) -> Any:  # fmt: skip
-    """Applies `copy` to each tensor with its path in the nested value."""
-    if isinstance(value, torch.Tensor):
-        return copy(path, value)
-    if isinstance(value, Mapping):
-        return {name: _mapped(item, copy, (*path, name)) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = (_mapped(item, copy, (*path, place)) for place, item in enumerate(value))
-        return type(value)(items)
-    return value

@@ -5,12 +5,13 @@ kernel of fused AdamW can divide the gradients by a number, so clipping is done 
 `found_inf` = 1 it leaves the weights unchanged, so that the host never waits for a GPU.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from machine import extras
 from machine.errors import SotaqueError
@@ -121,8 +122,4 @@ def rate_factor(step: int, warmup_steps: int) -> float:
 
 def tensor_bytes(value: Any) -> int:
     """Bytes of the tensors in nested dictionaries and lists."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, Mapping):
-        return sum(map(tensor_bytes, value.values()))
-    return sum(map(tensor_bytes, value)) if isinstance(value, list | tuple) else 0
+    return sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
