@@ -1,8 +1,24 @@
 """`python -m train check`: checks the dataset and trains nothing."""
 
 import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from machine import commands, extras
 from train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from train.dataset.dataset import Dataset
+    from train.run_context import RunContext
+
+log = logging.getLogger("train")
+
+_MOST_NAMES = 20
 
 SUMMARY = """check the sound and the text of the dataset; train nothing
 --show-text      print how the transcripts are read
@@ -27,7 +43,98 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.check.run`."""
-    from train import check
+    """Prints the transcript as parsed, the refused and the suspect clips, and the totals. Returns 0
+    if any clips remain, and 2 if --verify finds a damaged record. For a LANGUAGE that neither the
+    base nor XTTS-v2 speaks, first prints how to add it, then raises the error that a training
+    raises, too.
+    """
+    from train.dataset import features
+    from train.dataset.metadata import read_transcript
+    from train.setup import build_context
 
-    return check.run(settings, arguments)
+    transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
+    log.info(transcript.shown(settings.dataset_dir))
+    # A program that reads JSON gets only the error.
+    if not arguments.json:
+        for languages in extras.modules("LANGUAGES"):
+            languages.report_lacking(settings)
+    # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
+    context = build_context(replace(settings, suspect_clips="keep"))
+    if arguments.show_text:
+        _show_texts(context)
+    log.info(context.data.report())
+    if arguments.repair:
+        repaired = features.build(
+            context.data, context.base, context.config, settings.cache_dir, context.device.features
+        ).repair()
+        log.info(
+            "Features: %d damaged records were computed again. %s", len(repaired), _named(repaired)
+        )
+    elif arguments.verify:
+        return _verified(settings, context)
+    else:
+        likely = not arguments.no_likelihood
+        found = [
+            one
+            for check in extras.modules("CLIPS")
+            for one in check.look(settings, context, with_likelihood=likely)
+        ]
+        if arguments.json:
+            findings = _findings(context.data, found, settings.dataset_dir)
+            sys.stdout.write(json.dumps(findings) + "\n")
+    return 0
+
+
+def _findings(data: "Dataset", found: Sequence[Any], folder: Path) -> dict[str, Any]:
+    """What `--json` prints: totals, refused clips, and suspect clips with the worst first."""
+    from train.dataset.entries import shown_path
+
+    names = {shown_path(clip.path, folder): clip.name for clip in data.clips}
+    return {
+        "clips": len(data.train),
+        "minutes": round(data.minutes(data.train), 2),
+        "validation_clips": len(data.validation),
+        "refused": [
+            {"clip": one.name, "seen": one.seen, "allowed": one.allowed} for one in data.refused
+        ],
+        "suspects": [
+            {"clip": names[one.name], "severity": round(one.severity, 2), "reasons": one.reasons}
+            for one in found
+        ],
+    }
+
+
+def _show_texts(context: "RunContext") -> None:
+    """Logs each transcript that is not read as it is written, with its reading."""
+    log.info("Transcripts are read by %s.", context.config.normalizer)
+    same = 0
+    for clip in context.data.clips:
+        words = context.tokenizer.read(clip.text, clip.language).words
+        if words == " ".join(clip.text.lower().split()):
+            same += 1
+        else:
+            log.info("%s\n  written: %s\n  read:    %s", clip.name, clip.text, words)
+    log.info("%d of %d clips are read exactly as written.", same, len(context.data.clips))
+
+
+def _verified(settings: TrainSettings, context: "RunContext") -> int:
+    from train.dataset import features
+
+    cache = features.FeatureCache(
+        context.data.clips, context.base, context.config, settings.cache_dir
+    )
+    missing, damaged = cache.missing(), cache.damaged()
+    whole = len(context.data.clips) - len(missing) - len(damaged)
+    log.info(
+        "Features: %d records are intact, %d are missing and will be computed at the next start, "
+        "%d are damaged.", whole, len(missing), len(damaged),
+    )  # fmt: skip
+    if damaged:
+        repair = commands.program("train check --repair")
+        log.info("Damaged: %s. Repair them with: %s", _named([one.name for one in damaged]), repair)
+    return 2 if damaged else 0
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
