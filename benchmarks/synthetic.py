@@ -195,7 +195,7 @@ class FixedVoice:
         from xtts.inference import speech
 
         guard = judged_once(self.backend.model, request.seed)
-        next(speech.stream(self.backend, self.voice, request, guard))
+        next(speech.Speech(self.backend, self.voice, request, guard).chunks())
 
 
 def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoice:

@@ -242,32 +242,17 @@ def _positions(shape: GPTShape) -> int:
     return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
 
 
-def slot_bytes(shape: GPTShape, item_bytes: int) -> int:
-    """The bytes of the keys and values of one slot, which are allocated at the start on a GPU: 257
-    MB at XTTS-v2's size in float32. item_bytes: the size of one number."""
-    return 2 * shape.layers * shape.width * _positions(shape) * item_bytes
-
-
-def fitting(wanted: int, free_bytes: int, slot: int, *, promoted_bytes: int = 0) -> int:
-    """The number of slots of `slot` bytes that fit, at least 1 and at most `wanted`.
-
-    promoted_bytes: memory reserved for the weights of a second voice, which will have the same
-    number of slots; 0 if this is the second voice.
-    """
-    voices = 2 if promoted_bytes else 1
-    room = free_bytes - OTHERS_BYTES - promoted_bytes
-    return max(1, min(wanted, room // (voices * slot)))
-
-
 def slots_on(gpt: GPT, wanted: int, *, beside_another: bool) -> int:
     """The number of slots for a GPT: `wanted` on a CPU, where slots allocate memory as they speak;
-    on a GPU limited by its free memory. beside_another: whether another voice of the same service
-    is already loaded there."""
-    weight = gpt.mel_head.weight
+    on a GPU at most as many as fit into its free memory, but at least 1. A slot of XTTS-v2 takes
+    257 MB in float32. beside_another: whether another voice of the same service is already loaded
+    there; otherwise there must be room for the weights of a second one and as many slots."""
+    weight, shape = gpt.mel_head.weight, gpt.shape
     if weight.device.type != "cuda":
         return wanted
-    free = torch.cuda.mem_get_info(weight.device)[0]
-    free += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
-    weights = sum(parameter.nbytes for parameter in gpt.parameters())
-    slot = slot_bytes(gpt.shape, gpt.gpt.cache_type.itemsize)
-    return fitting(wanted, free, slot, promoted_bytes=0 if beside_another else weights)
+    room = torch.cuda.mem_get_info(weight.device)[0] - OTHERS_BYTES
+    room += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
+    slot = 2 * shape.layers * shape.width * _positions(shape) * gpt.gpt.cache_type.itemsize
+    if not beside_another:
+        room = (room - sum(parameter.nbytes for parameter in gpt.parameters())) // 2
+    return max(1, min(wanted, room // slot))

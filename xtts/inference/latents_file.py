@@ -34,10 +34,8 @@ def latents_of_recording(
     """
     from xtts.inference import voice
 
-    if not isinstance(recording, Path):
-        return voice.voice_from_reference(model, voice.read_reference(model.config, recording))
     path = None
-    if folder is not None and recording.is_file():
+    if folder is not None and isinstance(recording, Path) and recording.is_file():
         path = path_of(folder, weights, sha256_of(recording))
         if (cached := read(path, model)) is not None:
             return cached
@@ -47,17 +45,10 @@ def latents_of_recording(
             write(path, made)
         except WriteError as error:
             log.warning("The latents could not be cached: %s", error)
+        # Whoever deletes a recording deletes its latents too, but perhaps before they were written.
         if not recording.is_file():
-            _unkeep(path)
+            shutil.rmtree(path.parent, ignore_errors=True)
     return made
-
-
-def _unkeep(path: Path) -> None:
-    """Deletes latents whose recording was deleted while it was being encoded. Whoever deletes a
-    recording deletes its latents afterwards, but may have done so before they were written."""
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()
 
 
 def write(path: Path, made: "Voice") -> None:

@@ -17,12 +17,11 @@ import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
 from machine.storage.facts import Facts
-from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.speech import Backend, Voice
+from xtts.inference.speech import Backend, Speech, Voice, unknown_voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.joined_reference import Reference
 from xtts.model.shapes import NUM_LATENTS, VOCODER_RATE
@@ -163,27 +162,23 @@ class LoadedVoice(ABC):
         """
         return self.synthesize_guarded(request, self.guard(request))
 
-    def stream(self, request: SynthesisRequest) -> Iterator[Array]:
-        """As `synthesize`, in chunks as soon as they are final."""
-        return self.stream_guarded(request, self.guard(request))
-
     def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
         """As `synthesize`, with the caller's guard, which then holds the result of each piece."""
-        request, cast = self._with_cast(request)
-        spoken = speech.synthesize(self.backend(), self._speaker(), request, guard, cast)
-        return np.asarray(spoken)
+        speech = self.speech(request, guard, chunked=False)
+        return np.concatenate([np.asarray(chunk) for chunk in speech.chunks()])
 
-    def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
-        """As `stream`, with the caller's guard."""
-        request, cast = self._with_cast(request)
-        chunks = speech.stream(self.backend(), self._speaker(), request, guard, cast)
-        return (np.asarray(chunk) for chunk in chunks)
+    def stream(self, request: SynthesisRequest) -> Iterator[Array]:
+        """As `synthesize`, in chunks as soon as they are final."""
+        return map(np.asarray, self.speech(request, self.guard(request)).chunks())
 
-    def _with_cast(self, request: SynthesisRequest) -> tuple[SynthesisRequest, dict[str, Voice]]:
-        """The request, read, and the other voices that its text changes to."""
-        pieces = request.read(self.model.tokenizer)
-        named = {piece.voice for piece in pieces} - {""}
-        return replace(request, pieces=pieces), {name: self.speaker(name) for name in named}
+    def speech(
+        self, request: SynthesisRequest, guard: Guard | None, *, chunked: bool = True
+    ) -> Speech:
+        """A request as a `Speech` with its own latents."""
+        request = replace(request, pieces=request.read(self.model.tokenizer))
+        named = {piece.voice for piece in request.pieces or ()} - {""}
+        cast = {name: self.speaker(name) for name in named}
+        return Speech(self.backend(), self._speaker(), request, guard, cast, chunked=chunked)
 
     def speaker(self, name: str) -> Voice:
         """The voice of one of `speakers`, named as in `xtts.voices.speakers.find`.
@@ -192,7 +187,7 @@ class LoadedVoice(ABC):
         """
         known = speakers.find(name, self.files.own_name, self.files.speakers)
         if known is None:
-            raise speech.unknown_voice(name, self.files.speakers)
+            raise unknown_voice(name, self.files.speakers)
         if known == "":
             return self._speaker()
         if known not in self._known_speakers:

@@ -367,26 +367,6 @@ def synthesize(
     guard: Guard | None = None,
     cast: Mapping[str, Voice] = NOBODY_ELSE,
 ) -> Samples:
-    """Speaks a request: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
-
-    The guard, if any, makes faulty pieces be spoken again and collects the result of each piece.
-    Raises TextError for text that cannot be spoken, and NotFinite.
-    """
+    """All sound of a `Speech`, `[samples]`."""
     speech = Speech(backend, voice, request, guard, cast, chunked=False)
     return backend.arrays.concatenate(list(speech.chunks()))
-
-
-def stream(
-    backend: Backend,
-    voice: Voice,
-    request: SynthesisRequest,
-    guard: Guard | None = None,
-    cast: Mapping[str, Voice] = NOBODY_ELSE,
-) -> Iterator[Samples]:
-    """As `synthesize`, in chunks as soon as they are final: a small one first, then larger ones.
-
-    Concatenated, they equal the result of `synthesize` up to rounding, except that sound which was
-    already sent is not corrected. With a guard, the last half second of a piece waits for the
-    verdict, and pieces are spoken again only if the request has `whole` set.
-    """
-    yield from Speech(backend, voice, request, guard, cast).chunks()

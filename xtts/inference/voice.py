@@ -74,9 +74,9 @@ def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = 
     reach the sampling, and on a GPU destroy the CUDA context.
     """
     _check(waveform)
-    with model.voice_encoder() as ears:
-        whose = speaker(ears, waveform) if known is None else known
-        return Voice(conditioning(ears, waveform), whose)
+    with model.listening():
+        whose = speaker(model, waveform) if known is None else known
+        return Voice(conditioning(model, waveform), whose)
 
 
 @torch.inference_mode()
@@ -100,8 +100,7 @@ def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
     """The speaker embedding `[1, 512, 1]` of a recording `[samples]`. Training does not change
     it."""
     waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
-    with model.voice_encoder() as ears:
-        return ears.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
+    return model.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
 
 
 def similarity(model: Model, waveform: Tensor, rate: int, whose: Voice) -> float:

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +50,17 @@ class Model:
     speaker_encoder: SpeakerEncoder
     mel_stats: Tensor
     kind: str = "fp32"
-    listener: "LazyVoiceEncoder | None" = None
+    low_memory: bool = False
 
     @contextmanager
-    def voice_encoder(self) -> Iterator["Model"]:
-        """A model that can encode recordings: this one, or with low memory one that is loaded
-        now."""
-        if self.listener is None:
-            yield self
-            return
+    def listening(self) -> Iterator[None]:
+        """A context for encoding recordings. With low memory, the weights that do so are mapped,
+        and their pages are released afterwards."""
         try:
-            yield self.listener(self)
+            yield
         finally:
-            self.listener.rest()
+            if self.low_memory:
+                _give_back(self.gpt.state_dict())
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Replaces the GPT with that of `state` (names as in `model.pth`).
@@ -71,10 +69,9 @@ class Model:
         """
         gpt = load_gpt(
             state, self.config, kind=self.kind, device=self.device, source="the checkpoint",
-            lean=self.listener is not None,
+            low_memory=self.low_memory,
         )  # fmt: skip
         self.gpt = gpt.eval().requires_grad_(False)
-        self.listener = self.listener and replace(self.listener, learned=state)
 
     def another_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
         """A second vocoder with other weights (`xtts.voices.learned_decoder`)."""
@@ -104,8 +101,9 @@ def load_model(
     the fastest on this machine without an audible difference (`xtts.model.quantization`).
 
     low_memory: LOW_MEMORY=on. Quantises the matrices of the mapped file one by one (auto is int8 on
-    a CPU) and releases their pages. The parts that encode recordings (0.22 GB at XTTS-v2's size)
-    are loaded for a recording and freed after it. Figures are in benchmarks/record.md.
+    a CPU) and releases their pages. The parts of the GPT that encode recordings (0.22 GB at
+    XTTS-v2's size) stay in the file, whose pages are read for a recording and released after it.
+    Figures are in benchmarks/record.md.
 
     Raises ConfigError if a file is missing or does not fit the others.
     """
@@ -115,17 +113,10 @@ def load_model(
     if low_memory and precision == "auto" and device.type == "cpu":
         precision = "int8"
     kind, vocoder_type = quantization.resolve_precision(precision, device, config.gpt.width)
-    gpt = load_gpt(state, config, kind=kind, device=device, lean=low_memory)
+    gpt = load_gpt(state, config, kind=kind, device=device, low_memory=low_memory)
     vocoder = load_vocoder(state, config).to(device)
     if vocoder_type is not None:
         vocoder.lay_out(vocoder_type)
-    listener = None
-    if low_memory:
-        listener = LazyVoiceEncoder(state, state, torch.device(mel_device))
-        with without_weights():
-            speaker_encoder = SpeakerEncoder(config, mel_device)
-    else:
-        speaker_encoder = load_speaker_encoder(state, config, mel_device).to(device)
     model = Model(
         kind=kind,
         config=config,
@@ -133,40 +124,13 @@ def load_model(
         tokenizer=Tokenizer(config, folder),
         gpt=gpt.eval().requires_grad_(False),
         vocoder=vocoder,
-        speaker_encoder=speaker_encoder,
+        speaker_encoder=load_speaker_encoder(state, config, mel_device).to(device),
         mel_stats=mel_stats(folder, state),
-        listener=listener,
+        low_memory=low_memory,
     )
     if low_memory:
         _give_back(state)
     return model
-
-
-@dataclass(frozen=True)
-class LazyVoiceEncoder:
-    """Loads a model that can encode recordings from the mapped files, at every call."""
-
-    frozen: Mapping[str, Tensor]
-    learned: Mapping[str, Tensor]
-    mel_device: torch.device
-
-    def __call__(self, speaking: Model) -> Model:
-        tensors = {
-            name: tensor.float().to(speaking.device)
-            for name, tensor in from_coqui(self.learned).items()
-            if name.startswith(LISTENING)
-        }
-        with without_weights():
-            gpt = GPT(speaking.config.gpt)
-        gpt.load_state_dict(tensors, assign=True, strict=False)
-        gpt.eval().requires_grad_(False)
-        encoder = load_speaker_encoder(self.frozen, speaking.config, self.mel_device)
-        encoder = encoder.to(speaking.device)
-        return replace(speaking, gpt=gpt, speaker_encoder=encoder, listener=None)
-
-    def rest(self) -> None:
-        """Frees the tensors that a call has read."""
-        _give_back({**self.frozen, **self.learned})
 
 
 def _give_back(state: Mapping[str, Tensor]) -> None:
@@ -184,31 +148,32 @@ def load_gpt(
     kind: str | None = None,
     device: torch.device | str = "cpu",
     source: str = "model.pth",
-    lean: bool = False,
+    low_memory: bool = False,
 ) -> GPT:
     """Loads the GPT: in float32 with gradients, or for inference with its matrices packed or
-    quantised to `kind`. lean: leaves out the parts that encode recordings, and releases the pages
-    of the file.
+    quantised to `kind`. low_memory: the parts that encode recordings stay those of `state` if they
+    are float32 on `device`, and the pages of the file are released.
 
     Raises ConfigError, which names `source`, if the tensors of `state` do not fit the model.
     """
     with without_weights():
         gpt = GPT(config.gpt, dropout)
     tensors = _belonging(gpt, state, source)
-    files = MappedFiles.look() if lean else MappedFiles(())
+    files = MappedFiles.look() if low_memory else MappedFiles(())
     whole = list(tensors.values())
     if kind == "bf16":
         gpt.gpt.to(torch.bfloat16)
         gpt.gpt.cache_type = torch.bfloat16
-    elif kind is not None and (kind != "fp32" or torch.device(device).type == "cpu"):
+    elif kind in ("int8", "int4") or (kind == "fp32" and _packs_float32(device)):
         _pack(gpt, tensors, kind, files)
-    # Always a copy: the source is memory-mapped, and training must not write into it.
+    # A copy, because the source is memory-mapped, and training must not write into it.
     placed = {
-        name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensors[name])
+        name: tensors[name].to(device, tensor.dtype)
+        if low_memory and name.startswith(LISTENING)
+        else torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensors[name])
         for name, tensor in gpt.state_dict().items()
-        if not (lean and name.startswith(LISTENING))
     }
-    gpt.load_state_dict(placed, assign=True, strict=not lean)
+    gpt.load_state_dict(placed, assign=True)
     for tensor in whole:
         files.forget(tensor.data_ptr(), tensor.nbytes)
     return gpt.requires_grad_(True)
@@ -230,6 +195,10 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
                 f"vocab.json require {list(tensor.shape)}. Use files of one model."
             )
     return tensors
+
+
+def _packs_float32(device: torch.device | str) -> bool:
+    return torch.device(device).type == "cpu" and torch.backends.mkldnn.is_available()
 
 
 def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:

@@ -5,27 +5,22 @@ scale per row; activations are quantised dynamically (torch's x86 kernels, which
 int4: one scale and zero point per 32 weights of a row, activations in bfloat16. These three leave
 the rest of the model unchanged. bf16: the whole transformer with its norms, residual stream and
 key-value cache; embeddings, the last norm and the audio head stay in float32. This halves the bytes
-read per code and the memory of a slot. The fastest kind is measured once per process. The word
-errors and numerical errors of each kind are in benchmarks/record.md.
+read per code and the memory of a slot. The word errors and numerical errors of each kind are in
+benchmarks/record.md.
 """
 
-import time
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 
 KINDS = ("fp32", "int8", "int4", "bf16")
 GROUP = 32
 # Slightly more than rounding can make of the range -1 to 1.
 _ENDS = 1.0001
-# A kind that loses precision must be faster by this factor.
-WORTH = 1.2
 # With 5, 7, 8 or 9 rows, the result of oneDNN's AVX2 kernels for a row depends on its place; with 4
 # and 12 it does not. 16 to 60 rows at once take up to three times as long as in groups of twelve.
 _ROWS_ALIKE, _MOST_ALIKE, _FEW_ROWS = 4, 12, 60
@@ -143,18 +138,7 @@ def packed_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
         return Int8Linear(weight, bias)
     if kind == "int4":
         return Int4Linear(weight, bias)
-    if packs_float32():
-        return PackedLinear(weight, bias)
-    with without_weights():
-        linear = nn.Linear(weight.shape[1], weight.shape[0])
-    linear.weight = nn.Parameter(weight.detach().float().clone(), requires_grad=False)
-    linear.bias = nn.Parameter(bias.detach().float().clone(), requires_grad=False)
-    return linear
-
-
-def packs_float32() -> bool:
-    """Whether this torch can pack float32 matrices: with oneDNN."""
-    return torch.backends.mkldnn.is_available()
+    return PackedLinear(weight, bias)
 
 
 def resolve_precision(
@@ -162,20 +146,21 @@ def resolve_precision(
 ) -> tuple[str, torch.dtype | None]:
     """Resolves a precision on this machine: the kind of the transformer's weights, and the type of
     the vocoder (None for the published layout in float32)."""
+    small = width < SMALLEST_ROUNDED_WIDTH
     if device.type == "cuda":
-        return gpu_kind(precision, width, torch.cuda.get_device_capability(device)), None
+        # int8 and int4 have only CPU kernels. bf16 reads half the bytes, and its codes are as
+        # likely as float32's (benchmarks/record.md).
+        rounds = precision == "bf16" or (precision == "auto" and not small)
+        quick = torch.cuda.get_device_capability(device) >= BF16_CAPABILITY
+        return ("bf16" if rounds and quick else "fp32"), None
     if precision == "fp32" or device.type != "cpu":
         return "fp32", None
-    return (fastest(width) if precision == "auto" else precision), vocoder_type()
-
-
-def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> str:
-    """Resolves a precision on a GPU of this compute capability. int8 and int4 have only CPU
-    kernels; bf16 reads half the bytes, and its codes are as likely as float32's
-    (benchmarks/record.md)."""
-    small = precision == "auto" and width < SMALLEST_ROUNDED_WIDTH
-    rounds = precision in ("auto", "bf16") and capability >= BF16_CAPABILITY and not small
-    return "bf16" if rounds else "fp32"
+    if precision == "auto":
+        # A code reads all weights once, and int8 has a quarter of the bytes. int4 is not chosen,
+        # because its rounding is audible (benchmarks/record.md). torch's kernels are x86's.
+        quick = not small and "x86" in torch.backends.quantized.supported_engines
+        precision = "int8" if quick else "fp32"
+    return precision, vocoder_type()
 
 
 def vocoder_type() -> torch.dtype:
@@ -183,36 +168,3 @@ def vocoder_type() -> torch.dtype:
     take 0.56 of their time."""
     quick = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.bfloat16 if quick else torch.float32
-
-
-def choose_precision(seconds: Mapping[str, float]) -> str:
-    """The kind to use. seconds: the measured time of one row in each kind. int4 is never chosen
-    automatically, because its rounding is audible (benchmarks/record.md)."""
-    return "int8" if seconds["fp32"] / seconds["int8"] >= WORTH else "fp32"
-
-
-@cache
-def fastest(width: int) -> str:
-    """Measures and chooses the kind for a transformer of this width. Small ones stay in float32,
-    because memory does not limit their speed."""
-    return "fp32" if width < SMALLEST_ROUNDED_WIDTH else choose_precision(measured(width))
-
-
-@torch.inference_mode()
-def measured(width: int, layers: int = 6, runs: int = 9) -> dict[str, float]:
-    """The seconds that one row takes through the widest matrices in float32 and int8: the minimum
-    of `runs` runs over `layers` of them, which do not fit into the CPU's caches."""
-    generator = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(4 * width, width, generator=generator), torch.zeros(4 * width)
-    row = torch.randn(1, width, generator=generator)
-    errors = {}
-    for kind in ("fp32", "int8"):
-        modules = [packed_linear(kind, weight, bias) for _ in range(layers)]
-        times = []
-        for _ in range(runs):
-            started = time.perf_counter()
-            for module in modules:
-                module(row)
-            times.append(time.perf_counter() - started)
-        errors[kind] = min(times) / layers
-    return errors

@@ -53,66 +53,41 @@ class StepVocoder(Protocol):
         """Steps `[1, width, steps]` -> samples `[steps * hop]`."""
 
 
-class SpeedChange:
-    """The latents of one utterance at another speed; speed 1 returns them unchanged.
+class ChunkedVocoder:
+    """Computes the waveform of one utterance at a speed, in chunks.
 
-    Interpolates them, as Coqui's `speed` does; the pitch does not change. Equal to
-    `torch.nn.functional.interpolate(mode="linear", scale_factor=1 / speed)` over the whole
+    Another speed interpolates the latents, as Coqui's `speed` does; the pitch does not change.
+    Equal to `torch.nn.functional.interpolate(mode="linear", scale_factor=1 / speed)` over the whole
     utterance, but takes the latents one by one.
     """
 
-    def __init__(self, speed: float) -> None:
-        self.speed = speed
-        self._kept: list[Any] = []
-        self._made = 0
-
-    def add(self, latent: Any) -> list[Any]:
-        """Adds one latent `[width]`; returns the new final output latents."""
-        if self.speed == 1.0:
-            return [latent]
-        self._kept.append(latent)
-        ready = self._made
-        # An output latent is between two input latents, so the right one must be known.
-        while int(self._place(ready)) + 1 < len(self._kept):
-            ready += 1
-        return self._take(ready)
-
-    def rest(self) -> list[Any]:
-        """Ends the input; returns the remaining latents."""
-        if self.speed == 1.0 or not self._kept:
-            return []
-        return self._take(max(1, int(len(self._kept) / self.speed)))
-
-    def _place(self, number: int) -> float:
-        """The position of output latent `number` among the input latents."""
-        return max(0.0, (number + 0.5) * self.speed - 0.5)
-
-    def _take(self, end: int) -> list[Any]:
-        last, taken = len(self._kept) - 1, []
-        for number in range(self._made, end):
-            place = self._place(number)
-            left = min(int(place), last)
-            share = min(place, last) - left
-            right = self._kept[min(left + 1, last)]
-            taken.append(self._kept[left] * (1 - share) + right * share)
-        self._made = max(self._made, end)
-        return taken
-
-
-class ChunkedVocoder:
-    """Computes the waveform of one utterance at a speed, in chunks."""
-
     def __init__(self, vocoder: StepVocoder, speaker: Any, speed: float = 1.0) -> None:
-        self._tempo = SpeedChange(speed)
         self._vocoder, self._shape, self._speaker = vocoder, vocoder.shape, speaker
         self._reach = receptive_field(vocoder.shape)
-        self._latents: list[Any] = []
+        self._speed = speed
+        self._given: list[Any] = []
+        # Those at this speed.
+        self._latents: list[Any] = self._given if speed == 1.0 else []
         self._spoken_steps = 0
 
     def add(self, latents: Any) -> None:
         """Adds latents `[n, width]`."""
-        for latent in latents:
-            self._latents.extend(self._tempo.add(latent))
+        self._given.extend(latents)
+        # A latent is between two given ones, so the right one must be known.
+        while self._speed != 1.0 and int(self._place) + 1 < len(self._given):
+            self._interpolate()
+
+    @property
+    def _place(self) -> float:
+        """The position of the next latent among the given ones."""
+        return max(0.0, (len(self._latents) + 0.5) * self._speed - 0.5)
+
+    def _interpolate(self) -> None:
+        last = len(self._given) - 1
+        left = min(int(self._place), last)
+        share = min(self._place, last) - left
+        right = self._given[min(left + 1, last)]
+        self._latents.append(self._given[left] * (1 - share) + right * share)
 
     def ready_codes(self) -> float:
         """The length of the samples that could be computed now, in codes."""
@@ -126,7 +101,9 @@ class ChunkedVocoder:
     def rest(self) -> Iterator[Any]:
         """Ends the input; computes the remaining samples in chunks of limited size. Call it
         once."""
-        self._latents.extend(self._tempo.rest())
+        # At speed 1 nothing is missing.
+        while self._given and len(self._latents) < max(1, int(len(self._given) / self._speed)):
+            self._interpolate()
         return self._up_to(self._total, self._total + EDGE_STEPS)
 
     @property

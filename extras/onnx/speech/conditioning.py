@@ -8,8 +8,8 @@ request.
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -76,10 +76,9 @@ class OnnxVoiceEncoder:
         self._folder, self._wish, self._options = folder, wish, options
         self._sessions: dict[str, Any] = {}
 
-    @contextmanager
-    def voice_encoder(self) -> Iterator["OnnxVoiceEncoder"]:
-        """Returns itself, which can encode recordings."""
-        yield self
+    def listening(self) -> AbstractContextManager[None]:
+        """As in `Model`; nothing to release."""
+        return nullcontext()
 
     def conditioning_latents(self, mel: "Tensor") -> "Tensor":
         """Mel [batch, 80, frames] -> latents [batch, 32, width]."""

@@ -32,7 +32,7 @@ def test_a_crowd_says_what_a_stream_says(base_folder):
     quick = SynthesisRequest("hello", "en", seed=1, speed=2.0, max_codes=15)
     batcher = ContinuousBatcher(TorchBackend(made, 2))
     found = sounds_of(batcher, whose, {"long": long, "quick": quick})
-    pulled = torch.cat(list(speech.stream(TorchBackend(made), whose, long))).numpy()
+    pulled = torch.cat(list(speech.Speech(TorchBackend(made), whose, long).chunks())).numpy()
     assert found["long"].shape == pulled.shape
     assert np.allclose(found["long"], pulled, atol=1e-4)
     usual = speech.synthesize(TorchBackend(made), whose, replace(quick, speed=1.0))

@@ -370,12 +370,30 @@ def test_slots_wait_once_a_step(gpt, monkeypatch):
 XTTS_V2 = GPTShape(text_ids=6681, text_start=261)
 GB = 1_000_000_000
 WEIGHTS = 1_770_000_000
+SLOT = 257_000_000
 
 
-def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte():
-    found = decode_step.slot_bytes(XTTS_V2, 4)
-    assert 250e6 < found < 265e6
-    assert decode_step.slot_bytes(XTTS_V2, 2) * 2 == found
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The memory of GPU 1: free bytes, and those that torch keeps for later."""
+    card = SimpleNamespace(free=0, kept=0)
+
+    def free(device: torch.device) -> tuple[int, int]:
+        assert device == torch.device("cuda:1")
+        return card.free, 0
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", free)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: card.kept + 7)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 7)
+    return card
+
+
+# The parts of XTTS-v2's GPT that are read.
+ON_GPU = SimpleNamespace(
+    mel_head=SimpleNamespace(weight=SimpleNamespace(device=torch.device("cuda:1"))),
+    shape=XTTS_V2, gpt=SimpleNamespace(cache_type=torch.float32),
+    parameters=lambda: [SimpleNamespace(nbytes=WEIGHTS)],
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -383,13 +401,20 @@ def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte():
     # Free memory of cards with 8, 12, 16, 24 and 141 GB, after loading context and model.
     [(5 * GB, 4), (9 * GB, 12), (13 * GB, 16), (21 * GB, 16), (138 * GB, 16), (1 * GB, 1)],
 )
-def test_two_voices_fit_beside_each_other(free, slots):
-    one = decode_step.slot_bytes(XTTS_V2, 4)
-    found = decode_step.fitting(16, free, one, promoted_bytes=WEIGHTS)
+def test_two_voices_fit_beside_each_other(card, free, slots):
+    card.free = free
+    found = decode_step.slots_on(ON_GPU, 16, beside_another=False)
     assert found == slots
     if found > 1:
-        left = free - found * one - WEIGHTS
-        assert decode_step.fitting(found, left, one) == found
+        card.free -= found * SLOT + WEIGHTS
+        assert decode_step.slots_on(ON_GPU, found, beside_another=True) == found
+
+
+def test_a_slot_in_16_bits_takes_half(card):
+    card.free = 3 * GB
+    short = SimpleNamespace(**{**vars(ON_GPU), "gpt": SimpleNamespace(cache_type=torch.bfloat16)})
+    found = [decode_step.slots_on(one, 99, beside_another=True) for one in (ON_GPU, short)]
+    assert found[1] // 2 == found[0] == (3 * GB - decode_step.OTHERS_BYTES) // SLOT
 
 
 def test_a_cpu_makes_what_is_asked_for():
@@ -397,21 +422,8 @@ def test_a_cpu_makes_what_is_asked_for():
     assert decode_step.slots_on(gpt, 16, beside_another=False) == 16
 
 
-def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch):
-    # The parts of a GPT that are read: 10 MB of weights, slots of 1 MB.
-    on_gpu = SimpleNamespace(
-        mel_head=SimpleNamespace(weight=SimpleNamespace(device=torch.device("cuda:1"))),
-        shape=GPTShape(text_ids=9, text_start=8), gpt=SimpleNamespace(cache_type=torch.float32),
-        parameters=lambda: [torch.zeros(2_500_000)],
-    )  # fmt: skip
-    monkeypatch.setattr(decode_step, "slot_bytes", lambda *_: 1 << 20)
-    free = decode_step.OTHERS_BYTES + (4 << 20)
-    seen: list[torch.device] = []
-    monkeypatch.setattr(
-        torch.cuda, "mem_get_info", lambda device: (seen.append(device), (free, 0))[1]
-    )
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 20 << 20)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 12 << 20)
-    assert decode_step.slots_on(on_gpu, 99, beside_another=True) == 12
-    assert decode_step.slots_on(on_gpu, 99, beside_another=False) == 1
-    assert set(seen) == {torch.device("cuda:1")}
+def test_memory_that_torch_keeps_for_later_counts_as_free(card):
+    card.free = decode_step.OTHERS_BYTES + 4 * SLOT
+    assert decode_step.slots_on(ON_GPU, 99, beside_another=True) == 4
+    card.kept = 8 * SLOT
+    assert decode_step.slots_on(ON_GPU, 99, beside_another=True) == 12

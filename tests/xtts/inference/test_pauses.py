@@ -58,7 +58,7 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice):
     ways: dict[str, Spoken] = {
         "whole": lambda: speech.synthesize(backend, voice, ask).numpy(),
         "twice as fast": lambda: speech.synthesize(backend, voice, replace(ask, speed=2.0)).numpy(),
-        "streamed": lambda: joined(speech.stream(backend, voice, ask)),
+        "streamed": lambda: joined(speech.Speech(backend, voice, ask).chunks()),
         "among others": lambda: among_others["paused"],
     }
     for name, speak in ways.items():
@@ -88,8 +88,7 @@ def test_sound_that_meets_a_pause_is_faded(model, voice, text, chunked):
     """A step from sound to exact zeros sounds like a click."""
     request = SynthesisRequest(text, "en", seed=2, max_codes=CODES)
     backend = TorchBackend(model)
-    spoken = speech.stream if chunked else lambda *given: [speech.synthesize(*given)]
-    sound = joined(spoken(backend, voice, request))
+    sound = joined(speech.Speech(backend, voice, request, chunked=chunked).chunks())
     silent = np.flatnonzero(np.convolve(sound == 0, np.ones(1000), "valid") == 1000)
     first, last = silent[0], silent[-1] + 1000
     fade = round(FADE_SECONDS * VOCODER_RATE)

@@ -44,7 +44,7 @@ def voice(model: Model) -> Voice:
 def test_a_stream_joined_is_what_speak_says(model, voice, text):
     request = SynthesisRequest(text, "en", sampling=RULES, seed=3, max_codes=MOST)
     whole = speech.synthesize(TorchBackend(model), voice, request)
-    chunks = list(speech.stream(TorchBackend(model), voice, request))
+    chunks = list(speech.Speech(TorchBackend(model), voice, request).chunks())
     joined = torch.cat(chunks)
     assert len(chunks) > 2 and len(joined) == len(whole)
     assert float((joined - whole).norm() / whole.norm()) < 1e-3
@@ -60,9 +60,8 @@ def test_a_stream_speaks_before_the_model_has_finished(monkeypatch, model, voice
         return step(*arguments)
 
     monkeypatch.setattr(DecodeStep, "__call__", counted)
-    chunks = speech.stream(
-        TorchBackend(model), voice, SynthesisRequest("a thin tin", "en", sampling=RULES, seed=3)
-    )
+    request = SynthesisRequest("a thin tin", "en", sampling=RULES, seed=3)
+    chunks = speech.Speech(TorchBackend(model), voice, request).chunks()
     first = next(chunks)
     heard_after = steps
     for _ in chunks:

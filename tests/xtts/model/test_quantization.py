@@ -14,7 +14,6 @@ from xtts.model.quantization import (
     Int4Linear,
     Int8Linear,
     PackedLinear,
-    choose_precision,
     packed_linear,
 )
 
@@ -127,18 +126,13 @@ def test_int4_refuses_a_width_that_its_groups_do_not_divide():
 
 
 @pytest.mark.parametrize(
-    ("times", "kind"),
-    [({"fp32": 3.0, "int8": 1.0}, "int8"), ({"fp32": 1.1, "int8": 1.0}, "fp32"),
-     ({"fp32": 1.0, "int8": 2.0}, "fp32")],
+    ("engines", "width", "kind"),
+    [(["qnnpack", "x86"], 1024, "int8"), (["qnnpack", "x86"], 256, "fp32"),
+     (["qnnpack"], 1024, "fp32")],
 )  # fmt: skip
-def test_what_is_chosen(times, kind):
-    assert choose_precision(times) == kind
-
-
-def test_the_measurement_measures_both():
-    seconds = quantization.measured(512, layers=1)
-    assert seconds.keys() == {"fp32", "int8"} and min(seconds.values()) > 0
-    assert quantization.fastest(256) == "fp32"
+def test_auto_is_int8_where_torch_has_its_kernels(monkeypatch, engines, width, kind):
+    monkeypatch.setattr(type(torch.backends.quantized), "supported_engines", engines)
+    assert quantization.resolve_precision("auto", torch.device("cpu"), width)[0] == kind
 
 
 def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder):

@@ -111,7 +111,7 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 def test_a_stream_joined_is_the_whole(text, speed, onnx_model, onnx_voice):
     request = SynthesisRequest(text, "en", seed=5, speed=speed, max_codes=70)
     whole = speech.synthesize(OnnxBackend(onnx_model), onnx_voice, request)
-    chunks = list(speech.stream(OnnxBackend(onnx_model), onnx_voice, request))
+    chunks = list(speech.Speech(OnnxBackend(onnx_model), onnx_voice, request).chunks())
     joined = np.concatenate(chunks)
     assert joined.shape == whole.shape
     assert np.abs(joined - whole).max() < 1e-5

@@ -11,6 +11,5 @@ from xtts.inference.synthesis_request import SynthesisRequest
 @pytest.mark.parametrize("streamed", [False, True])
 def test_pauses_are_within_ten_milliseconds(onnx_model, onnx_voice, streamed):
     backend, ask = OnnxBackend(onnx_model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
-    spoken = speech.stream if streamed else lambda *given: [speech.synthesize(*given)]
-    sound = joined(spoken(backend, onnx_voice, ask))
+    sound = joined(speech.Speech(backend, onnx_voice, ask, chunked=streamed).chunks())
     assert zeros(sound) == pytest.approx(SECONDS, abs=0.010)

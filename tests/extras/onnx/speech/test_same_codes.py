@@ -81,7 +81,7 @@ def good(torchs: LoadedVoice) -> list[int]:
 def streamed(voice: LoadedVoice) -> SpokenPiece:
     ask = SynthesisRequest(TEXT, "en", seed=1)
     guard = voice.guard(ask)
-    for _ in voice.stream_guarded(ask, guard):
+    for _ in voice.speech(ask, guard).chunks():
         pass
     (piece,) = guard.pieces
     return piece
@@ -113,7 +113,7 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
     ask = SynthesisRequest(TEXT, "en", seed=1, speed=speed)
     found = {
         "whole": voice.synthesize_guarded(ask, voice.guard(ask)),
-        "streamed": np.concatenate(list(voice.stream_guarded(ask, voice.guard(ask)))),
+        "streamed": np.concatenate(list(voice.speech(ask, voice.guard(ask)).chunks())),
     }
     asked = {
         f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0)

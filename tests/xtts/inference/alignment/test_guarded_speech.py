@@ -68,8 +68,8 @@ def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain):
     ]
     times = guard.pieces[0].times
     assert (np.diff(times, axis=0) >= 0).all() and times[-1, 1] < len(plain) / 24_000 + 0.1
-    chunks = list(voice.stream_guarded(ASK, voice.guard(ASK)))
-    streamed = np.concatenate(list(voice.stream_guarded(ASK, None)))
+    chunks = list(voice.speech(ASK, voice.guard(ASK)).chunks())
+    streamed = np.concatenate(list(voice.speech(ASK, None).chunks()))
     assert np.array_equal(np.concatenate(chunks), streamed)
     # The last half second waits for the verdict, and is not in the first chunk.
     assert len(chunks[-1]) >= 0.45 * 24_000 and len(chunks) > 1
@@ -102,7 +102,7 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
     patch(lambda _, logits: logits[STOP].fill_(-1e4))
     guard = voice.guard(ASK)
     if streamed:
-        found = np.concatenate(list(voice.stream_guarded(ASK, guard)))
+        found = np.concatenate(list(voice.speech(ASK, guard).chunks()))
     else:
         found = voice.synthesize_guarded(ASK, guard)
     piece = guard.pieces[0]
