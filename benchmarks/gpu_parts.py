@@ -121,13 +121,16 @@ def advice(row: dict[str, Any]) -> str:
 def graph(at: Setup) -> Figures:
     """Milliseconds a code with and without a captured step, by precision and rows; whether they say
     the same likeliest codes. In 16 bits the two may part where two codes are almost as likely."""
-    from xtts.inference.decode_step import CudaGraphStep, DecodeStep, graphed_step
+    from extras.graphs.speech import CudaGraphStep, rows_of
+    from xtts.inference.decode_step import DecodeStep
 
     found = Figures()
     gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
     for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
         # A CPU takes the same path, with a capture that computes each time.
-        captured = graphed_step(gpt, slots) or CudaGraphStep(gpt, slots, _recomputed)
+        captured = (
+            rows_of(gpt, slots, (), at) if at.on_gpu else CudaGraphStep(gpt, slots, _recomputed)
+        )
         cache = CudaGraphStep(gpt, slots, _recomputed).caches
         plain = partial(DecodeStep(gpt), cache=cache)
         _enter_all(gpt, slots, (captured.caches, cache), at)

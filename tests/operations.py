@@ -1,7 +1,7 @@
-"""Counts what a training step and a code would ask of a GPU, without one.
+"""Counts what a training step would ask of a GPU, without one.
 
 The code for a GPU is forced on a CPU (padded attention, torch's own dropout, a step whose numbers
-are read later, keys and values at fixed addresses). Every operation that torch dispatches counts,
+are read later). Every operation that torch dispatches counts,
 except views and empty tensors; so does every wait of the host for the GPU. Dispatched operations
 approximate kernels: a fused optimizer counts once and is some twenty launches at full size;
 attention counts once and may be three. All layers are alike, so each count is linear in their
@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -22,19 +21,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
-from demo_voice.new_gpt import new_gpt
 from train.trainer import train_step
-from xtts.inference import decode_step
-from xtts.inference.decode_step import DecodeStep
-from xtts.inference.defaults import SamplingParams
-from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
 from xtts.model import casting, varlen
-from xtts.model.shapes import NUM_LATENTS, GPTShape
+from xtts.model.shapes import GPTShape
 from xtts.model.transformer import Dropout
 
 LAYERS = 30
 _COUNTED_AT = (2, 4)
-CODES = 8
 # These launch no kernel: they name or allocate memory.
 _FREE = ("empty", "detach", "alias", "lift", "_unsafe_view", "_reshape_alias", "set_", "resize_")
 # Python's names for operations that ask the device for a value.
@@ -89,15 +82,6 @@ class WaitCounter(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def measured() -> dict[str, Counts]:
-    """All counts at XTTS-v2's depth."""
-    found = {"training step, full": at_full_depth(training_step)}
-    for where, count in (("in the graph", code_in_graph), ("beside it", code_beside)):
-        for rows, slots in (("one row", 1), ("16 rows", 16)):
-            found[f"a code, {rows}, {where}"] = at_full_depth(partial(count, slots=slots))
-    return found
-
-
 def at_full_depth(counted: Callable[[int], tuple[Counter[str], float]]) -> Counts:
     """Extrapolates from two depths to 30 layers."""
     (few, waits), (more, more_waits) = (counted(layers) for layers in _COUNTED_AT)
@@ -141,46 +125,8 @@ def training_step(layers: int) -> tuple[Counter[str], float]:
         return counts_of(lambda: train_step(learner, batch, deferred=True))
 
 
-@torch.inference_mode()
-def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
-    """The operations in a captured step; one launch replays it."""
-    gpt = new_gpt(small_shape(layers), seed=0).eval()
-    steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
-    codes, places = torch.zeros(slots, dtype=torch.long), torch.ones(slots, dtype=torch.long)
-    plain = DecodeStep(gpt)
-    return counts_of(lambda: plain(codes, places, steps.caches))
-
-
-@torch.inference_mode()
-def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
-    """The cost of a code outside its replay: tokens in, sampling, the stop code.
-
-    `slots` rows all speak. The waits are those of one step of all rows.
-    """
-    gpt = new_gpt(small_shape(layers), seed=0).eval()
-    gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
-    rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
-    steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
-    with mock.patch.object(decode_step, "graphed_step", lambda *_, **__: steps.borrow()):
-        decoding_slots = DecodingSlots(gpt, slots)
-        for slot in range(slots):
-            utterance = TorchUtterance(gpt, rules, torch.Generator().manual_seed(slot))
-            decoding_slots.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
-        decoding_slots.step()
-        with as_on_a_gpu():
-            names, waits = counts_of(lambda: [decoding_slots.step() for _ in range(CODES)])
-    return Counter({name: often / CODES for name, often in names.items()}), waits / CODES
-
-
 def counts_of(work: Callable[[], object]) -> tuple[Counter[str], float]:
     """Operations by name, and the waits, of `work`."""
     with WaitCounter() as waits, OperationCounter() as operations:
         work()
     return operations.names, float(sum(waits.names.values()))
-
-
-def _replayed(
-    compute: Callable[[], tuple[Tensor, ...]],
-) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
-    """A replay dispatches nothing, so it costs only its launch."""
-    return compute(), lambda: None

@@ -1,3 +1,4 @@
-"""Training steps as CUDA graphs: on a fast GPU, small steps no longer wait for the host."""
+"""Training steps and speech as CUDA graphs: a fast GPU no longer waits for the host."""
 
 GRAPHS = "extras.graphs.captured_step"
+SPEECH_GRAPHS = "extras.graphs.speech"

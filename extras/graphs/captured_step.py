@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from machine.devices.graph_capture import cuda_graph, difference
+from extras.graphs.capture import cuda_graph, difference
 from train.dataset.batches import Batch
 from train.learner import Learner
 from train.losses import LOSS_TERMS

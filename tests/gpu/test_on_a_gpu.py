@@ -22,14 +22,12 @@ from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decode_step import graphed_step
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode
 from xtts.model.adapter import Adapter
 from xtts.model.quantization import BF16_CAPABILITY
-from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
-from xtts.model.vocoder import Vocoder
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 pytestmark = pytest.mark.gpu
 
@@ -79,14 +77,6 @@ def test_a_deferred_step_moves_what_a_waiting_one_moves(device):
         assert torch.allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 16])
-def test_a_graph_says_what_the_plain_step_says(device, rows):
-    at = replace(gpu_parts.setup(device, "", rehearse=True), shape=MEDIUM, slots=(rows,), codes=300)
-    for name, found in gpu_parts.graph(at).items():
-        # In 16 bits two codes may be equally likely.
-        assert (found["same"] or "fp32" not in name) and found["reason"] == "", name
-
-
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_an_utterance_is_the_same_whoever_else_speaks(device, kind):
     """Bit for bit, despite other numbers of slots and other attention spans."""
@@ -131,20 +121,6 @@ def test_a_gpus_features_are_the_cpus(device, tmp_path, caplog):
         assert other <= max(1, len(on_cpu.codes(clip)) // 50)
         mel, exact = (one.mel(clip).astype("float64") for one in (on_gpu, on_cpu))
         assert np.linalg.norm(mel - exact) <= 1e-3 * np.linalg.norm(exact)
-
-
-def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device):
-    vocoder = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval()
-    speaker = torch.randn(1, 512, 1, device=device)
-    asked = [torch.randn(1, MEDIUM.width, steps, device=device) for steps in vocoder.widths]
-    with torch.inference_mode():
-        wanted = [vocoder.sound(steps, speaker) for steps in asked]
-        vocoder.warm_up()
-        assert len(vocoder._recorded) == 4
-        for _ in range(2):
-            found = [vocoder.sound(steps, speaker) for steps in asked]
-    for one, other in zip(found, wanted, strict=True):
-        assert float((one - other).norm() / other.norm()) < 1e-3
 
 
 def test_codes_are_the_cpus(device):
@@ -194,40 +170,6 @@ def test_rows_with_adapters_change_no_bit_of_each_other_or_of_those_without(devi
         assert said.codes == alone.codes
         assert torch.equal(torch.stack(said.latents), torch.stack(alone.latents))
     assert len({tuple(said.codes) for said in together}) == 4
-
-
-def test_a_capture_on_the_second_gpu_replays_there():
-    if torch.cuda.device_count() < 2:
-        pytest.skip("This needs two GPUs.")
-    gpt = new_gpt(MEDIUM, seed=0).to("cuda:1").eval().requires_grad_(False)
-    step = graphed_step(gpt)
-    assert step is not None
-    codes = torch.zeros(1, dtype=torch.long, device="cuda:1")
-    first, _ = step(codes, codes)
-    first = first.clone()
-    second, _ = step(codes + 5, codes)
-    assert not step.reason and not torch.equal(first, second)
-
-
-def test_a_capture_while_another_thread_allocates(device):
-    """As when a voice is opened while another one speaks for the first time."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
-
-    def opens() -> None:
-        for _ in range(200):
-            torch.empty(64 << 20, dtype=torch.uint8, device=device)
-            torch.cuda.empty_cache()
-
-    own = torch.cuda.current_stream()
-    with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(opens)
-        step = graphed_step(gpt, 4)
-        assert step is not None
-        step.record()
-        opening.result()
-    assert step.reason == "" and torch.cuda.current_stream() == own
 
 
 def test_a_sample_beside_training_changes_nothing_and_gives_its_memory_back(device, tmp_path):

@@ -1,39 +1,30 @@
-"""One decode step of the transformer with a key-value cache, plain or replayed as a CUDA graph.
+"""One decode step of the transformer with a key-value cache, and the rows that decode together.
 
 In float32 the results are identical to those of `GPT.prefill` with one position per row. There,
 the modules, views and copies of thirty layers take a fifth of the time of reading the weights
-(benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture it.
-
-A graph always uses the addresses of its capture. So codes, positions, keys and values stay in place
-(`xtts.model.kv_cache.StaticCaches`). There is one graph for each span of positions and number of
-attended slots, so that a single request does not read the keys and values of fifteen empty slots.
-The first replay of each graph is compared with the step without a graph, because a graph that was
-captured on another GPU returns the same result forever. If capturing fails or the results differ,
-the step runs without a graph and the reason is logged (figures from a GPU: docs/develop/gpu.md).
+(benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture it
+(`extras.graphs`, for figures see docs/develop/gpu.md).
 """
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from weakref import WeakKeyDictionary
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from machine.devices.graph_capture import Capture, captures_on, difference
+from machine import extras
 from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
 from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache, SlotCaches, StaticCaches
+from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches, StepCache
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.transformer import Block
 
-log = logging.getLogger(__name__)
-
 _gelu = torch._C._nn.gelu  # as nn.functional.gelu, with less overhead
-# Attention reads a multiple of this many positions.
-SPAN = 256
-# The numbers of slots that attention reads, from the first slot on. Low slots are used first.
-ATTENDED = (1, 4, 16)
+# MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads
+# with different kernels, so the last bit of a row depends on its place. With 4, 8 or 12 rows it
+# does not, and neither do the products of the layers (`xtts.model.quantization`).
+ROWS_ALIKE = 4
 # For the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and cuBLAS.
 OTHERS_BYTES = 768 << 20
 
@@ -45,7 +36,7 @@ _Layer = tuple[Callable[[Tensor], Tensor], ...]
 
 
 class DecodeStep:
-    """One decode step without graphs. Uses the weights that `gpt` has when this is created."""
+    """One decode step. Uses the weights that `gpt` has when this is created."""
 
     def __init__(self, gpt: GPT) -> None:
         transformer = gpt.gpt
@@ -61,9 +52,8 @@ class DecodeStep:
         self._adapted: tuple[Adapters, list[_Layer]] = NO_ADAPTERS, self._layers
 
     def __call__(
-        self, codes: Tensor, positions: Tensor, cache: KeyValueCache | SlotCaches | StaticCaches,
-        adapters: Adapters = NO_ADAPTERS,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self, codes: Tensor, positions: Tensor, cache: StepCache, adapters: Adapters = NO_ADAPTERS
+    ) -> tuple[Tensor, Tensor]:
         """Codes `[rows]` at their audio positions `[rows]`, after those in the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
@@ -119,126 +109,71 @@ def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
     )  # fmt: skip
 
 
-class CudaGraphStep:
-    """A decode step for `slots` rows with CUDA graphs. Used by one thread, and by one utterance or
-    batcher at a time.
+class Rows(Protocol):
+    """The rows that decode together, with their keys and values.
 
-    Attributes:
-        caches: Keys, values, and the queries of `layers`.
-        reason: Why graphs are off; "" if they are on.
-        in_use: Whether it is borrowed.
+    count: the number of rows; products always have all of them, so that the same kernel computes
+    them.
     """
 
-    @torch.inference_mode()
-    def __init__(self, gpt: GPT, slots: int, capture: Capture, layers: Iterable[int] = ()) -> None:
-        like = gpt.gpt.new_cache(slots, _positions(gpt.shape))
-        self.caches = StaticCaches(like.entries, layers)
-        self.reason = ""
-        self.in_use = False
-        self._step = DecodeStep(gpt)
-        self._capture = capture
-        self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
-        self._positions = torch.zeros_like(self._codes)
-        self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
+    count: int
 
-    def release(self) -> None:
-        """Returns it after `borrow`. Does not use the device, because the garbage collector may
-        call this during a capture."""
-        self.in_use = False
+    def prepare(self) -> None:
+        """Does now what would delay the first code."""
 
-    @torch.inference_mode()
-    def borrow(self) -> "CudaGraphStep":
-        """Marks it as in use and empties every slot."""
-        self.in_use = True
-        for slot in range(len(self._codes)):
-            self.caches.leave(slot)
-        return self
+    def enter(self, row: int, filled: KeyValueCache) -> None:
+        """Continues the utterance of this cache in a row."""
 
-    @torch.inference_mode()
-    def record(self) -> None:
-        """Captures the graphs of all spans and numbers of slots in advance, so that requests do not
-        wait for it. Call it only while all slots are free."""
-        capacity = self.caches.capacity
-        for attended in self.caches.buckets(ATTENDED):
-            for end in range(SPAN, capacity + SPAN, SPAN):
-                self.caches.attended, self.caches.span = attended, min(end, capacity)
-                if not self.reason and self._key not in self._graphs:
-                    self._first()
+    def leave(self, row: int) -> None:
+        """Frees a row."""
 
-    @torch.inference_mode()
-    def __call__(
-        self, codes: Tensor, positions: Tensor, adapters: Adapters = NO_ADAPTERS
+    def step(
+        self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
     ) -> tuple[Tensor, Tensor]:
-        """As `DecodeStep`; the next call overwrites the returned tensors. Adapters run without a
-        graph, because they change with the utterances."""
-        self._codes.copy_(codes)
-        self._positions.copy_(positions)
-        # The span and the number of attended slots do not change the result of a row: masked
-        # positions add nothing, and products always have all rows, so they use the same kernel.
-        self.caches.span = self.caches.span_of(SPAN)
-        self.caches.attended = self.caches.attended_of(ATTENDED)
-        if self.reason or adapters:
-            outputs = self._compute(adapters)
-        elif (graph := self._graphs.get(self._key)) is not None:
-            outputs, replay = graph
-            replay()
-        else:
-            outputs = self._first()
-        self.caches.counted()
-        return outputs
-
-    @property
-    def _key(self) -> tuple[int, int]:
-        return self.caches.attended, self.caches.span
-
-    def _compute(self, adapters: Adapters = NO_ADAPTERS) -> tuple[Tensor, Tensor]:
-        return self._step(self._codes, self._positions, self.caches, adapters)
-
-    def _first(self) -> tuple[Tensor, Tensor]:
-        """Captures a graph and compares its first replay with the step without a graph."""
-        lengths = self.caches.lengths.clone()
-        plain = tuple(one.clone() for one in self._compute())
-        # Each run advances the lengths. They are reset, so that the next one overwrites its
-        # entries.
-        self.caches.lengths.copy_(lengths)
-        try:
-            outputs, replay = self._capture(self._compute)
-        except (RuntimeError, torch.AcceleratorError) as error:
-            self.reason = str(error).splitlines()[0] or type(error).__name__
-        else:
-            self.caches.lengths.copy_(lengths)
-            replay()
-            self.reason = difference(outputs, plain)
-        if self.reason:
-            log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
-            self.caches.lengths.copy_(lengths)
-            return self._compute()
-        latents, logits = outputs
-        self._graphs[self._key] = (latents, logits), replay
-        return latents, logits
+        """As `DecodeStep`. logs: those of the utterances that continue, by row; the results of
+        other rows are discarded."""
 
 
-_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = (
-    WeakKeyDictionary()
-)
+class PlainRows:
+    """`Rows` with a cache for each utterance."""
+
+    def __init__(self, gpt: GPT, count: int) -> None:
+        self.count = -(-count // ROWS_ALIKE) * ROWS_ALIKE if count > ROWS_ALIKE else count
+        self._step = DecodeStep(gpt)
+        self._caches: list[KeyValueCache | None] = [None] * self.count
+
+    def prepare(self) -> None:
+        """As in `Rows`; nothing."""
+
+    def enter(self, row: int, filled: KeyValueCache) -> None:
+        """As in `Rows`."""
+        self._caches[row] = filled
+
+    def leave(self, row: int) -> None:
+        """As in `Rows`."""
+        self._caches[row] = None
+
+    def step(
+        self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
+    ) -> tuple[Tensor, Tensor]:
+        """As in `Rows`."""
+        caches = [cache if row in logs else None for row, cache in enumerate(self._caches)]
+        alone = caches[0] if self.count == 1 else None
+        return self._step(codes, positions, alone or SlotCaches(caches), adapters)
 
 
-def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> CudaGraphStep | None:
-    """Borrows a step with CUDA graphs for `slots` rows and the queries of `layers`, until
-    `release`. Steps are cached as long as `gpt` lives. None on a CPU."""
-    device = gpt.mel_head.weight.device
-    if device.type != "cuda":
-        return None
-    kept = _kept.setdefault(gpt, {}).setdefault((slots, layers), [])
-    free = next((step for step in kept if not step.in_use), None)
-    if free is None:
-        free = CudaGraphStep(gpt, slots, captures_on(device), layers)
-        kept.append(free)
-    return free.borrow()
+def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Rows:
+    """Rows for `count` utterances, which are in use as long as `owner` lives: on a GPU those of the
+    extra that replays steps as CUDA graphs, and that stores the queries of `layers` only."""
+    if gpt.mel_head.weight.device.type == "cuda":
+        for module in extras.modules("SPEECH_GRAPHS"):
+            rows: Rows = module.rows_of(gpt, count, layers, owner)
+            return rows
+    return PlainRows(gpt, count)
 
 
-def _positions(shape: GPTShape) -> int:
-    """The positions of a slot: latents, text and codes, and a few for warming up a graph."""
+def slot_positions(shape: GPTShape) -> int:
+    """The most positions of a slot: latents, text and codes, and a few for warming up a graph."""
     return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
 
 
@@ -252,7 +187,7 @@ def slots_on(gpt: GPT, wanted: int, *, beside_another: bool) -> int:
         return wanted
     room = torch.cuda.mem_get_info(weight.device)[0] - OTHERS_BYTES
     room += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
-    slot = 2 * shape.layers * shape.width * _positions(shape) * gpt.gpt.cache_type.itemsize
+    slot = 2 * shape.layers * shape.width * slot_positions(shape) * gpt.gpt.cache_type.itemsize
     if not beside_another:
         room = (room - sum(parameter.nbytes for parameter in gpt.parameters())) // 2
     return max(1, min(wanted, room // slot))

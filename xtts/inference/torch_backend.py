@@ -9,7 +9,6 @@ A step reads all weights once, which is most of its cost. The number of rows nev
 result of an utterance does not depend on the others (`tests/xtts/inference/test_torch_backend.py`).
 """
 
-import weakref
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,12 +21,11 @@ from machine.devices.cuda_errors import NotFinite
 from xtts.inference import decode_step
 from xtts.inference.alignment.heads import Head
 from xtts.inference.alignment.path import attention
-from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Utterance, Voice
 from xtts.model.adapter import Adapter
 from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches
+from xtts.model.kv_cache import KeyValueCache, QueryLog
 from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.streaming_vocoder import ChunkedVocoder
@@ -38,10 +36,6 @@ NOT_FINITE = (
     "The model's output is not finite (NaN or infinite): its weights are damaged, or this device "
     "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
 )
-# MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads
-# with different kernels, so the last bit of a row depends on its place. With 4, 8 or 12 rows it
-# does not, and neither do the products of the layers (`xtts.model.quantization`).
-_ROWS_ALIKE = 4
 
 
 class DecodingError(NotFinite):
@@ -77,7 +71,7 @@ class TorchUtterance(Utterance):
 
     @property
     def num_queries(self) -> int:
-        """As in `Utterance`. A captured step stores the queries of some layers only."""
+        """As in `Utterance`. Rows may store the queries of some layers only."""
         return self.queries.count
 
     def attention_by_head(self) -> "dict[Head, np.ndarray[Any, Any]]":
@@ -94,20 +88,13 @@ class TorchUtterance(Utterance):
 class DecodingSlots:
     """A fixed number of slots for utterances; used by one thread.
 
-    layers: the layers whose queries utterances may need; a captured step
-    (`xtts.inference.decode_step`) stores only these.
+    layers: the layers whose queries utterances may need.
     """
 
     def __init__(self, gpt: GPT, count: int, layers: tuple[int, ...] = ()) -> None:
         self.gpt = gpt
         self.utterances: list[TorchUtterance | None] = [None] * count
-        self._step = DecodeStep(gpt)
-        self._graphed = decode_step.graphed_step(gpt, count, layers=layers)
-        if self._graphed is not None:
-            weakref.finalize(self, self._graphed.release)
-        alike = self._graphed is None and count > _ROWS_ALIKE
-        num_rows = -(-count // _ROWS_ALIKE) * _ROWS_ALIKE if alike else count
-        self._rows: list[KeyValueCache | None] = [None] * num_rows
+        self._rows = decode_step.rows_of(gpt, count, layers, self)
 
     @property
     def free(self) -> int:
@@ -119,18 +106,13 @@ class DecodingSlots:
         code, and returns the slot. Raises DecodingError."""
         slot = self.utterances.index(None)
         # Prefilled separately, because prefixes differ in length.
-        cache = prefill(self.gpt, latents, text, utterance)
-        if self._graphed is not None:
-            self._graphed.caches.enter(slot, cache)
-        else:
-            self._rows[slot] = cache
+        self._rows.enter(slot, prefill(self.gpt, latents, text, utterance))
         self.utterances[slot] = utterance
         return slot
 
     def prepare(self) -> None:
-        """Captures the CUDA graphs, which would otherwise happen at the first code."""
-        if self._graphed is not None:
-            self._graphed.record()
+        """Does now what would delay the first code."""
+        self._rows.prepare()
 
     @torch.inference_mode()
     def step(self) -> bool:
@@ -156,27 +138,18 @@ class DecodingSlots:
         position 0."""
         device = self.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
-        rows = range(len(self._rows))
+        rows = range(self._rows.count)
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
         adapters = {row: one.adapter for row, one in speaking.items() if one.adapter is not None}
-        if self._graphed is None:
-            caches = [self._rows[row] if row in speaking else None for row in rows]
-            alone = caches[0] if len(caches) == 1 else None
-            return self._step(codes, positions, alone or SlotCaches(caches), adapters)
-        # The next replay overwrites these outputs.
-        outputs = self._graphed(codes, positions, adapters)
-        latents, logits = (output.clone() for output in outputs)
-        for slot, utterance in speaking.items():
-            self._graphed.caches.tell(slot, utterance.queries)
-        return latents, logits
+        logs = {row: one.queries for row, one in speaking.items()}
+        return self._rows.step(codes, positions, adapters, logs)
 
     def leave(self, slot: int) -> None:
         """Frees a slot and its memory, even if the utterance is not done."""
-        self.utterances[slot] = self._rows[slot] = None
-        if self._graphed is not None:
-            self._graphed.caches.leave(slot)
+        self.utterances[slot] = None
+        self._rows.leave(slot)
 
 
 class TorchBackend:

@@ -1,4 +1,4 @@
-"""Key-value caches and their type: one row, slots for batching, static buffers for CUDA graphs.
+"""Key-value caches and their type: one row, and several rows that decode together.
 
 `xtts.model.transformer.Attention` passes its queries, keys and values to `attend`.
 """
@@ -40,6 +40,17 @@ class Cache(Protocol):
     def advance(self, time: int) -> None:
         """Counts `time` new positions, after the last layer; does nothing if none are stored."""
         return
+
+
+class StepCache(Protocol):
+    """A cache for a decode step."""
+
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """Attention of one position per row: queries, keys and values `[rows, 3, heads, 1,
+        head_width]` -> `[rows, heads, 1, head_width]`. Stores keys and values."""
+
+    def advance(self, time: int) -> None:
+        """Counts `time` new positions, after the last layer."""
 
 
 class QueryLog:
@@ -117,8 +128,7 @@ class KeyValueCache(Cache):
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """Attention of one position per row: queries, keys and values `[rows, 3, heads, 1,
-        head_width]` -> `[rows, heads, 1, head_width]`. Stores keys and values."""
+        """As in `StepCache`."""
         entries = self._layers[layer]
         entries.narrow(3, self.length, 1).copy_(packed.narrow(1, 1, 2))
         keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
@@ -146,7 +156,7 @@ class SlotCaches:
         self._rows = {row: cache for row, cache in enumerate(rows) if cache is not None}
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As in `KeyValueCache`."""
+        """As in `StepCache`."""
         mixed = torch.zeros_like(packed[:, 0])
         for row, cache in self._rows.items():
             mixed[row : row + 1] = cache.attend_next(layer, packed[row : row + 1])
@@ -155,98 +165,3 @@ class SlotCaches:
     def advance(self, time: int) -> None:
         for cache in self._rows.values():
             cache.advance(time)
-
-
-class StaticCaches:
-    """Slots whose shapes and addresses never change, as a CUDA graph requires.
-
-    entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
-    device. The first `attended` slots attend over the first `span` positions, with unused positions
-    masked. An empty slot among them overwrites its single position at every step; the results of
-    the slots after them are discarded. The first layer computes the mask for all layers.
-    queries: of the watched layers, [slots, heads, head_width], overwritten at every step.
-    """
-
-    def __init__(self, entries: Tensor, watched: Iterable[int] = ()) -> None:
-        """entries: of an empty cache with one row per slot; watched: the layers whose queries are
-        kept."""
-        self.entries = entries
-        slots, self.capacity = entries.shape[1], entries.shape[4]
-        self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
-        self.speaking = torch.zeros_like(self.lengths)
-        self.span, self.attended = self.capacity, slots
-        shape = (slots, entries.shape[3], entries.shape[5])
-        self.queries = {layer: entries.new_zeros(shape) for layer in watched}
-        # The same on the host, so that reading it does not wait for the device.
-        self._counts = [0] * slots
-        self._slots = torch.arange(slots, device=entries.device)
-        self._places = torch.arange(self.capacity, device=entries.device)
-        self._mask: Tensor | None = None
-        # The attention of the first slots, in a tensor with rows for all slots.
-        self._mixed = entries.new_zeros(slots, entries.shape[3], 1, entries.shape[5])
-
-    def tell(self, slot: int, log: QueryLog) -> None:
-        """Adds the queries of a slot's last step to the log of its utterance."""
-        for layer, queries in self.queries.items():
-            log.add(layer, queries[slot])
-
-    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As in `KeyValueCache`."""
-        entries, rows = self.entries[layer][: self.attended], packed[: self.attended]
-        if layer in self.queries:
-            self.queries[layer].copy_(packed[:, 0, :, 0])
-        lengths, slots = self.lengths[: self.attended], self._slots[: self.attended]
-        # [slots, 2, heads, head_width], each row at another position.
-        entries[slots, :, :, lengths] = rows[:, 1:, :, 0].to(entries.dtype)
-        keys, values = entries[:, :, :, : self.span].unbind(1)
-        if self._mask is None:
-            unseen = self._places[None, : self.span] > lengths[:, None]
-            # Added to the scores; attention would convert a boolean mask to this in every layer.
-            zeros = entries.new_zeros(unseen.shape)
-            self._mask = zeros.masked_fill_(unseen, -torch.inf)[:, None, None]
-        queries = rows[:, 0].to(entries.dtype)
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self._mask)
-        if len(mixed) < len(packed):
-            self._mixed[: self.attended].copy_(mixed)
-            mixed = self._mixed
-        return mixed.to(packed.dtype)
-
-    def advance(self, time: int) -> None:
-        self.lengths += time * self.speaking
-        self._mask = None
-
-    def span_of(self, step: int) -> int:
-        """The smallest multiple of `step` that holds the next position of every row."""
-        longest = max(self._counts) + 1
-        return min(self.capacity, -(-longest // step) * step)
-
-    def buckets(self, sizes: Iterable[int]) -> list[int]:
-        """The possible values of `attended`: those of `sizes` below the number of slots, and that
-        number."""
-        slots = len(self._counts)
-        return [*(size for size in sizes if size < slots), slots]
-
-    def attended_of(self, sizes: Iterable[int]) -> int:
-        """The smallest bucket that contains every slot in use."""
-        used = max((slot + 1 for slot, count in enumerate(self._counts) if count), default=1)
-        return next(size for size in self.buckets(sizes) if size >= used)
-
-    def counted(self) -> None:
-        """Counts one more position for every active row, on the host."""
-        self._counts = [count + (count > 0) for count in self._counts]
-
-    @torch.inference_mode()
-    def enter(self, slot: int, filled: KeyValueCache) -> None:
-        """Copies the keys and values of a cache with one row into `slot`."""
-        used = filled.entries[:, 0, :, :, : filled.length]
-        self.entries[:, slot, :, :, : filled.length] = used
-        self._counts[slot] = filled.length
-        self.lengths[slot] = filled.length
-        self.speaking[slot] = 1
-
-    @torch.inference_mode()
-    def leave(self, slot: int) -> None:
-        """Frees `slot`."""
-        self._counts[slot] = 0
-        self.lengths[slot] = 0
-        self.speaking[slot] = 0

@@ -11,7 +11,6 @@ AMX core and per second of audio, 0.46 s as published, 0.37 s in this layout in 
 in bfloat16 (benchmarks/record.md).
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from machine.devices.graph_capture import Capture, captures_on, difference
+from machine import extras
 from xtts.audio import speaker_mel
 from xtts.model.config import ModelConfig
 from xtts.model.empty_weights import without_weights
@@ -32,8 +31,6 @@ from xtts.model.streaming_vocoder import (
     WINDOW_SAMPLES,
     first_steps,
 )
-
-log = logging.getLogger(__name__)
 
 # The prefix of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
@@ -60,9 +57,8 @@ class Vocoder(nn.Module):
         self.width, self.speaker_width = width, speaker_width
         # The dtype of the channels-last layout; None in the published layout.
         self.laid_out_as: torch.dtype | None = None
-        # By width: input, output and replay of a captured window, at fixed addresses. For one
-        # thread.
-        self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
+        # Replays windows that were recorded, and returns None for others.
+        self.recorded: Callable[[Tensor, Tensor], Tensor | None] | None = None
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
@@ -84,18 +80,11 @@ class Vocoder(nn.Module):
 
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
-        recorded = self._recorded.get(steps.shape[2]) if len(steps) == 1 else None
-        if recorded is None:
-            return self._computed(steps, speaker)
-        with torch.inference_mode():
-            given, output, replay = recorded
-            given[0].copy_(steps)
-            given[1].copy_(speaker)
-            replay()
-            # A copy, because the next window overwrites this output.
-            return output.clone()
+        replayed = self.recorded(steps, speaker) if self.recorded else None
+        return self.computed(steps, speaker) if replayed is None else replayed
 
-    def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
+    def computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
+        """As `sound`, without a replay."""
         if self.laid_out_as is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]
@@ -125,43 +114,20 @@ class Vocoder(nn.Module):
         return [samples // self.shape.hop for samples in WINDOW_SAMPLES]
 
     @torch.inference_mode()
-    def warm_up(self, capture: Capture | None = None, *, records: bool = True) -> None:
+    def warm_up(self, *, records: bool = True) -> None:
         """Generates the code for every width and for a stream's first chunk before the first
-        request. capture: captures each on a GPU, by default as a CUDA graph. records: False
-        captures nothing, because a capture keeps its memory."""
+        request. records: whether the extra that records windows as CUDA graphs may do so on a GPU,
+        which keeps their memory."""
         if not self.widths:
             return
         widths, like = (first_steps(self.shape), *self.widths), next(self.parameters())
-        if capture is None and records and plans_each_width(self):
-            capture = captures_on(like.device)
-        reasons = (self._record(width, capture) for width in widths) if capture else ()
-        if reason := next(filter(None, reasons), ""):
-            log.warning("The vocoder speaks without CUDA graphs, more slowly: %s", reason)
-        elif capture:
-            return
+        if records and plans_each_width(self):
+            modules = extras.modules("SPEECH_GRAPHS")
+            if any(one.record_windows(self, widths) for one in modules):
+                return
         for width in widths:
             speaker = like.new_zeros(1, self.speaker_width, 1)
             self.sound(like.new_zeros(1, self.width, width), speaker)
-
-    def _record(self, width: int, capture: Capture) -> str:
-        """Captures windows of this width as a CUDA graph: one launch instead of about 250. Returns
-        the reason for a failure, or "". Call it once per width, while no utterance uses it."""
-        if width in self._recorded:
-            return ""
-        like = next(self.parameters())
-        given = like.new_zeros(1, self.width, width), like.new_zeros(1, self.speaker_width, 1)
-        given[0].normal_(generator=torch.Generator(like.device).manual_seed(0))
-        compute = self._computed
-        plain = compute(*given).clone()
-        try:
-            outputs, replay = capture(lambda: (compute(*given),))
-        except (RuntimeError, torch.AcceleratorError) as error:
-            return str(error).splitlines()[0] or type(error).__name__
-        replay()
-        reason = difference(outputs, (plain,))
-        if not reason:
-            self._recorded[width] = given, outputs[0], replay
-        return reason
 
     def lay_out(self, dtype: torch.dtype) -> None:
         """Changes to the channels-last layout in `dtype`; weight norm must be folded before."""

@@ -7,10 +7,9 @@ import torch
 
 from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import RULES, SHAPE, asked, said_by, speaking
-from tests.xtts.inference.test_decode_step import FakeGraph
 from tests.xtts.inference.test_torch_backend import two_threads  # noqa: F401
 from tests.xtts.voices.adapters import RANK
-from xtts.inference.decode_step import CudaGraphStep, DecodeStep
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode, prefill
 from xtts.model.adapter import Adapter
 from xtts.model.gpt import GPT
@@ -96,25 +95,3 @@ def test_a_step_is_what_the_modules_of_each_say():
                     speaks.audio_input(codes[row : row + 1], position), own[row]
                 )
                 assert torch.allclose(found[row : row + 1], wanted, atol=1e-4)
-
-
-def test_a_graph_is_not_replayed_for_rows_with_adapters_and_goes_on_afterwards():
-    """At its capture, the adapters of later rows are unknown."""
-    gpt = speaking()
-    (_, anna, *_), fake = adapters_of(gpt), FakeGraph()
-    with torch.inference_mode():
-        steps, plain = CudaGraphStep(gpt, 2, fake), CudaGraphStep(gpt, 2, FakeGraph())
-        for slot, number in enumerate((1, 2)):
-            for one in (steps, plain):
-                one.caches.enter(slot, prefill(gpt, *asked(number), utterance(gpt, 0, None)))
-        for position in range(1, 8):
-            codes = torch.tensor([position, 2 * position])
-            places = torch.full_like(codes, position)
-            replayed, adapted = fake.replayed, position in (3, 4)
-            found = [one.clone() for one in steps(codes, places, {1: anna} if adapted else {})]
-            wanted = plain(codes, places)
-            assert (fake.replayed == replayed) is adapted
-            assert torch.equal(found[0][0], wanted[0][0])
-            if position == 3:
-                assert not torch.allclose(found[0][1], wanted[0][1])
-        assert steps.caches.lengths.tolist() == plain.caches.lengths.tolist()

@@ -85,7 +85,7 @@ def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt):
 def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt):
     slots, sound, sick = DecodingSlots(gpt, 2), utterance(gpt, 1), utterance(gpt, 2, 50)
     slots.enter(*asked(1), sound)
-    cache = slots._rows[slots.enter(*asked(2), sick)]
+    cache = slots._rows._caches[slots.enter(*asked(2), sick)]
     with torch.inference_mode():
         cache.entries[:, :, 1, :, :5] = torch.nan
     while slots.step():

@@ -1,11 +1,11 @@
-"""All caches hold the same: a row alone, in a batch, and in fixed slots."""
+"""All caches hold the same: a row alone and in a batch."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches, StaticCaches
+from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches
 
 LAYERS, HEADS, CAPACITY, WIDTH = 2, 2, 8, 4
 
@@ -67,29 +67,6 @@ def test_rows_that_attend_by_themselves_do_not_touch_each_other():
     for row, cache in ((0, alone[0]), (2, alone[1])):
         own = slice(row, row + 1)
         assert torch.equal(found[own], cache.attend(0, q[own], k[own], v[own]))
-
-
-def test_slots_that_never_move_say_what_rows_say():
-    filled = [a_cache(), a_cache()]
-    static = StaticCaches(a_cache(3).entries)
-    for slot, time in ((0, 2), (2, 5)):
-        cache = filled[slot // 2]
-        read(cache, time, seed=slot)
-        static.enter(slot, cache)
-    assert static.lengths.tolist() == [2, 0, 5] and static.span_of(4) == 8
-    for step in range(2):
-        q, k, v = parts(3, 1, 20 + step)
-        for layer in range(LAYERS):
-            found = static.attend_next(layer, torch.stack((q, k, v), 1))
-            for slot, cache in ((0, filled[0]), (2, filled[1])):
-                own = slice(slot, slot + 1)
-                wanted = cache.attend(layer, q[own], k[own], v[own])
-                assert torch.allclose(found[own], wanted, atol=1e-6)
-        static.advance(1)
-        static.counted()
-        for cache in filled:
-            cache.advance(1)
-    assert static.lengths.tolist() == [4, 0, 7]  # an empty slot does not advance
 
 
 def test_a_log_keeps_what_its_layers_asked_and_no_more():

@@ -1,7 +1,6 @@
 """The chunks of a stream equal the whole waveform, wherever they are cut."""
 
 import random
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from machine.devices.graph_capture import Compute
 from xtts.model import vocoder as vocoders
 from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import (
@@ -121,78 +119,13 @@ def test_windows_hold_all_that_they_settle(reach):
         assert at == end
 
 
-def recomputed(compute: Compute) -> tuple[tuple[torch.Tensor, ...], Callable[[], object]]:
-    """A fake capture: a replay writes into the recorded results."""
-    found = compute()
-
-    def replay() -> None:
-        for there, new in zip(found, compute(), strict=True):
-            there.copy_(new)
-
-    return found, replay
-
-
-@pytest.mark.parametrize("codes", [9, 40, 130])
-def test_a_gpus_windows_are_recorded_and_say_the_same(codes, monkeypatch):
-    vocoder, speaker = speaking(LIKE_PUBLISHED)
-    latents = torch.randn(codes, WIDTH)
-    whole = whole_sound(vocoder, latents, speaker)
-    monkeypatch.setattr(vocoders, "plans_each_width", lambda _: True)
-    captures = []
-
-    def capture(compute: Compute) -> tuple[tuple[torch.Tensor, ...], Callable[[], object]]:
-        captures.append(compute)
-        return recomputed(compute)
-
-    for _ in range(2):
-        vocoder.warm_up(capture)
-    assert len(captures) == 4, "each once, whoever opens a voice of the same base"
-    eager = set[int]()
-    computed = vocoder._computed
-    monkeypatch.setattr(
-        vocoder, "_computed", lambda steps, who: eager.add(steps.shape[2]) or computed(steps, who)
-    )
-    chunked, parts = ChunkedVocoder(vocoder, speaker), []
-    sizes = chunk_codes()
-    wanted = next(sizes)
-    for latent in latents:
-        chunked.add(latent[None])
-        if chunked.ready_codes() >= wanted:
-            parts += chunked.speak()
-            wanted = next(sizes)
-    parts += chunked.rest()
-    joined = torch.cat(parts)
-    assert len(joined) == len(whole)
-    assert float((joined - whole).norm() / whole.norm()) < 1e-5
-    # A sentence shorter than the first window is computed without a graph.
-    assert not eager or codes == 9
-
-
 def test_beside_training_a_gpus_windows_keep_no_memory(monkeypatch):
     vocoder, _ = speaking(LIKE_PUBLISHED)
     monkeypatch.setattr(vocoders, "plans_each_width", lambda _: True)
     seen, sound = [], vocoder.sound
     vocoder.sound = lambda steps, who: seen.append(steps.shape[2]) or sound(steps, who)
     vocoder.warm_up(records=False)
-    assert seen == [first_steps(LIKE_PUBLISHED), 64, 128, 192] and not vocoder._recorded
-
-
-def test_windows_that_cannot_be_recorded_are_spoken_all_the_same(monkeypatch, caplog):
-    vocoder, speaker = speaking(LIKE_PUBLISHED)
-    monkeypatch.setattr(vocoders, "plans_each_width", lambda _: True)
-
-    def refused(_: Compute) -> tuple[tuple[torch.Tensor, ...], Callable[[], object]]:
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-
-    def stale(compute: Compute) -> tuple[tuple[torch.Tensor, ...], Callable[[], object]]:
-        return tuple(torch.zeros_like(one) for one in compute()), lambda: None
-
-    for capture, told in ((refused, "not permitted"), (stale, "is off by")):
-        vocoder.warm_up(capture)
-        assert caplog.text.count("without CUDA graphs") == 1 and told in caplog.text
-        caplog.clear()
-        steps = torch.randn(1, WIDTH, 64)
-        assert vocoder.sound(steps, speaker).abs().max() > 0
+    assert seen == [first_steps(LIKE_PUBLISHED), 64, 128, 192] and vocoder.recorded is None
 
 
 def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence():

@@ -1,0 +1,224 @@
+"""Decode steps and the vocoder's windows as CUDA graphs (SPEECH_GRAPHS in `machine.extras`).
+
+A graph always uses the addresses of its capture. So codes, positions, keys and values stay in place
+(`extras.graphs.static_caches`). There is one graph for each span of positions and number of
+attended slots, so that a single request does not read the keys and values of fifteen empty slots.
+The first replay of each graph is compared with the step without a graph, because a graph that was
+captured on another GPU returns the same result forever. If capturing fails or the results differ,
+the step runs without a graph and the reason is logged (figures from a GPU: docs/develop/gpu.md).
+"""
+
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from extras.graphs.capture import Capture, captures_on, difference
+from extras.graphs.static_caches import StaticCaches
+from xtts.inference.decode_step import NO_ADAPTERS, Adapters, DecodeStep, slot_positions
+from xtts.model.gpt import GPT
+from xtts.model.kv_cache import KeyValueCache, QueryLog
+from xtts.model.vocoder import Vocoder
+
+log = logging.getLogger(__name__)
+
+# Attention reads a multiple of this many positions.
+SPAN = 256
+# The numbers of slots that attention reads, from the first slot on. Low slots are used first.
+ATTENDED = (1, 4, 16)
+
+
+class CudaGraphStep:
+    """`Rows` for `slots` utterances with CUDA graphs. Used by one thread, and by one utterance or
+    batcher at a time.
+
+    Attributes:
+        count: The number of rows.
+        caches: Keys, values, and the queries of `layers`.
+        reason: Why graphs are off; "" if they are on.
+        in_use: Whether it is borrowed.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, gpt: GPT, slots: int, capture: Capture, layers: Iterable[int] = ()) -> None:
+        like = gpt.gpt.new_cache(slots, slot_positions(gpt.shape))
+        self.count, self.caches = slots, StaticCaches(like.entries, layers)
+        self.reason = ""
+        self.in_use = False
+        self._step = DecodeStep(gpt)
+        self._capture = capture
+        self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
+        self._positions = torch.zeros_like(self._codes)
+        self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
+
+    def release(self) -> None:
+        """Returns it after `borrow`. Does not use the device, because the garbage collector may
+        call this during a capture."""
+        self.in_use = False
+
+    @torch.inference_mode()
+    def borrow(self) -> "CudaGraphStep":
+        """Marks it as in use and empties every slot."""
+        self.in_use = True
+        for slot in range(self.count):
+            self.leave(slot)
+        return self
+
+    def enter(self, row: int, filled: KeyValueCache) -> None:
+        """As in `Rows`."""
+        self.caches.enter(row, filled)
+
+    def leave(self, row: int) -> None:
+        """As in `Rows`."""
+        self.caches.leave(row)
+
+    def step(
+        self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
+    ) -> tuple[Tensor, Tensor]:
+        """As in `Rows`."""
+        # The next replay overwrites these outputs.
+        latents, logits = (output.clone() for output in self(codes, positions, adapters))
+        for row, log in logs.items():
+            self.caches.tell(row, log)
+        return latents, logits
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """Captures the graphs of all spans and numbers of slots in advance, so that requests do not
+        wait for it. Call it only while all slots are free."""
+        capacity = self.caches.capacity
+        for attended in self.caches.buckets(ATTENDED):
+            for end in range(SPAN, capacity + SPAN, SPAN):
+                self.caches.attended, self.caches.span = attended, min(end, capacity)
+                if not self.reason and self._key not in self._graphs:
+                    self._first()
+
+    @torch.inference_mode()
+    def __call__(
+        self, codes: Tensor, positions: Tensor, adapters: Adapters = NO_ADAPTERS
+    ) -> tuple[Tensor, Tensor]:
+        """As `DecodeStep`; the next call overwrites the returned tensors. Adapters run without a
+        graph, because they change with the utterances."""
+        self._codes.copy_(codes)
+        self._positions.copy_(positions)
+        # The span and the number of attended slots do not change the result of a row: masked
+        # positions add nothing, and products always have all rows, so they use the same kernel.
+        self.caches.span = self.caches.span_of(SPAN)
+        self.caches.attended = self.caches.attended_of(ATTENDED)
+        if self.reason or adapters:
+            outputs = self._compute(adapters)
+        elif (graph := self._graphs.get(self._key)) is not None:
+            outputs, replay = graph
+            replay()
+        else:
+            outputs = self._first()
+        self.caches.counted()
+        return outputs
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        return self.caches.attended, self.caches.span
+
+    def _compute(self, adapters: Adapters = NO_ADAPTERS) -> tuple[Tensor, Tensor]:
+        return self._step(self._codes, self._positions, self.caches, adapters)
+
+    def _first(self) -> tuple[Tensor, Tensor]:
+        """Captures a graph and compares its first replay with the step without a graph."""
+        lengths = self.caches.lengths.clone()
+        plain = tuple(one.clone() for one in self._compute())
+        # Each run advances the lengths. They are reset, so that the next one overwrites its
+        # entries.
+        self.caches.lengths.copy_(lengths)
+        try:
+            outputs, replay = self._capture(self._compute)
+        except (RuntimeError, torch.AcceleratorError) as error:
+            self.reason = str(error).splitlines()[0] or type(error).__name__
+        else:
+            self.caches.lengths.copy_(lengths)
+            replay()
+            self.reason = difference(outputs, plain)
+        if self.reason:
+            log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
+            self.caches.lengths.copy_(lengths)
+            return self._compute()
+        latents, logits = outputs
+        self._graphs[self._key] = (latents, logits), replay
+        return latents, logits
+
+
+def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> CudaGraphStep:
+    """Borrows a step with CUDA graphs for `count` utterances and the queries of `layers`, as long
+    as `owner` lives. Steps are cached as long as `gpt` lives."""
+    kept = _kept.setdefault(gpt, {}).setdefault((count, layers), [])
+    free = next((step for step in kept if not step.in_use), None)
+    if free is None:
+        free = CudaGraphStep(gpt, count, captures_on(gpt.mel_head.weight.device), layers)
+        kept.append(free)
+    weakref.finalize(owner, free.release)
+    return free.borrow()
+
+
+_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = (
+    WeakKeyDictionary()
+)
+
+
+class RecordedWindows:
+    """Windows of a vocoder as CUDA graphs, one of each width: one launch instead of about 250. For
+    one thread."""
+
+    def __init__(self, vocoder: Vocoder) -> None:
+        # By width: input, output and replay, at fixed addresses.
+        self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
+        self._compute, self._like = vocoder.computed, next(vocoder.parameters())
+        self._channels = vocoder.width, vocoder.speaker_width
+
+    def __len__(self) -> int:
+        return len(self._recorded)
+
+    @torch.inference_mode()
+    def __call__(self, steps: Tensor, speaker: Tensor) -> Tensor | None:
+        """As `Vocoder.sound`; None if no window of this width was recorded."""
+        recorded = self._recorded.get(steps.shape[2]) if len(steps) == 1 else None
+        if recorded is None:
+            return None
+        given, output, replay = recorded
+        given[0].copy_(steps)
+        given[1].copy_(speaker)
+        replay()
+        # A copy, because the next window overwrites this output.
+        return output.clone()
+
+    @torch.inference_mode()
+    def record(self, width: int, capture: Capture) -> str:
+        """Captures windows of this width. Returns the reason for a failure, or "". Call it while no
+        utterance uses the vocoder."""
+        if width in self._recorded:
+            return ""
+        like, (channels, speaker_width) = self._like, self._channels
+        given = like.new_zeros(1, channels, width), like.new_zeros(1, speaker_width, 1)
+        given[0].normal_(generator=torch.Generator(like.device).manual_seed(0))
+        plain = self._compute(*given).clone()
+        try:
+            outputs, replay = capture(lambda: (self._compute(*given),))
+        except (RuntimeError, torch.AcceleratorError) as error:
+            return str(error).splitlines()[0] or type(error).__name__
+        replay()
+        reason = difference(outputs, (plain,))
+        if not reason:
+            self._recorded[width] = given, outputs[0], replay
+        return reason
+
+
+def record_windows(vocoder: Vocoder, widths: Sequence[int]) -> bool:
+    """Captures windows of these widths, which the vocoder then replays. Returns False if one of
+    them cannot be captured, and logs the reason."""
+    windows = vocoder.recorded = vocoder.recorded or RecordedWindows(vocoder)
+    capture = captures_on(next(vocoder.parameters()).device)
+    reasons = (windows.record(width, capture) for width in widths)
+    if reason := next(filter(None, reasons), ""):
+        log.warning("The vocoder speaks without CUDA graphs, more slowly: %s", reason)
+    return not reason
