@@ -180,8 +180,10 @@ def _spoken(
 @torch.inference_mode()
 def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
     """Fills every row with thirty positions of noise."""
+    from xtts.inference.decode_step import DecodeStep
+
     filled = gpt.gpt.new_cache(1, 64)
-    gpt.prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)
+    DecodeStep(gpt).prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)
     for cache in caches:
         for slot in range(slots):
             cache.enter(slot, filled)

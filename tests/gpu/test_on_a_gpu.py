@@ -22,6 +22,7 @@ from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
 from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode
@@ -146,7 +147,8 @@ def test_bf16_speaks_near_the_cpus_bf16(device):
     for where in ("cpu", device):
         own = copy.deepcopy(gpt).to(where)
         with torch.inference_mode():
-            latent, _ = own.prefill(embedded.to(where), own.gpt.new_cache(1, 80))
+            cache = own.gpt.new_cache(1, 80)
+            latent, _ = DecodeStep(own).prefill(embedded.to(where), cache)
         found.append(latent.cpu())
     assert float((found[0] - found[1]).norm() / found[0].norm()) < 0.03
 

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
+from xtts.inference.decode_step import DecodeStep
 from xtts.model import training
 from xtts.model.gpt import to_coqui
 from xtts.model.kv_cache import KeyValueCache
@@ -110,9 +111,9 @@ def test_steps_through_the_cache_equal_the_packed_forward():
     cache: KeyValueCache = gpt.gpt.new_cache(batch=1, capacity=150)
     prefix = gpt.prefix(gpt.conditioning_latents(batch["mels"]), tokens)
     first = 32 + len(tokens) + 2
-    start = torch.tensor([SMALL.audio_start])
-    latent, _ = gpt.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)
+    step, start = DecodeStep(gpt), gpt.audio_input(torch.tensor([SMALL.audio_start]), 0)
+    latent, _ = step.prefill(torch.cat((prefix, start), 1), cache)
     assert torch.allclose(latent[0], hidden[first], atol=1e-5)
     for position, code in enumerate(codes, start=1):
-        latent, _ = gpt.prefill(gpt.audio_input(code[None], position), cache)
+        latent, _ = step(code[None], torch.tensor([position]), cache)
         assert torch.allclose(latent[0], hidden[first + position], atol=1e-5)

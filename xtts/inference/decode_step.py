@@ -1,9 +1,9 @@
 """One decode step of the transformer with a key-value cache, and the rows that decode together.
 
-In float32 the results are identical to those of `GPT.prefill` with one position per row. There,
-the modules, views and copies of thirty layers take a fifth of the time of reading the weights
-(benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture it
-(`extras.graphs`, for figures see docs/develop/gpu.md).
+In float32 the results are identical to those of the GPT's modules. There, the modules, views and
+copies of thirty layers take a fifth of the time of reading the weights (benchmarks/record.md).
+Nothing here reads a value from the device, so a CUDA graph can capture it (`extras.graphs`, for
+figures see docs/develop/gpu.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ _Layer = tuple[Callable[[Tensor], Tensor], ...]
 
 
 class DecodeStep:
-    """One decode step. Uses the weights that `gpt` has when this is created."""
+    """The forward of a GPT with a cache. Uses the weights that `gpt` has when this is created."""
 
     def __init__(self, gpt: GPT) -> None:
         transformer = gpt.gpt
@@ -57,18 +57,33 @@ class DecodeStep:
         """Codes `[rows]` at their audio positions `[rows]`, after those in the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
-        outside = x.dtype
-        if outside != self._inside:
-            x = x.to(self._inside)
+        x = x.to(self._inside)
         layers = self._layers_with(adapters)
         for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
             packed = attend(norm_1(x)).view(self._packed_shape)
             x += attended(cache.attend_next(number, packed).reshape(-1, self._width))
             x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
         cache.advance(1)
+        return self._outputs(x)
+
+    def prefill(
+        self, embedded: Tensor, cache: KeyValueCache, adapter: Adapter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Positions `[rows, time, width]` into an empty cache -> as a step, after the last one.
+        adapter: that of the only row."""
+        x, time = embedded.to(self._inside, copy=True), embedded.shape[1]
+        layers = self._layers_with({} if adapter is None else {0: adapter})
+        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
+            packed = attend(norm_1(x)).view(len(x), time, *self._packed_shape[1:3], -1)
+            mixed = cache.attend_first(number, packed.permute(0, 2, 3, 1, 4))
+            x += attended(mixed.transpose(1, 2).reshape(x.shape))
+            x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
+        cache.advance(time)
+        return self._outputs(x[:, -1])
+
+    def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         before, after = self._norms
-        latents = before(x)
-        latents = after(latents if outside == self._inside else latents.to(outside))
+        latents = after(before(x).to(self._codes.dtype))
         return latents, self._head(latents)
 
     def _layers_with(self, adapters: Adapters) -> list[_Layer]:

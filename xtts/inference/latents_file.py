@@ -46,7 +46,7 @@ def latents_of_recording(
         except WriteError as error:
             log.warning("The latents could not be cached: %s", error)
         # Whoever deletes a recording deletes its latents too, but perhaps before they were written.
-        if not recording.is_file():
+        if isinstance(recording, Path) and not recording.is_file():
             shutil.rmtree(path.parent, ignore_errors=True)
     return made
 

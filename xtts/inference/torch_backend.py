@@ -21,6 +21,7 @@ from machine.devices.cuda_errors import NotFinite
 from xtts.inference import decode_step
 from xtts.inference.alignment.heads import Head
 from xtts.inference.alignment.path import attention
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Utterance, Voice
 from xtts.model.adapter import Adapter
@@ -225,12 +226,11 @@ class TorchBackend:
 def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> KeyValueCache:
     """Prefills text ids `[n]` after conditioning latents `[1, 32, width]` and samples the first
     code. Returns the cache, with capacity for all codes. Raises DecodingError."""
-    gpt = gpt if utterance.adapter is None else utterance.adapter.gpt
     capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
     cache = gpt.gpt.new_cache(1, capacity)
     cache.log = utterance.queries if utterance.heads else None
     embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
-    outputs = gpt.prefill(embedded, cache)
+    outputs = DecodeStep(gpt).prefill(embedded, cache, utterance.adapter)
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
     _choose([utterance], *outputs)
     if utterance.error is not None:

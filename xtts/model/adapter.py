@@ -6,19 +6,17 @@ row without an adapter equals the base. At XTTS-v2's size, an adapter of rank 16
 float32.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from xtts.model.config import ConfigError
 from xtts.model.gpt import GPT, PREFIX
 
 # The matrices of a block, with their input and output sizes as multiples of the width.
 MATRICES = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
-_Module = TypeVar("_Module", bound=nn.Module)
 Forward = Callable[[Tensor], Tensor]
 
 
@@ -34,8 +32,6 @@ class Adapter:
     """The LoRA matrices of one voice for a GPT, whose weights are shared and stay unchanged.
 
     Attributes:
-        gpt: The GPT with this adapter: new modules over the same weights, for any number of
-            positions of one utterance.
         matrices: The adapted matrices, by layer and name (`MATRICES`).
         nbytes: The size of the matrices.
     """
@@ -47,38 +43,19 @@ class Adapter:
         self.nbytes = sum(
             part.nbytes for layer in self.matrices for pair in layer.values() for part in pair
         )
-        transformer = gpt.gpt
-        adapted = {
-            f"gpt.h.{number}.{name}": AdaptedLinear(
-                transformer.get_submodule(f"h.{number}.{name}"), pair
-            )
-            for number, layer in enumerate(self.matrices)
-            for name, pair in layer.items()
-        }
-        self.gpt = _with_modules(gpt, adapted)
-
-
-class AdaptedLinear(nn.Module):
-    """A linear layer with any kind of weights, plus its adapter; for one utterance."""
-
-    def __init__(self, base: nn.Module, pair: LowRank) -> None:
-        super().__init__()
-        self.base, self.pair = base, pair
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`[.., in]` -> `[.., out]`."""
-        whole: Tensor = self.base(x)
-        return whole + (x @ self.pair.a.t()) @ self.pair.b.t()
 
 
 def for_rows(forward: Forward, pairs: Sequence[tuple[int, LowRank]]) -> Forward:
-    """A layer's `forward` for rows `[rows, in]` that adds adapters to some of them. pairs: the
-    number of a row, and its matrices."""
+    """A layer's `forward` for rows `[rows, in]`, or `[rows, time, in]`, that adds adapters to some
+    of them. pairs: the number of a row, and its matrices."""
 
     def adapted(x: Tensor) -> Tensor:
         whole = forward(x)
         for row, (a, b) in pairs:
-            whole[row].addmv_(b, torch.mv(a, x[row]))
+            if x.dim() == 2:
+                whole[row].addmv_(b, torch.mv(a, x[row]))
+            else:
+                whole[row] += (x[row] @ a.t()) @ b.t()
         return whole
 
     return adapted if pairs else forward
@@ -124,14 +101,3 @@ def _pair(name: str, halves: Sequence[Tensor | None], sizes: Sequence[int], sour
             "adapter that was trained from the loaded base model."
         )
     return LowRank(a, b)
-
-
-def _with_modules(module: _Module, others: Mapping[str, nn.Module], prefix: str = "") -> _Module:
-    """A copy of a tree of modules with some of them replaced; shares all weights."""
-    own = copy.copy(module)
-    own._modules = {
-        name: others.get(f"{prefix}{name}") or _with_modules(child, others, f"{prefix}{name}.")
-        for name, child in module._modules.items()
-        if child is not None
-    }
-    return own

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
-from xtts.model.kv_cache import Cache
 from xtts.model.shapes import GPTShape
 from xtts.model.transformer import Transformer
 
@@ -73,16 +72,6 @@ class GPT(nn.Module):
         `[batch, 1, width]`."""
         where = position if isinstance(position, Tensor) else torch.full_like(code, position)
         return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
-
-    def prefill(self, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
-        """Appends positions `[batch, time, width]` to the cache; returns the latent `[batch,
-        width]` and the audio logits `[batch, audio_ids]` of the last one.
-
-        Runs the modules on any number of positions. Decoding, with one position per row, uses
-        `xtts.inference.decode_step`, which is a fifth faster and is tested against this.
-        """
-        latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
-        return latent, self.mel_head(latent)
 
 
 def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

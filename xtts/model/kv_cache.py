@@ -95,7 +95,7 @@ class QueryLog:
         return queries.float().cpu(), keys
 
 
-class KeyValueCache(Cache):
+class KeyValueCache:
     """A cache whose storage is allocated once; `length` positions of it are in use.
 
     Keys and values of a position are adjacent, so that one copy writes both. entries: [layers,
@@ -114,15 +114,11 @@ class KeyValueCache(Cache):
         """[layers, batch, heads, capacity, head_width]."""
         return self.entries[:, :, 0]
 
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Takes any number of positions if the cache is empty, otherwise one at a time."""
-        time = keys.shape[2]
-        if self.length and time != 1:
-            raise ValueError(f"{time} positions at once after {self.length} cached ones")
-        packed = torch.stack((queries, keys, values), 1)
-        if self.length:
-            return self.attend_next(layer, packed)
-        self._layers[layer].narrow(3, 0, time).copy_(packed[:, 1:])
+    def attend_first(self, layer: int, packed: Tensor) -> Tensor:
+        """Causal attention of the first positions: queries, keys and values `[rows, 3, heads, time,
+        head_width]` -> `[rows, heads, time, head_width]`. Stores keys and values."""
+        self._layers[layer].narrow(3, 0, packed.shape[3]).copy_(packed[:, 1:])
+        queries, keys, values = packed.unbind(1)
         if self.log is not None:
             self.log.add(layer, queries[:, :, -1])
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
@@ -142,6 +138,7 @@ class KeyValueCache(Cache):
         return mixed.to(packed.dtype)
 
     def advance(self, time: int) -> None:
+        """As in `StepCache`."""
         self.length += time
 
 

@@ -11,7 +11,7 @@ AMX core and per second of audio, 0.46 s as published, 0.37 s in this layout in 
 in bfloat16 (benchmarks/record.md).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ class Vocoder(nn.Module):
         # The dtype of the channels-last layout; None in the published layout.
         self.laid_out_as: torch.dtype | None = None
         # Replays windows that were recorded, and returns None for others.
-        self.recorded: Callable[[Tensor, Tensor], Tensor | None] | None = None
+        self.recorded: Any = None
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
@@ -80,7 +80,7 @@ class Vocoder(nn.Module):
 
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
-        replayed = self.recorded(steps, speaker) if self.recorded else None
+        replayed: Tensor | None = self.recorded(steps, speaker) if self.recorded else None
         return self.computed(steps, speaker) if replayed is None else replayed
 
     def computed(self, steps: Tensor, speaker: Tensor) -> Tensor:

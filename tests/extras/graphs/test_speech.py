@@ -15,6 +15,7 @@ from extras.graphs.speech import CudaGraphStep
 from tests.xtts.inference.small_gpt import asked, said_by, speaking, utterance
 from tests.xtts.inference.test_adapters import adapters_of
 from xtts.inference import decode_step
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.torch_backend import DecodingSlots, prefill
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache
@@ -75,7 +76,7 @@ def says_what_plain_steps_say(
     found = steps(codes, torch.full_like(codes, position))
     for slot, cache in caches.items():
         row = slice(slot, slot + 1)
-        wanted = gpt.prefill(gpt.audio_input(codes[row], position), cache)
+        wanted = DecodeStep(gpt)(codes[row], torch.tensor([position]), cache)
         for one, other, most in zip(found, wanted, (1e-5, 1e-4), strict=True):
             assert torch.allclose(one[row], other, atol=most)
 
@@ -126,7 +127,7 @@ def test_a_crowd_records_everything_before_anybody_speaks(gpt, monkeypatch):
     monkeypatch.setattr(speech, "SPAN", 64)
     fake = FakeGraph()
     steps = CudaGraphStep(gpt, 6, fake)
-    steps.record()
+    steps.prepare()
     # 1, 4 and 6 slots; 64, 128 and all 140 positions.
     assert fake.recorded == len(steps._graphs) == 3 * -(-steps.caches.capacity // 64)
     assert steps.caches.lengths.tolist() == [0] * 6

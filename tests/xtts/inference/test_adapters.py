@@ -77,21 +77,19 @@ def test_adapters_are_heard():
     assert len(said) == 4
 
 
-def test_a_step_is_what_the_modules_of_each_say():
-    gpt = speaking()
-    known = adapters_of(gpt)
+def test_a_step_is_what_a_prefill_of_all_codes_says():
+    gpt, (latents, text) = speaking(), asked(3)
+    known, step = adapters_of(gpt), DecodeStep(gpt)
     with torch.inference_mode():
-        caches, own = (
-            [prefill(gpt, *asked(3), utterance(gpt, 0, one)) for one in known] for _ in range(2)
-        )
-        step = DecodeStep(gpt)
+        caches = [prefill(gpt, *asked(3), utterance(gpt, 0, one)) for one in known]
+        start = gpt.audio_input(torch.tensor([SHAPE.audio_start]), 0)
+        embedded = [torch.cat((gpt.prefix(latents, text), start), 1)] * len(known)
         adapters = {row: one for row, one in enumerate(known) if one}
         for position in range(1, 5):
             codes = torch.arange(4) + position
             found, _ = step(codes, torch.full_like(codes, position), SlotCaches(caches), adapters)
             for row, one in enumerate(known):
-                speaks = one.gpt if one else gpt
-                wanted, _ = speaks.prefill(
-                    speaks.audio_input(codes[row : row + 1], position), own[row]
-                )
+                code = gpt.audio_input(codes[row : row + 1], position)
+                embedded[row] = torch.cat((embedded[row], code), 1)
+                wanted, _ = step.prefill(embedded[row], gpt.gpt.new_cache(1, 100), one)
                 assert torch.allclose(found[row : row + 1], wanted, atol=1e-4)

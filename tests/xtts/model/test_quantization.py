@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from xtts.inference import speech
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
@@ -111,7 +112,8 @@ def test_bf16_is_the_transformer_and_what_it_remembers(base_folder):
     embedded = torch.randn(1, 12, short.config.gpt.width)
     with torch.inference_mode():
         (wanted, _), (found, _) = (
-            one.gpt.prefill(embedded, one.gpt.gpt.new_cache(1, 20)) for one in (exact, short)
+            DecodeStep(one.gpt).prefill(embedded, one.gpt.gpt.new_cache(1, 20))
+            for one in (exact, short)
         )
     assert found.dtype == torch.float32
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.02
@@ -143,7 +145,9 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder):
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
         (wanted, _), (found, _) = (
-            one.gpt.prefill(one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60))
+            DecodeStep(one.gpt).prefill(
+                one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60)
+            )
             for one in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05

@@ -10,6 +10,7 @@ from extras.onnx.speech.gpt import BLOCK
 from extras.onnx.speech.loading import load_onnx_model
 from xtts.inference import torch_backend
 from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model.shapes import NUM_LATENTS
@@ -26,9 +27,10 @@ def test_latents_and_logits_are_torchs_at_every_step(
         cache = gpt.gpt.new_cache(1, 200)
         start = torch.tensor([gpt.shape.audio_start])
         prefix = gpt.prefix(torch_voice.latents, torch.tensor(IDS))
-        wanted = [gpt.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
+        step = DecodeStep(gpt)
+        wanted = [step.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
         for place, code in enumerate(codes, start=1):
-            wanted.append(gpt.prefill(gpt.audio_input(code[None], place), cache))
+            wanted.append(step(code[None], torch.tensor([place]), cache))
     past, *first = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     found = [first]
     for place, code in enumerate(codes.tolist(), start=1):
