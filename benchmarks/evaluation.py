@@ -24,7 +24,7 @@ from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
-from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation, read_evaluation
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import tasks as worker_tasks
 from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate, TunedVoice
@@ -134,7 +134,7 @@ def evaluated(work: Path, seed: int) -> Evaluation:
         keep_checkpoints="all",
         dataset_dir=DATASET,
     )
-    found = RunFolder(folder).evaluation()
+    found = read_evaluation(RunFolder(folder).evaluation_file)
     if found is None or found.verdict is None:
         raise SotaqueError(f"{folder} has no verdict; see {log}.")
     told, verdict = decide(found.candidates)

@@ -27,6 +27,7 @@ from train.sampling.sample_files import on_demand
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.setup import context_of_run
+from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunError, RunFolder, Verified
 
 log = logging.getLogger("train")
@@ -41,7 +42,7 @@ def evaluate(settings: TrainSettings, *, as_json: bool) -> int:
     """
     with _evaluator(settings) as (evaluator, base):
         conclusion.conclude(evaluator, settings, base)
-    known = evaluator.run.evaluation()
+    known = read_evaluation(evaluator.run.evaluation_file)
     if known is None:
         raise RunError("Nothing could be judged. The log above gives the reason.")
     if as_json:
@@ -56,7 +57,7 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
     """
     seconds = conclusion.UNBOUNDED_SECONDS if minutes is None else 60 * minutes
     with _evaluator(settings) as (evaluator, _):
-        known = evaluator.run.evaluation()
+        known = read_evaluation(evaluator.run.evaluation_file)
         if known is None or known.verdict is None:
             raise RunError(
                 f"{evaluator.run.folder} was not evaluated, so its best weights are unknown. Run "

@@ -19,8 +19,8 @@ from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
-from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import digest_beside
+from xtts.voices.verdict import Verdict
 
 log = logging.getLogger("api")
 

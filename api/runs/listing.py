@@ -36,14 +36,10 @@ from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
 from xtts.voices import learned_decoder
-from xtts.voices.evaluation_file import (
-    Candidate,
-    CandidateKind,
-    Evaluation,
-    read_evaluation,
-)
+from xtts.voices.evaluation_file import Candidate, Evaluation, read_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder, reference_beside
+from xtts.voices.verdict import CandidateKind
 
 CURRENT = "current"
 BASE = "base"

@@ -25,6 +25,7 @@ from tests.train.nursery import EPOCHS, Ground
 from tests.train.test_run import alive, assert_same_end
 from tests.xtts.workers.test_file_worker import gone
 from train.metrics.tensorboard_server import free_port
+from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunFolder
 
 PART = re.compile(r"^\..+\.\d+\.sotaque-part$")
@@ -162,7 +163,7 @@ def test_killed_while_an_epoch_is_judged(ground, whole, point):
     assert newest(run) == 1
     assert run.evaluation_file.exists() is (point == "after evaluation")
     assert ground.run(name, **heard) == 0, ground.told()
-    found = run.evaluation()
+    found = read_evaluation(run.evaluation_file)
     assert {0, 1, 2} <= {one.epoch for one in found.candidates}
     assert found.verdict and run.best_weights()
     assert_same_end(run, whole, EPOCHS)

@@ -19,7 +19,8 @@ from train.trainer import Trainer
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
-from xtts.voices.evaluation_file import Verdict, write_evaluation
+from xtts.voices.evaluation_file import read_evaluation, write_evaluation
+from xtts.voices.verdict import Verdict
 
 OPTIONS = {
     "lora": {"LORA_RANK": "4"},
@@ -150,12 +151,14 @@ def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, tmp_p
         f"{option} blended", 1, **OPTIONS[option], LEARNING_RATE="1e-2", SAMPLE_DEVICE="cpu",
         SAMPLE_TEXT="One.", BLEND="0.5",
     )  # fmt: skip
-    judged = run.evaluation().find("blend", 1, 0.5)
+    judged = read_evaluation(run.evaluation_file).find("blend", 1, 0.5)
     epoch = run.verified(1)
     assert judged.checkpoint_sha256 == epoch.sha256
     # The model says nothing and the base wins, so the verdict for the blend is set by hand.
     verdict = Verdict("blend", 1, 0.5, "", "", False, epoch.sha256)
-    write_evaluation(run.evaluation_file, replace(run.evaluation(), verdict=verdict))
+    write_evaluation(
+        run.evaluation_file, replace(read_evaluation(run.evaluation_file), verdict=verdict)
+    )
     keep_best_blend(Checkpoints(run, None), verdict, workshop.base)
     blended = content(run.best_blend)["model"]
     base = read_tensors(workshop.base / "model.pth")

@@ -18,6 +18,7 @@ from tests.models import tiny_base
 from train.__main__ import main
 from train.resilience.at_work import trainings
 from train.trainer import Trainer
+from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunFolder
 
 
@@ -257,7 +258,7 @@ def test_sampling_changes_no_bit_of_training(workshop, heard):
 
 def test_every_epoch_is_judged_beside_the_base(heard):
     """The model says nothing, so the base is kept and the verdict says why."""
-    found = heard.evaluation()
+    found = read_evaluation(heard.evaluation_file)
     assert [(one.kind, one.epoch) for one in found.candidates[:3]] == [
         ("base", 0), ("epoch", 1), ("epoch", 2),
     ]  # fmt: skip

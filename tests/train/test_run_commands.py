@@ -11,6 +11,7 @@ from train import defaults
 from train.__main__ import main
 from train.sampling import decoders
 from xtts.voices import learned_decoder
+from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunFolder
 
 
@@ -32,7 +33,7 @@ def test_a_decoder_is_learned_for_what_was_best(
     asked = workshop.arguments("run", **settings)
     run = RunFolder(workshop.folder / "run")
     assert main(["run", *asked]) == 0
-    known = run.evaluation()
+    known = read_evaluation(run.evaluation_file)
     assert known is not None and known.verdict is not None
     assert learned_decoder.read(run.best_decoder) is None  # LEARN_DECODER=off
     assert main(["learn-decoder", "--minutes", "20", *asked]) == 0

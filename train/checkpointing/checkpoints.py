@@ -33,8 +33,9 @@ from train.checkpointing.resume import Resumed, resume
 from train.losses import NonFiniteError
 from train.optim.optimizer import tensor_bytes
 from xtts.voices import adapter_file
-from xtts.voices.evaluation_file import Evaluation, Verdict
+from xtts.voices.evaluation_file import Evaluation, read_evaluation
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, manifest_beside
+from xtts.voices.verdict import Verdict
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ class Checkpoints:
         A best.pt that could not be written again stays.
         """
         with self._publishing:
-            evaluation = self.run.evaluation()
+            evaluation = read_evaluation(self.run.evaluation_file)
             best: dict[str, Any] | None = None
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)

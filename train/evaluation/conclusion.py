@@ -43,11 +43,12 @@ from xtts.voices.evaluation_file import (
     SpeakerFigures,
     SpeakerJudgement,
     SpokenSentence,
-    Verdict,
+    read_evaluation,
     write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import read_checkpoint
+from xtts.voices.verdict import Verdict
 from xtts.workers.decoder_learning import STEPS
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest
 
@@ -91,7 +92,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         evaluator.judge_missing()
         evaluator.blends(shares)
         evaluator.sampler.finish()
-    known = evaluator.run.evaluation()
+    known = read_evaluation(evaluator.run.evaluation_file)
     verdict = known.verdict if known else None
     if known is None or verdict is None:
         return

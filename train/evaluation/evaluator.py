@@ -28,13 +28,13 @@ from train.progress import Progress
 from train.sampling.sampler import Sampler
 from xtts.voices.evaluation_file import (
     Candidate,
-    CandidateKind,
     Evaluation,
     SpokenSentence,
-    Verdict,
+    read_evaluation,
     write_evaluation,
 )
 from xtts.voices.run_folder import RunError, RunFolder, Verified
+from xtts.voices.verdict import CandidateKind, Verdict
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -272,7 +272,7 @@ class Evaluator:
     def known(self) -> Evaluation | None:
         """The content of evaluation.json if it has the same base and sentences, else what is known
         of the base alone; None if the base was not judged."""
-        known = self.run.evaluation()
+        known = read_evaluation(self.run.evaluation_file)
         if known is None or not known.candidates or known.candidates[0].kind != "base":
             return self._base
         if (known.sentence_set, known.base) != (self.plan.sentence_set, self.plan.base):
@@ -383,7 +383,7 @@ class Evaluator:
 
         fresh: with other seeds than the candidates'.
         """
-        known, offset = self.run.evaluation(), FRESH_SEEDS if fresh else 0
+        known, offset = read_evaluation(self.run.evaluation_file), FRESH_SEEDS if fresh else 0
         facts = self._facts(voice, count, known, seed_offset=offset)
         beside_reference = self.person.beside(self.reference)
         return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)

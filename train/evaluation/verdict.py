@@ -34,7 +34,8 @@ from train.evaluation.judges import (
     less_natural,
     means,
 )
-from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
+from xtts.voices.evaluation_file import Candidate, MeanInterval
+from xtts.voices.verdict import Verdict
 
 # One more failed sentence is chance; two are not, nor a tenth of a large set.
 FEWEST_FAILED, FAILED_SHARE = 2, 0.1

@@ -1,11 +1,11 @@
 """`OUTPUT_DIR/evaluation.json`: the judgement of the base, each epoch and each blend, and the best.
 
-`train.evaluation` writes it; the API, `export` and `speak` read it without torch.
+`train.evaluation` writes it; the API and `export` read it without torch. Speaking needs only its
+`xtts.voices.verdict`.
 docs/develop/evaluation.md documents all fields.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,10 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
 from machine.storage.atomic import Written, write_json
+from xtts.voices.verdict import CandidateKind, Verdict
 
 log = logging.getLogger(__name__)
 
-CandidateKind = Literal["base", "epoch", "blend"]
 Outcome = Literal["finished", "unfinished", "cut", "babbling"]
 # The better direction of a judge's figure; "zero" means nearer to 0.
 Better = Literal["higher", "lower", "zero"]
@@ -127,32 +127,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The best candidate and the reason. advice: a recommendation if the base is best, else "".
-
-    indistinguishable_from_base: whether the base is best because nothing was measurably better.
-    """
-
-    kind: CandidateKind
-    epoch: int
-    share: float
-    reason: str
-    advice: str
-    indistinguishable_from_base: bool
-    checkpoint_sha256: str
-
-    @property
-    def weights(self) -> dict[str, Any]:
-        """The fields that identify the best weights in the manifest of best.pt and in
-        best_decoder.json."""
-        return {
-            "epoch": self.epoch,
-            "share": self.share,
-            "checkpoint_sha256": self.checkpoint_sha256,
-        }
-
-
-@dataclass(frozen=True)
 class SpeakerFigures:
     """The figures of one of several speakers with one set of weights.
 
@@ -251,12 +225,4 @@ def read_evaluation(path: Path) -> Evaluation | None:
             "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
             path, first, commands.program("train evaluate"),
         )  # fmt: skip
-        return None
-
-
-def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:
-    """The verdict in the content of best.json, if any."""
-    try:
-        return TypeAdapter(Verdict).validate_python(dict(best))
-    except ValidationError:
         return None

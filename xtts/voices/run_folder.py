@@ -39,13 +39,7 @@ from machine.storage.checksums import Manifest, ManifestError, fault_of, read_ma
 from machine.storage.reading import read_json
 from machine.text import load_error
 from xtts.text.normalization.registry import COQUI
-from xtts.voices.evaluation_file import (
-    CandidateKind,
-    Evaluation,
-    Verdict,
-    read_evaluation,
-    verdict_of_best,
-)
+from xtts.voices.verdict import CandidateKind, Verdict, verdict_in
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -241,17 +235,11 @@ class RunFolder:
                 log.warning("Epoch %d is not used: %s", epoch, result)
         return None
 
-    def evaluation(self) -> Evaluation | None:
-        """The evaluation of base, epochs and blends; None if nothing was judged."""
-        return read_evaluation(self.evaluation_file)
-
     def verdict(self) -> Verdict | None:
         """The verdict of evaluation.json, or of best.json if that is missing or damaged. None if
         nothing was judged."""
-        evaluation = self.evaluation()
-        if evaluation is not None:
-            return evaluation.verdict
-        return verdict_of_best(self.read_best())
+        judged = read_json(self.evaluation_file)
+        return verdict_in(judged.get("verdict") if judged else self.read_best())
 
     def best_weights(self) -> BestWeights | None:
         """The weights that the verdict names, if their file is complete; otherwise the best

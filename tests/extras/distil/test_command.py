@@ -22,7 +22,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import bundle, formats, speakers
-from xtts.voices.evaluation_file import Candidate, write_evaluation
+from xtts.voices.evaluation_file import Candidate, read_evaluation, write_evaluation
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec
@@ -176,7 +176,7 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
 def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "may_replace", lambda small, large: None)
     run, to = RunFolder(workshop.folder / "run"), tmp_path / "small"
-    known = run.evaluation()
+    known = read_evaluation(run.evaluation_file)
     of_base = replace(known.verdict, kind="base", epoch=0, share=0.0, checkpoint_sha256="")
     content = run.evaluation_file.read_bytes()
     write_evaluation(run.evaluation_file, replace(known, verdict=of_base))

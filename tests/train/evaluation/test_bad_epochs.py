@@ -23,7 +23,7 @@ from xtts.model.blending import blend
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.base_models import DEMO
-from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation, read_evaluation
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 DATASET = Path("train/data/demo")
@@ -154,7 +154,7 @@ def judged(ground: Ground, request: pytest.FixtureRequest) -> Evaluation:
         state = case.make(ground, seed)
         _save(checkpoints, ground, case.epoch, state, {"validation_audio_loss": case.loss})
     _train(ground.folder, run.folder, "evaluate", SEED=str(seed), BLEND="off")
-    found = run.evaluation()
+    found = read_evaluation(run.evaluation_file)
     assert found is not None and len(found.candidates) == 2 + EPOCHS + len(CASES)
     return found
 

@@ -241,7 +241,7 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
     ground, monkeypatch
 ):
     ground.conclude()
-    verdict = ground.run.evaluation().verdict
+    verdict = ground.evaluation().verdict
     learn = partial(learn_best_decoder, ground.evaluator, verdict)
     ground.speaking.distance_after = 1.2
     learn(seconds=60.0)
@@ -267,7 +267,7 @@ def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, 
     ground.recogniser = ("pocketsphinx", None)
     ground.restart()
     ground.judge(1)
-    known = ground.run.evaluation()
+    known = ground.evaluation()
     few = [replace(one, sentences=one.sentences[:10]) for one in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=few))
     ground.restart()  # `train learn-decoder`

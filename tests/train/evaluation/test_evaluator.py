@@ -23,7 +23,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
-from xtts.voices.evaluation_file import write_evaluation
+from xtts.voices.evaluation_file import Evaluation, read_evaluation, write_evaluation
 from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
@@ -140,6 +140,9 @@ class Ground:
         }
         self.restart()
 
+    def evaluation(self) -> Evaluation | None:
+        return read_evaluation(self.run.evaluation_file)
+
     def restart(self, count: int = 24, *, in_run: bool = False, source: str = "built_in") -> None:
         """Makes the evaluator of the next start."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
@@ -190,7 +193,7 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)]
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 1)
     ground.judge(2, loss=1.0)
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     assert [one.name for one in found.candidates] == [
         "base", "epoch 1", "epoch 2",
     ]  # fmt: skip
@@ -214,7 +217,7 @@ def test_a_run_speaks_sixteen_sentences_or_all_of_the_users_own(ground, source, 
     ground.restart(in_run=True, source=source)
     ground.evaluator.judge_base()
     ground.judge(1, seconds=47.0)
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     assert {len(one.sentences) for one in found.candidates} == {spoken}
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)] and found.left_out == []
 
@@ -265,14 +268,14 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
     ground.conclude()
     assert ground.speaking.asked == [(0, 0.0), (2, 1.0), (2, 0.5)]
     assert "judging 2 more candidates, about 70 s each" in caplog.text
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     assert found.verdict.kind == "blend"
     assert found.left_out == ["epoch 1", "epoch 2 at 70%", "epoch 2 at 30%"]
     # `train evaluate` judges them, with the same number of sentences.
     ground.restart()
     ground.conclude()
     assert set(ground.speaking.asked[3:]) == {(1, 1.0), (2, 0.7), (2, 0.3)}
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     assert found.left_out == [] and {len(one.sentences) for one in found.candidates} == {16}
 
 
@@ -284,7 +287,7 @@ def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(g
     ground.restart(in_run=True)
     ground.judge(2, seconds=100.0)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)] and ground.evaluator.is_slow
-    known = ground.run.evaluation()
+    known = ground.evaluation()
     moved = [replace(one, device="cuda") for one in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=moved))
     ground.restart(in_run=True)
@@ -296,7 +299,7 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
     ground.restart(in_run=True)
     ground.evaluator.judge_base()
     (asked,) = ground.speaking.requests
-    assert asked.voice.of_base and asked.voice.weights is None and ground.run.evaluation() is None
+    assert asked.voice.of_base and asked.voice.weights is None and ground.evaluation() is None
     ground.judge(1, seconds=47.0)
     ground.restart(in_run=True)
     ground.evaluator.judge_base()
@@ -338,7 +341,7 @@ def test_another_recogniser_or_other_sentences_judge_everything_again(ground, re
     ground.restart(count)
     ground.judge(2)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0), (0, 0.0), (2, 1.0)]
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     assert found.judges["word_errors"].absent == recogniser[1]
     assert {len(one.sentences) for one in found.candidates} == {count}
 
@@ -375,7 +378,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     ground.judge(2)
     ground.evaluator.blends((0.5,))
     # Killed after the verdict, before the file that it names was written.
-    assert ground.run.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
+    assert ground.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
     assert "train evaluate" in best.fallback and best.weights == ground.run.checkpoint_path(2)
     with ground.run.lock():  # while a run is at work, there is nothing to repair
@@ -436,10 +439,10 @@ def test_best_pt_speaks_where_its_epoch_was_deleted(ground):
     ground.speaking.asked.clear()
     ground.conclude(0.5)
     assert ground.speaking.asked == []
-    assert ground.run.evaluation().verdict.weights == before.weights
+    assert ground.evaluation().verdict.weights == before.weights
     # A later epoch does not rule it out, because best.pt has its weights.
     ground.judge(3)
-    assert ground.run.evaluation().verdict.weights == before.weights
+    assert ground.evaluation().verdict.weights == before.weights
     assert ground.run.best_blend.is_file()
 
 
@@ -472,7 +475,7 @@ def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(ground, monkeypa
 
     monkeypatch.setattr(ground.speaking, "evaluate", badly)
     ground.judge(1)
-    found = ground.run.evaluation().find("epoch", 1)
+    found = ground.evaluation().find("epoch", 1)
     assert (found.unfinished, found.cut, found.babbling) == (1, 2, 3)
     assert "1 unfinished, 2 cut, 3 babbling" in (found.ruled_out or "")
 
@@ -494,7 +497,7 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
         ground.evaluator.judge(epoch)
     assert caplog.text.count("The evaluation failed: The worker was ended.") == 3
     assert "this run is not evaluated further" in caplog.text
-    assert ground.run.evaluation() is None
+    assert ground.evaluation() is None
     assert ground.best() == {"epoch": 1, "validation_audio_loss": 2.0}
 
 
@@ -519,7 +522,7 @@ def test_a_damaged_evaluation_is_made_again(ground, damage):
     assert ground.run.epochs() == [1, 3] and ground.best()["epoch"] == 1
     ground.restart(in_run=True)
     ground.conclude("off")
-    assert ground.run.evaluation().verdict == before
+    assert ground.evaluation().verdict == before
 
 
 def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(ground):
@@ -542,7 +545,7 @@ def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(gr
     ground.speaking.sounds[2, 1.0] = GOOD
     ground.speaking.old_sounds[2] = {"lost": 0.4}
     ground.judge(1, loss=2.0), ground.judge(2, loss=1.0)
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     heard, of_old = ground.speaking.requests[:2]
     assert len(of_old.sentences) == SLOTS and not any(one.out for one in of_old.sentences)
     assert of_old.voice == heard.voice and heard.voice.share == 0.0
@@ -571,7 +574,7 @@ def with_naturalness(ground: Ground, asked: bool = True) -> None:
 def test_naturalness_is_judged_of_base_and_epochs_and_rules_out(ground):
     with_naturalness(ground)
     ground.judge(1)
-    found = ground.run.evaluation()
+    found = ground.evaluation()
     assert [natural_of(one) for one in ground.speaking.requests] == [list(range(24))] * 2
     base, epoch = found.candidates
     assert base.judges["naturalness"].mean == pytest.approx(3.4, abs=0.1)
@@ -594,7 +597,7 @@ def test_without_naturalness_none_is_asked_for_and_the_reason_is_kept(ground):
     with_naturalness(ground, asked=False)
     ground.judge(1)
     assert all(natural_of(one) == [] for one in ground.speaking.requests)
-    assert ground.run.evaluation().judges["naturalness"].absent == NATURALNESS_OFF
+    assert ground.evaluation().judges["naturalness"].absent == NATURALNESS_OFF
 
 
 def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(ground):
@@ -609,7 +612,7 @@ def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(gr
     ground.restart()
     ground.judge(2)
     assert natural_of(ground.speaking.requests[-1]) == []
-    assert [one.name for one in ground.run.evaluation().candidates] == [
+    assert [one.name for one in ground.evaluation().candidates] == [
         "base",
         "epoch 1",
         "epoch 2",
@@ -622,5 +625,5 @@ def test_every_candidate_is_judged_by_the_sentences_that_the_base_was_judged_by(
     ground.judge(1)
     of_base, of_epoch = (natural_of(one) for one in ground.speaking.requests)
     assert of_base == list(range(24)) and 4 < len(of_epoch) < 24
-    kept = ground.run.evaluation().candidates[0].sentences
+    kept = ground.evaluation().candidates[0].sentences
     assert of_epoch == [n for n in of_base if kept[n].outcome == "finished"]

@@ -42,7 +42,7 @@ class Several(Ground):
         return self.run.speakers / f"{number}.wav"
 
     def row(self, name: str) -> Any:
-        return next(one for one in self.run.evaluation().speakers if one.name == name)
+        return next(one for one in self.evaluation().speakers if one.name == name)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Several:
 
 def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     ground.conclude("off")
-    assert [one.name for one in ground.run.evaluation().speakers] == ["ben", "cleo"]
+    assert [one.name for one in ground.evaluation().speakers] == ["ben", "cleo"]
     ben = ground.row("ben")
     assert (ben.clips, ben.sentences) == (9, 24)
     assert ben.base.voice.mean < ben.best.voice.mean < ben.learned.voice.mean
@@ -121,7 +121,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     row = ground.row("ben")
     assert row.learned is None and len(ground.speaking.learned) == 0
     ground.speaking.sounds[1, 1.0] = {"voice": 0.2, "errors": 0.6}
-    known = replace(ground.run.evaluation(), speakers=[])
+    known = replace(ground.evaluation(), speakers=[])
     from train.evaluation.conclusion import judge_speakers
 
     class Off:
@@ -132,7 +132,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
         "The best weights are measurably harder to understand and less like the speaker than the "
         "base."
     )
-    assert ben.verdict in report.table(ground.run.evaluation())
+    assert ben.verdict in report.table(ground.evaluation())
 
 
 def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) -> None:
@@ -154,11 +154,11 @@ def test_without_time_they_are_named_and_train_evaluate_judges_them(ground, monk
     ground.restart(in_run=True)
     clock_of(ground, monkeypatch, SPEAKER_SECONDS / 24)
     ground.conclude("off")
-    assert [one.name for one in ground.run.evaluation().speakers] == ["ben"]
+    assert [one.name for one in ground.evaluation().speakers] == ["ben"]
     assert "these speakers are not judged: cleo." in caplog.text
     ground.restart()
     ground.conclude("off")
-    assert [bool(one.learned) for one in ground.run.evaluation().speakers] == [True, True]
+    assert [bool(one.learned) for one in ground.evaluation().speakers] == [True, True]
 
 
 def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(ground, monkeypatch):
@@ -167,7 +167,7 @@ def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(g
     ground.restart(in_run=True)
     monkeypatch.setattr(conclusion, "SPEAKER_SECONDS", 0.0)
     ground.conclude("auto")
-    assert ground.best()["kind"] == "blend" and ground.run.evaluation().speakers == []
+    assert ground.best()["kind"] == "blend" and ground.evaluation().speakers == []
 
 
 def test_the_time_of_a_speaker_bounds_their_decoder(ground, monkeypatch):
@@ -189,11 +189,11 @@ def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monke
     monkeypatch.setattr(ground.speaking, "learn_decoder", refuse_ben)
     ground.conclude("off")
     assert "The speaker ben was not judged: A clip cannot be read." in caplog.text
-    assert [one.name for one in ground.run.evaluation().speakers] == ["cleo"]
+    assert [one.name for one in ground.evaluation().speakers] == ["cleo"]
     monkeypatch.undo()
     ground.restart()
     ground.conclude("off")
-    assert [one.name for one in ground.run.evaluation().speakers] == ["ben", "cleo"]
+    assert [one.name for one in ground.evaluation().speakers] == ["ben", "cleo"]
 
 
 def test_killed_while_their_decoder_is_kept_it_is_learned_again(ground):

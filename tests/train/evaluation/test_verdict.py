@@ -11,7 +11,8 @@ from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
 from train.evaluation.verdict import decide
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.verdict import CandidateKind
 
 SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 20))]
 

@@ -1,0 +1,42 @@
+"""The verdict on a run: its best weights. Part of evaluation.json and of best.json."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+CandidateKind = Literal["base", "epoch", "blend"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The best candidate and the reason. advice: a recommendation if the base is best, else "".
+
+    indistinguishable_from_base: whether the base is best because nothing was measurably better.
+    """
+
+    kind: CandidateKind
+    epoch: int
+    share: float
+    reason: str
+    advice: str
+    indistinguishable_from_base: bool
+    checkpoint_sha256: str
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """The fields that identify the best weights in the manifest of best.pt and in
+        best_decoder.json."""
+        return {
+            "epoch": self.epoch,
+            "share": self.share,
+            "checkpoint_sha256": self.checkpoint_sha256,
+        }
+
+
+def verdict_in(content: Any) -> Verdict | None:
+    """The verdict in the content of a file; None if there is none."""
+    try:
+        return TypeAdapter(Verdict).validate_python(content)
+    except ValidationError:
+        return None
