@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from api.errors import APIError, without_paths
 from api.shared_folder import now
 from api.uploads import NamedFolder, NamedFolders
-from machine.process import StderrFile, kill_group
+from machine.parallel_process import StderrFile
+from machine.process import kill_group
 from machine.storage import locks
 from machine.storage.atomic import WriteError, write_json
 from machine.storage.reading import read_json

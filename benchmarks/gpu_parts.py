@@ -74,9 +74,8 @@ def probe(at: Setup) -> Figures:
         from machine.devices.probe import probe as check
 
         with tempfile.TemporaryDirectory() as name:
-            cache = Path(name) / "gpus.json"
             for start in ("cold", "cached"):
-                seconds = measuring.seconds_of(lambda: check(cache=cache))
+                seconds = measuring.seconds_of(lambda: check(folder=Path(name)))
                 found[f"{start}_seconds"] = round(seconds, 2)
     for row in distances(at.device, TIMES if at.on_gpu else 1):
         found[f"{row['operation']}, {row['part']}"] = {

@@ -21,18 +21,17 @@ from typing import Any
 from machine.devices import cuda_errors
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.process import ProcessResult, module_command, run_with_timeout, signal_name
-from machine.storage.atomic import WriteError, write_json
-from machine.storage.facts import cache_folder
+from machine.storage.atomic import WriteError
+from machine.storage.facts import Facts, cache_folder
 from machine.storage.locks import wait_for
-from machine.storage.reading import read_json, read_text
+from machine.storage.reading import read_text
 from machine.text import last_line
-
-log = logging.getLogger(__name__)
 
 LIMIT_SECONDS = 60.0
 # Eight GPUs, each checked up to the limit.
 LONGEST_WAIT_SECONDS = 500.0
-SCHEMA = 2
+# The number changes with the fields of a verdict.
+NAMESPACE = "gpus 1"
 DAY_SECONDS = 24 * 3600.0
 # The cause may be temporary: such a verdict holds for ten minutes, any other for a day.
 _PASSING = frozenset(
@@ -57,36 +56,40 @@ class ProbeChild:
 
 
 def probe(
-    *, use_cache: bool = True, cache: Path | None = None, child: ProbeChild | None = None
+    *, use_cache: bool = True, folder: Path | None = None, child: ProbeChild | None = None
 ) -> tuple[GpuHealth, ...]:
     """Every GPU with its verdict.
 
     Args:
         use_cache: False checks again and caches the new result.
-        cache: The cache file; None for the one in the user's cache folder.
+        folder: The folder whose facts keep the verdicts; None is the user's cache folder.
         child: How to start the check.
     """
-    child, cache = child or ProbeChild(), cache or _cache_file()
+    child, folder = child or ProbeChild(), folder or cache_folder(os.environ)
     key = key_of(child.environ)
-    gpus = _cached(cache, key) if use_cache else None
+    gpus = _cached(folder, key) if use_cache else None
     if gpus is None:
-        with _one_at_a_time(cache):
+        with _one_at_a_time(folder):
             # torchrun starts several processes on a node: one checks, the others read.
-            gpus = _cached(cache, key) if use_cache else None
+            gpus = _cached(folder, key) if use_cache else None
             if gpus is None:
                 gpus = _checked(child)
-                _write(cache, key=key, at=time.time(), gpus=[asdict(gpu) for gpu in gpus])
-    surprises = _surprises(cache)
-    return tuple(replace(gpu, surprise=surprises.get(gpu.device, "")) for gpu in gpus)
+                _keep(folder, "check", {"at": time.time(), "gpus": list(map(asdict, gpus))}, key)
+    oldest = time.time() - DAY_SECONDS
+    at, device, words = _facts(folder).get("surprise") or (0.0, "", "")
+    return tuple(
+        replace(gpu, surprise=words if gpu.device == device and at > oldest else "") for gpu in gpus
+    )
 
 
-def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
+def report_surprise(device: str, words: str, folder: Path | None = None) -> None:
     """Records a run-time fault that the check did not predict.
 
     The next start checks again. For a day, that GPU speaks no samples while a model trains on it.
     """
-    fault = {"at": time.time(), "words": words[:300]}
-    _write(cache or _cache_file(), key="", surprises={device: fault})
+    folder = folder or cache_folder(os.environ)
+    _keep(folder, "check", None)
+    _keep(folder, "surprise", (time.time(), device, words[:300]))
 
 
 # --- one check
@@ -236,54 +239,33 @@ def longest_age(gpu: GpuHealth) -> float:
     return _PASSING_SECONDS if seen & _PASSING else DAY_SECONDS
 
 
-def _cache_file() -> Path:
-    return cache_folder(os.environ) / "gpus.json"
-
-
 @contextlib.contextmanager
-def _one_at_a_time(cache: Path) -> Iterator[None]:
-    """Waits for another process's check, unless the cache folder cannot hold a lock."""
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Waits for another process's check, unless the folder cannot hold a lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, WriteError):
-            cache.parent.mkdir(parents=True, exist_ok=True)
-            lock = wait_for(cache.with_suffix(".lock"), limit_seconds=LONGEST_WAIT_SECONDS)
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = wait_for(folder / "gpus.lock", limit_seconds=LONGEST_WAIT_SECONDS)
             stack.enter_context(lock)
         yield
 
 
-def _cached(cache: Path, key: str) -> tuple[GpuHealth, ...] | None:
+def _cached(folder: Path, key: str) -> tuple[GpuHealth, ...] | None:
     """The verdicts of the last check; None if its key differs or it is too old."""
     from pydantic import TypeAdapter
 
-    content = _content(cache)
-    if content.get("key") != key:
+    if (check := _facts(folder).get("check", key)) is None:
         return None
-    try:
-        gpus = TypeAdapter(tuple[GpuHealth, ...]).validate_python(content["gpus"])
-        age = time.time() - content["at"]
-    except (KeyError, TypeError, ValueError):
-        return None
+    gpus = TypeAdapter(tuple[GpuHealth, ...]).validate_python(check["gpus"])
+    age = time.time() - check["at"]
     return gpus if 0 <= age < min(map(longest_age, gpus), default=_PASSING_SECONDS) else None
 
 
-def _surprises(cache: Path) -> dict[str, str]:
-    """Device -> its run-time fault of the last day."""
-    with contextlib.suppress(KeyError, TypeError, AttributeError):
-        recorded = _content(cache).get("surprises", {}).items()
-        oldest = time.time() - DAY_SECONDS
-        return {device: str(one["words"]) for device, one in recorded if one["at"] > oldest}
-    return {}
+def _facts(folder: Path) -> Facts:
+    return Facts(folder, NAMESPACE, logging.DEBUG)
 
 
-def _content(cache: Path) -> dict[str, Any]:
-    content = read_json(cache)
-    return content if content.get("schema") == SCHEMA else {}
-
-
-def _write(cache: Path, **values: Any) -> None:
-    """Changes some values of the cache file; a file that cannot be written is skipped."""
-    try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        write_json(cache, {**_content(cache), "schema": SCHEMA, **values})
-    except (OSError, WriteError, ValueError) as error:
-        log.debug("The GPU check could not be cached: %s", error)
+def _keep(folder: Path, name: str, value: Any, key: str = "") -> None:
+    facts = _facts(folder)
+    facts.put(name, value, key)
+    facts.save()

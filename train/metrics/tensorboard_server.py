@@ -13,7 +13,8 @@ from pathlib import Path
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.process import ChildProcess, module_command
+from machine.parallel_process import ChildProcess
+from machine.process import module_command
 from train.settings import TrainSettings, load
 
 log = logging.getLogger("train")

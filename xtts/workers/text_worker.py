@@ -27,7 +27,8 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter
 
 from machine.errors import SotaqueError
-from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
+from machine.parallel_process import JsonLineProcess
+from machine.process import module_command, reserve_stdout, write_json_line
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec, WordSpan
 from xtts.workers.failures import WorkerFailed, death

@@ -23,7 +23,8 @@ from extras.studio.training_jobs import (
     now,
     run_folder_of,
 )
-from machine.process import ChildProcess, module_command
+from machine.parallel_process import ChildProcess
+from machine.process import module_command
 from machine.settings.types import flag_of
 from machine.storage.atomic import refused
 from machine.text import last_line, printable

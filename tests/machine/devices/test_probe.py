@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from machine.devices.probe import (
     run,
 )
 from machine.process import ProcessResult, module_command
+from machine.storage.facts import FILE
 from tests.machine.devices.faulty_child import with_fault
 from tests.machines import OPERATIONS
 
@@ -62,7 +63,7 @@ class Machine:
     """A machine whose GPUs fail as an expression says; records each start of a child."""
 
     def __init__(self, folder: Path, bad: str, gpus: int = 1, **environment: str) -> None:
-        self.cache = folder / "cache" / "gpus.json"
+        self.cache = folder / "cache"
         self.calls_file = folder / "calls"
         (folder / "child.py").write_text(SCRIPTED)
         self.child = ProbeChild(
@@ -72,7 +73,7 @@ class Machine:
         )  # fmt: skip
 
     def probe(self, **options: Any) -> tuple[GpuHealth, ...]:
-        return probe(cache=self.cache, child=self.child, **options)
+        return probe(folder=self.cache, child=self.child, **options)
 
     @property
     def calls(self) -> list[str]:
@@ -164,7 +165,7 @@ def test_a_device_that_cannot_be_had_is_refused_with_its_words():
 def test_the_real_child_dies_or_hangs(tmp_path, fault, limit_seconds, outcome, words):
     child = ProbeChild(module_command(FAULTY, fault), "cpu", limit_seconds)
     begun = time.monotonic()
-    (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
+    (gpu,) = probe(folder=tmp_path, child=child)
     assert (gpu.outcome, gpu.name) == (outcome, "the GPU") and words in gpu.verdict
     assert not gpu.works
     assert time.monotonic() - begun < 60
@@ -259,7 +260,7 @@ def test_what_the_operations_come_to(failures, outcome):
 def test_nonsense_from_a_child_is_a_verdict(tmp_path):
     for code in ('print(\'{"event": "device", "capability": 3}\')', "print('noise')"):
         child = ProbeChild(command=(sys.executable, "-c", code))
-        (gpu,) = probe(cache=tmp_path / "gpus.json", child=child, use_cache=False)
+        (gpu,) = probe(folder=tmp_path, child=child, use_cache=False)
         assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be parsed" in gpu.verdict
 
 
@@ -291,25 +292,17 @@ def test_a_check_is_made_once_and_again_on_demand(tmp_path, bad):
     assert machine.probe(use_cache=False) == first and len(machine.calls) == 2
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "", "{", "[]", '{"schema": 1}', '{"schema": 2, "key": KEY}',
-        '{"schema": 2, "key": KEY, "gpus": 3, "surprises": 5}',
-        '{"schema": 2, "key": KEY, "gpus": [{"colour": "red"}]}',
-    ],
-)  # fmt: skip
-def test_a_broken_cache_is_none(tmp_path, content):
+def test_a_broken_cache_is_none(tmp_path):
     machine = Machine(tmp_path, "()")
-    machine.cache.parent.mkdir()
-    machine.cache.write_text(content.replace("KEY", json.dumps(key_of(machine.child.environ))))
+    machine.cache.mkdir()
+    (machine.cache / FILE).write_text("no table")
     assert machine.probe()[0].verdict == "" and len(machine.calls) == 1
     assert machine.probe()[0].verdict == "" and len(machine.calls) == 1
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path):
     machine = Machine(tmp_path, "()")
-    machine.cache.parent.write_text("a file in the place of the folder")
+    machine.cache.write_text("a file in the place of the folder")
     assert machine.probe()[0].verdict == "" and machine.probe()[0].verdict == ""
     assert len(machine.calls) == 2
 
@@ -344,28 +337,28 @@ WRONG = OperationVerdict("fft", False, outcome=Outcome.BUILD)
 )
 def test_how_long_a_verdict_holds(monkeypatch, tmp_path, gpu, longest):
     """A surprise holds for a day."""
-    path, now = tmp_path / "gpus.json", [100_000.0]
+    path, now = tmp_path, [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
     checks = [(GOOD, gpu), (GOOD, GOOD)]
     monkeypatch.setattr(probing, "_checked", lambda _: checks.pop(0))
-    assert probe(cache=path) == (GOOD, gpu)
+    assert probe(folder=path) == (GOOD, gpu)
     now[0] += longest - 1
-    assert probe(cache=path) == (GOOD, gpu)
+    assert probe(folder=path) == (GOOD, gpu)
     now[0] += 2
-    assert probe(cache=path) == (GOOD, GOOD)
+    assert probe(folder=path) == (GOOD, GOOD)
     checks.append((GOOD, gpu))
     now[0] -= 3600.0  # the clock was set back
-    assert probe(cache=path) == (GOOD, gpu)
+    assert probe(folder=path) == (GOOD, gpu)
 
 
 def test_a_surprise_is_forgotten_after_a_day(monkeypatch, tmp_path):
-    path, now = tmp_path / "gpus.json", [100_000.0]
+    path, now = tmp_path, [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
     monkeypatch.setattr(probing, "_checked", lambda _: (GOOD,))
     report_surprise("cuda:0", "CUDA error", path)
     for seconds, words in ((1.0, "CUDA error"), (DAY_SECONDS, "")):
         now[0] += seconds
-        assert probe(cache=path)[0].surprise == words
+        assert probe(folder=path)[0].surprise == words
 
 
 def test_a_machine_that_slept_is_checked_again(monkeypatch):
@@ -379,10 +372,7 @@ def test_a_machine_that_slept_is_checked_again(monkeypatch):
 def test_what_is_kept_comes_back_as_it_was(monkeypatch, tmp_path):
     gpu = replace(GOOD, outcome=Outcome.DEGRADED, reason="No.", operations=(WRONG, FULL))
     monkeypatch.setattr(probing, "_checked", lambda _: (gpu,))
-    assert probe(cache=tmp_path / "gpus.json") == probe(cache=tmp_path / "gpus.json") == (gpu,)
-    assert json.loads((tmp_path / "gpus.json").read_text())["gpus"][0] == json.loads(
-        json.dumps(asdict(gpu))
-    )
+    assert probe(folder=tmp_path) == probe(folder=tmp_path) == (gpu,)
 
 
 def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path):
@@ -422,7 +412,7 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path):
         **os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     command = module_command(FAULTY, "fft:cuFFT error: CUFFT_INVALID_SIZE")
-    (gpu,) = probe(cache=tmp_path / "gpus.json", child=ProbeChild(command, "cpu", 240.0, environ))
+    (gpu,) = probe(folder=tmp_path, child=ProbeChild(command, "cpu", 240.0, environ))
     assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"} and gpu.works
     assert "CUFFT_INVALID_SIZE" in gpu.verdict and "env -u LD_LIBRARY_PATH" in gpu.verdict
 
@@ -438,5 +428,5 @@ def test_of_several_processes_one_checks_and_the_others_read(tmp_path, monkeypat
 
     monkeypatch.setattr(probing, "_checked", checked)
     with ThreadPoolExecutor(8) as ranks:
-        found = list(ranks.map(lambda _: probe(cache=tmp_path / "gpus.json"), range(8)))
+        found = list(ranks.map(lambda _: probe(folder=tmp_path), range(8)))
     assert found == [(GOOD,)] * 8 and len(checks) == 1
