@@ -239,7 +239,7 @@ class RunFolder:
         """The verdict of evaluation.json, or of best.json if that is missing or damaged. None if
         nothing was judged."""
         judged = read_json(self.evaluation_file)
-        return verdict_in(judged.get("verdict") if judged else self.read_best())
+        return verdict_in(judged["verdict"] if "verdict" in judged else self.read_best())
 
     def best_weights(self) -> BestWeights | None:
         """The weights that the verdict names, if their file is complete; otherwise the best
