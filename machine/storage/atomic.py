@@ -55,8 +55,16 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
     Raises DiskFull, or WriteError for a folder that cannot be written. Then, and if `writer`
     raises, `path` is unchanged and no temporary file is left.
     """
-    with _in_place_of(path) as part:
-        return _write(part, path, writer)
+    with _in_place_of(path) as part, part.open("wb", buffering=0) as file:
+        crash_point("part opened", path)
+        hashing = _HashingFile(file.fileno(), path)
+        writer(cast(BinaryIO, hashing))
+        with refused(path, hashing.num_bytes):
+            if hashing.error is not None:
+                raise hashing.error
+            os.fsync(file.fileno())
+        crash_point("after fsync", path)
+        return Written(hashing.hash.hexdigest(), hashing.num_bytes)
 
 
 @contextmanager
@@ -189,25 +197,6 @@ class _HashingFile:
 
     def flush(self) -> None:
         """Does nothing: the whole file is flushed once, at the end."""
-
-
-def _write(part: Path, path: Path, writer: Callable[[BinaryIO], object]) -> Written:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    descriptor = os.open(part, flags, 0o666)
-    try:
-        crash_point("part opened", path)
-        hashing = _HashingFile(descriptor, path)
-        writer(cast(BinaryIO, hashing))
-        try:
-            if hashing.error is not None:
-                raise hashing.error
-            os.fsync(descriptor)
-        except OSError as error:
-            raise _explained(error, path, hashing.num_bytes) from error
-        crash_point("after fsync", path)
-        return Written(hashing.hash.hexdigest(), hashing.num_bytes)
-    finally:
-        os.close(descriptor)
 
 
 def _explained(error: OSError, path: Path, needed_bytes: int) -> WriteError:

@@ -49,8 +49,7 @@ class VoiceSpec:
         pronunciations: A list for all voices (PRONUNCIATIONS); the voice's list takes precedence.
         allow_base_reference: Whether a checkpoint whose run lacks a recording uses its base's. The
             service allows it, so that it can speak at all.
-        base_only: Whether to replace a checkpoint by its base model; with a recording of the run,
-            also use the decoder that the run trained for the base.
+        base_only: Whether to replace a checkpoint of a run by the run's base.
     """
 
     name: str
@@ -158,8 +157,9 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 
 def _find(spec: VoiceSpec) -> VoiceFiles:
     path = spec.path
-    if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
-        return _best_of_run(RunFolder(path), spec)
+    run = path.parent.parent if spec.base_only else path
+    if (run / "checkpoints").is_dir() and not (run / "config.json").is_file():
+        return _best_of_run(RunFolder(run), spec)
     if path.is_dir():
         return _in_folder(path, spec)
     if path.is_file():
@@ -218,17 +218,20 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     best, made_from = run.best_weights(), run.made_from()
     if best is None or made_from is None:
         raise BundleError(f"{run.folder} does not contain a usable epoch.")
-    if best.fallback:
-        log.warning("%s", best.fallback)
-    if best.weights is not None:
+    if best.weights is not None and not spec.base_only:
+        if best.fallback:
+            log.warning("%s", best.fallback)
         return _of_checkpoint(best.weights, spec)
     # A checkpoint is not needed, only the name of the run's base.
     provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
     folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
+    # A decoder that the run trained for its base is only used with the run's recordings.
+    other = spec.reference
+    own = other is None or (isinstance(other, Path) and other.parent == run.samples)
     return VoiceFiles(
         folder, folder / "model.pth", newest_reference(run), None,
         pronunciations=_pronunciation_lists(spec, run.folder),
-        decoder=None if spec.reference else learned_decoder.learned_for(run, None),
+        decoder=learned_decoder.learned_for(run, None) if own else None,
         provenance=provenance,
     )  # fmt: skip
 
@@ -273,20 +276,10 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     reference = reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
-    lists = _pronunciation_lists(spec, run.folder)
-    if spec.base_only:
-        # A decoder that the run trained for its base is only used with the run's recordings.
-        own = spec.reference is None or (
-            isinstance(spec.reference, Path) and spec.reference.parent == run.samples
-        )
-        return VoiceFiles(
-            folder, folder / "model.pth", reference, None, pronunciations=lists,
-            decoder=learned_decoder.learned_for(run, None) if own else None,
-        )  # fmt: skip
     return VoiceFiles(
         folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
-        lists, None if spec.reference else learned_decoder.decoder_beside(path),
-        checkpoint.provenance,
+        _pronunciation_lists(spec, run.folder),
+        None if spec.reference else learned_decoder.decoder_beside(path), checkpoint.provenance,
     )  # fmt: skip
 
 

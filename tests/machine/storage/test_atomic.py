@@ -124,10 +124,10 @@ def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_a_read_only_folder_is_named(tmp_path, monkeypatch, number):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(WriteError, match=str(tmp_path)) as raised:
         replace_file(tmp_path / "a", lambda file: file.write(b"abc"))
     assert not isinstance(raised.value, DiskFull)
