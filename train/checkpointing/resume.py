@@ -5,8 +5,11 @@ RESUME=never   moves the whole old run to OUTPUT_DIR/archive/<UTC time>/ and sta
 RESUME=PATH    starts from a checkpoint file; given again, it resumes the run that started there
 """
 
+import contextlib
 import logging
+import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +24,9 @@ from train.metrics import curves
 from xtts.voices.run_folder import (
     RunError,
     RunFolder,
+    Verified,
     load_verified,
     read_checkpoint,
-    set_aside,
 )
 
 log = logging.getLogger(__name__)
@@ -135,13 +138,43 @@ def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
 
 
 def _furthest(run: RunFolder) -> Resumed | None:
-    epoch = run.newest_verified(quarantine=True, fresh=True)
+    epoch = _newest_verified(run)
     inside = _interrupted(run)
     if inside and (not epoch or (inside.epoch, inside.step) > (epoch.epoch, epoch.step)):
         return inside
     if epoch is None:
         return None
     return _read(epoch.checkpoint, _trainer_state(run, epoch.epoch) if epoch.state else None)
+
+
+def _newest_verified(run: RunFolder) -> Verified | None:
+    """As `RunFolder.newest_verified`, after reading all files again. Sets damaged ones aside."""
+    for epoch in reversed(run.epochs()):
+        result = run.look(epoch, fresh=True)
+        if isinstance(result, Verified):
+            return result
+        manifest, checkpoint = run.manifest_path(epoch), run.checkpoint_path(epoch)
+        if run.unfinished(epoch):
+            log.warning(
+                "%s lacks a manifest, because the run was killed while saving it (or %s was "
+                "deleted). It is not used, and is replaced when the epoch is trained again.",
+                checkpoint, manifest.name,
+            )  # fmt: skip
+        else:
+            files = (manifest, checkpoint, run.state_path(epoch), run.adapter_path(epoch))
+            _set_aside(files, result)
+    return None
+
+
+def _set_aside(paths: Iterable[Path], reason: str) -> None:
+    """Renames those of `paths` that exist to `<name>.corrupt`, so that they are not loaded, and
+    logs the reason."""
+    moved = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, path.with_name(path.name + ".corrupt"))
+            moved.append(path.name + ".corrupt")
+    log.warning("%s Set aside as %s.", reason, ", ".join(moved) or "nothing")
 
 
 def _read(path: Path, trainer_state: dict[str, Any] | None = None) -> Resumed:
@@ -163,7 +196,7 @@ def _interrupted(run: RunFolder) -> Resumed | None:
         try:
             return _read(run.interrupted)
         except RunError as error:
-            set_aside((run.interrupted_manifest, run.interrupted), str(error))
+            _set_aside((run.interrupted_manifest, run.interrupted), str(error))
     elif run.interrupted.exists():
         log.warning(
             "%s lacks a manifest: the run was killed while saving it (or %s was "

@@ -25,7 +25,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -213,26 +213,13 @@ class RunFolder:
         result = self.look(epoch, fresh=fresh)
         return None if isinstance(result, str) else result
 
-    def newest_verified(self, *, quarantine: bool = False, fresh: bool = False) -> Verified | None:
-        """The newest epoch whose files are complete; logs newer ones that are not.
-
-        quarantine: also renames damaged files to `<name>.corrupt`; needs the lock. Files without a
-        manifest stay, because they are only an interrupted save.
-        """
+    def newest_verified(self, *, fresh: bool = False) -> Verified | None:
+        """The newest epoch whose files are complete; logs newer ones that are not."""
         for epoch in reversed(self.epochs()):
             result = self.look(epoch, fresh=fresh)
             if isinstance(result, Verified):
                 return result
-            if self.unfinished(epoch):
-                log.warning(
-                    "%s lacks a manifest, because the run was killed while saving it (or %s was "
-                    "deleted). It is not used, and is replaced when the epoch is trained again.",
-                    self.checkpoint_path(epoch), self.manifest_path(epoch).name,
-                )  # fmt: skip
-            elif quarantine:
-                self.set_aside(epoch, result)
-            else:
-                log.warning("Epoch %d is not used: %s", epoch, result)
+            log.warning("Epoch %d is not used: %s", epoch, result)
         return None
 
     def verdict(self) -> Verdict | None:
@@ -336,14 +323,6 @@ class RunFolder:
         """Whether a checkpoint exists without its manifest, which is written last."""
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
-    def set_aside(self, epoch: int, reason: str) -> None:
-        """Renames an epoch's files to `<name>.corrupt`, so that they are not loaded."""
-        paths = (
-            self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch),
-            self.adapter_path(epoch),
-        )  # fmt: skip
-        set_aside(paths, reason)
-
     def _look(
         self, path: Path, checkpoint: Path, state: Path | None = None, *, fresh: bool = False
     ) -> Verified | str:
@@ -384,16 +363,6 @@ def manifest_beside(checkpoint: Path) -> Path:
     """The path of a checkpoint's manifest; for best.pt it is best.manifest.json."""
     suffix = ".manifest.json" if checkpoint.name == "best.pt" else ".json"
     return checkpoint.with_suffix(suffix)
-
-
-def set_aside(paths: Iterable[Path], reason: str) -> None:
-    """Renames those of `paths` that exist to `<name>.corrupt` and logs the reason."""
-    moved = []
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(path, path.with_name(path.name + ".corrupt"))
-            moved.append(path.name + ".corrupt")
-    log.warning("%s Set aside as %s.", reason, ", ".join(moved) or "nothing")
 
 
 def reference_beside(checkpoint: Path) -> Path | None:

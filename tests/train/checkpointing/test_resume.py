@@ -40,6 +40,24 @@ def test_resume_reads_again_what_this_process_has_written(run, checkpoints):
     assert checkpoints.resume("auto", FINGERPRINT).epoch == 1
 
 
+def test_what_is_damaged_is_set_aside_with_its_reason(run, checkpoints, caplog):
+    for epoch in (1, 2):
+        save(checkpoints, epoch)
+    damage(run.checkpoint_path(2))
+    assert checkpoints.resume("auto", FINGERPRINT).epoch == 1 and run.epochs() == [1]
+    for name in ("checkpoint_epoch_2.pt.corrupt", "checkpoint_epoch_2.json.corrupt"):
+        assert (run.checkpoints / name).is_file() and name in caplog.text
+
+
+def test_what_a_kill_left_without_a_manifest_stays_and_is_not_taken(run, checkpoints, caplog):
+    for epoch in (1, 2):
+        save(checkpoints, epoch)
+    run.manifest_path(2).unlink()
+    assert checkpoints.resume("auto", FINGERPRINT).epoch == 1
+    assert "killed" in caplog.text
+    assert run.checkpoint_path(2).is_file() and not list(run.checkpoints.glob("*.corrupt"))
+
+
 def test_where_only_weights_are_left_the_optimizer_starts_anew_and_that_is_said(run, checkpoints):
     for epoch in (1, 2, 3):
         save(checkpoints, epoch)
