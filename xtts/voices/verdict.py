@@ -1,4 +1,4 @@
-"""The verdict on a run: its best weights. Part of evaluation.json and of best.json."""
+"""The verdict on a run: its best weights, as evaluation.json and best.json name them."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -190,7 +190,7 @@ def evaluate(
     tasks, facts, spoken = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
     reading = tuned.reading(request.voice)
     recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
-    natural = tuned.naturalness(any(one.natural for one in tasks))
+    natural = tuned.naturalness if any(one.natural for one in tasks) else None
     with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
         model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
@@ -220,7 +220,7 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     """Measures recordings, and returns the base's voices. Raises AudioError."""
     from xtts import audio
 
-    recordings, natural = [], tuned.naturalness(request.natural > 0)
+    recordings, natural = [], tuned.naturalness if request.natural else None
     for number, path in enumerate(request.recordings):
         waveform = audio.read(path, audio.VOCODER_RATE)
         embedding, pitch = _heard(tuned.model, waveform)

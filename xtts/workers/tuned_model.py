@@ -6,6 +6,7 @@ Importing this module does not import torch.
 import logging
 import os
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,6 @@ class TunedModel:
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
         self._heard: tuple[Tensor, Tensor] | None = None
         self._recogniser: tuple[tuple[str, str], Recogniser] | None = None
-        self._naturalness: tuple[NaturalnessJudge | None] | None = None
         self.let_go()
 
     def reading(self, asked: TunedVoice) -> "tuple[Model, Tensor]":
@@ -126,21 +126,16 @@ class TunedModel:
             self._recogniser = (wanted, recogniser.opened(*wanted, torch.get_num_threads()))
         return self._recogniser[1]
 
-    def naturalness(self, wanted: bool = True) -> "NaturalnessJudge | None":
-        """The judge of naturalness, opened once. None if it is not wanted or cannot be opened. The
-        failure is logged; the judge is optional."""
+    @cached_property
+    def naturalness(self) -> "NaturalnessJudge | None":
+        """The judge of naturalness; None if it cannot be opened, which is logged."""
         from xtts.evaluation.naturalness import NaturalnessJudge
 
-        if not wanted:
+        try:  # its FFT runs on the mel's device
+            return NaturalnessJudge(self.compute.mel_device)
+        except Exception as error:
+            log.warning("Naturalness is not judged: distillmos cannot be opened (%s).", error)
             return None
-        if self._naturalness is None:
-            try:
-                # Its FFT runs on the mel's device.
-                self._naturalness = (NaturalnessJudge(self.compute.mel_device),)
-            except Exception as error:
-                log.warning("Naturalness is not judged: distillmos cannot be opened (%s).", error)
-                self._naturalness = (None,)
-        return self._naturalness[0]
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """The voice of a recording. Its speaker embedding is cached, because all epochs of a run

@@ -153,6 +153,5 @@ def test_a_package_that_cannot_be_opened_costs_its_figures_only(monkeypatch, bas
     for name in (*PACKAGES, "distillmos.sqa"):
         monkeypatch.setitem(sys.modules, name, None)
     tuned = TunedModel(base_folder, ComputeConfig(precision="fp32"))
-    assert tuned.naturalness() is None and tuned.naturalness() is None
+    assert tuned.naturalness is None and tuned.naturalness is None
     assert caplog.text.count("Naturalness is not judged") == 1
-    assert tuned.naturalness(wanted=False) is None
