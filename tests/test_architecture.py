@@ -321,17 +321,10 @@ def test_what_the_extras_offer_can_be_imported():
 # The lines that one must read to understand an entry point of the core: those of all modules that
 # it reaches by imports, also inside functions. They may only become fewer.
 DOORS = {
-<<<<<<< HEAD
-    "speak": (("xtts",), 13_364),
-    "train": (("train.setup", "train.trainer"), 28_791),
-    "serve": (("api.__main__",), 22_350),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_183),
-=======
-    "speak": (("xtts",), 13_402),
-    "train": (("train.setup", "train.trainer"), 29_257),
-    "serve": (("api.__main__",), 22_780),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_648),
->>>>>>> 93ac8cee (Naturalness: its judge is opened on first use and kept; CHANGELOG names the new place of XTTS-v2's hashes and the advice for a base that has moved)
+    "speak": (("xtts",), 12_917),
+    "train": (("train.setup", "train.trainer"), 28_772),
+    "serve": (("api.__main__",), 22_295),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_163),
 }
 
 
