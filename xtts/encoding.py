@@ -95,7 +95,7 @@ def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
 
 
 def pcm16(samples: "np.ndarray[Any, Any]") -> bytes:
-    """`[samples]` in -1..1 as 16-bit samples, rounded like libsndfile does."""
+    """`[samples]` in -1..1 as 16-bit samples, rounded to the nearest."""
     import numpy as np
 
     clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)

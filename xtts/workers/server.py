@@ -22,7 +22,7 @@ from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
 from machine.memory import trim_heap
 from machine.threads import PassingThreads
-from xtts.inference.alignment.guarded_piece import Samples
+from xtts.encoding import pcm16
 from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.compute_config import ComputeConfig
@@ -249,7 +249,7 @@ class SpeechServer:
             rows = [[one.word, one.start_time, one.end_time] for one in timed]
             yield _frame("words", output.name, words=rows)
         for chunk in output.chunks:
-            yield {"say": "sound", "id": output.name}, pcm16(chunk)
+            yield {"say": "sound", "id": output.name}, pcm16(np.asarray(chunk))
         if output.paused:
             self._paused[output.name] = time.perf_counter()
             yield _frame("paused", output.name)
@@ -321,12 +321,6 @@ class SpeechServer:
         self._voices.move_to_end(known)
         while len(self._voices) > _KEPT_VOICES:
             self._voices.popitem(last=False)
-
-
-def pcm16(chunk: Samples) -> bytes:
-    """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
-    scaled = np.clip(np.asarray(chunk), -1.0, 1.0) * np.float32(32767.0)
-    return scaled.round().astype("<i2").tobytes()
 
 
 def _frame(say: str, name: str, **more: Any) -> Frame:
