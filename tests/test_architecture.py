@@ -323,8 +323,8 @@ def test_what_the_extras_offer_can_be_imported():
 DOORS = {
     "speak": (("xtts",), 12_917),
     "train": (("train.setup", "train.trainer"), 28_772),
-    "serve": (("api.__main__",), 22_295),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_163),
+    "serve": (("api.__main__",), 22_284),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_152),
 }
 
 

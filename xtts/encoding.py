@@ -4,7 +4,6 @@ libsndfile (whose wheel includes LAME, Opus and FLAC) encodes most formats. FFmp
 package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
 """
 
-import importlib.util
 import io
 import struct
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, make_folder, replace_file
 from xtts import mp3_frames
+from xtts.sound_endings import av_is_installed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,7 @@ class EncodingError(SotaqueError):
 
 def offered() -> list[str]:
     """The formats that this installation can encode; aac and m4a need FFmpeg's encoder."""
-    return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or aac_is_installed()]
+    return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or av_is_installed()]
 
 
 def form_of(path: Path) -> str:
@@ -231,11 +231,6 @@ class _Sink(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
-
-
-def aac_is_installed() -> bool:
-    """Whether the encoder of aac and m4a is installed."""
-    return importlib.util.find_spec("av") is not None
 
 
 class AacFile:

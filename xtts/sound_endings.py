@@ -32,7 +32,7 @@ def is_recording(path: Path) -> bool:
 
 
 def av_is_installed() -> bool:
-    """Whether FFmpeg's decoder is installed, which reads FOREIGN."""
+    """Whether FFmpeg is installed, which reads FOREIGN and writes aac and m4a."""
     return importlib.util.find_spec("av") is not None
 
 

@@ -161,7 +161,7 @@ class SpeechRequest(BaseModel):
     @field_validator("response_format", mode="before")
     @classmethod
     def _known_formats(cls, value: Any) -> Any:
-        if value in encoding.AAC_FORMATS and not encoding.aac_is_installed():
+        if value in encoding.AAC_FORMATS and value not in encoding.offered():
             raise PydanticCustomError("unsupported", "{text}", {"text": encoding.missing_encoder()})
         return value
 

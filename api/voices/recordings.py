@@ -27,8 +27,8 @@ from api.voices.samples import GOOD_LEVEL_DB, measure, read_wav, remarks_of, res
 from machine import commands
 from machine.process import kill_group
 from machine.threads import ONE_THREAD
-from xtts import encoding
 from xtts.joined_reference import joined, turn_seconds
+from xtts.sound_endings import av_is_installed
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +91,7 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
             "This is not a WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
         )
         raise APIError(422, "not_a_recording", text, param="file")
-    if by_av and not encoding.aac_is_installed():
+    if by_av and not av_is_installed():
         raise APIError(422, "unsupported", missing_decoder(), param="file")
     whole = (*command, *([by_av] if by_av else []))
     code, out, errors = await _ran(data, whole, wall_seconds)

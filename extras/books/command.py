@@ -106,9 +106,9 @@ def order_of(arguments: argparse.Namespace) -> Order:
     captions = _chosen("--captions", arguments.captions, ("srt", "vtt", "json"))
     if {"m4b", "m4a"} & set(forms):
         from extras.books.writing.audiobook import missing_encoder
-        from xtts.encoding import aac_is_installed
+        from xtts.sound_endings import av_is_installed
 
-        if not aac_is_installed():
+        if not av_is_installed():
             raise BookError(missing_encoder())
     book = _read(arguments.book, arguments.called)
     count = len(book.read_aloud)

@@ -22,7 +22,7 @@ def test_aac_is_answered(shared_service, form, kind, stream):
 
 
 def test_without_the_encoder_it_says_what_to_type(shared_service, monkeypatch):
-    monkeypatch.setattr(encoding, "aac_is_installed", lambda: False)
+    monkeypatch.setattr(encoding, "av_is_installed", lambda: False)
     for form in encoding.AAC_FORMATS:
         answer = shared_service.say("hello", response_format=form)
         assert refusal(answer) == (400, "unsupported", "response_format")

@@ -206,7 +206,7 @@ def test_an_ending_that_names_no_format_is_refused_with_those_that_do(
 def test_without_an_encoder_its_endings_are_not_named(
     base_folder, recording, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(encoding, "aac_is_installed", lambda: False)
+    monkeypatch.setattr(encoding, "av_is_installed", lambda: False)
     out = tmp_path / "said.m4a"
     assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 2
     told = capsys.readouterr().err

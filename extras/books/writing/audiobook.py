@@ -9,7 +9,8 @@ from extras.books.book import Book, BookError
 from extras.books.writing.binding import BoundChapter
 from machine import commands
 from machine.storage.atomic import replacing
-from xtts.encoding import BITS_PER_SECOND, RATE, aac_is_installed, pcm_frame
+from xtts.encoding import BITS_PER_SECOND, RATE, pcm_frame
+from xtts.sound_endings import av_is_installed
 
 
 def missing_encoder() -> str:
@@ -25,7 +26,7 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
 
     Raises BookError if FFmpeg's encoder is missing, DiskFull, WriteError.
     """
-    if not aac_is_installed():
+    if not av_is_installed():
         raise BookError(missing_encoder())
     import av
 
