@@ -1,8 +1,12 @@
-"""For every test: no settings from the environment, and shared fixtures."""
+"""For every test: no settings from the environment, and shared fixtures.
+
+It imports no torch, which the process that hands tests to its workers does not need.
+"""
 
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -22,6 +26,22 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """`NUM_EPOCHS=2 make test` tests the same as `make test`, in child processes too."""
     for name in NAMES & os.environ.keys():
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One tiny base for the whole session; do not write into it."""
+    from tests.models import tiny_base
+
+    return tiny_base(tmp_path_factory.mktemp("base") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny base as ONNX, for the whole session; do not write into it."""
+    from tests.models import as_onnx
+
+    return as_onnx(base_folder, tmp_path_factory.mktemp("onnx") / "voice")
 
 
 @pytest.fixture(scope="session")

@@ -51,18 +51,6 @@ SMALL_DVAE = DVAEShape(
 )
 
 
-@pytest.fixture(scope="session")
-def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One tiny base for the whole session; do not write into it."""
-    return tiny_base(tmp_path_factory.mktemp("base") / "tiny")
-
-
-@pytest.fixture(scope="session")
-def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny base as ONNX, for the whole session; do not write into it."""
-    return as_onnx(base_folder, tmp_path_factory.mktemp("onnx") / "voice")
-
-
 def as_onnx(folder: Path, to: Path, kind: str = "all") -> Path:
     """Exports a voice's folder as ONNX; skips the test if that extra was deleted."""
     if not has("onnx"):
