@@ -324,7 +324,7 @@ DOORS = {
     "speak": (("xtts",), 12_917),
     "train": (("train.setup", "train.trainer"), 28_772),
     "serve": (("api.__main__",), 22_284),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_152),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_146),
 }
 
 

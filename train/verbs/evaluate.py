@@ -1,6 +1,13 @@
-"""`python -m train evaluate`: judges the base, every saved epoch and blends."""
+"""`python -m train evaluate`: judges the base, every saved epoch and blends.
+
+All remaining candidates, even if judging is slow. The first evaluation of a run speaks every
+sentence of the set; later ones speak the same number as the first.
+"""
 
 import argparse
+import json
+import sys
+from dataclasses import asdict
 
 from train.settings import TrainSettings
 
@@ -16,7 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.run_commands.evaluate`."""
-    from train import run_commands
+    """Judges, and prints the table or JSON. Raises as `open_evaluator`."""
+    from train.evaluation.conclusion import conclude
+    from train.saved_run import open_evaluator
+    from xtts.voices.evaluation_file import read_evaluation
+    from xtts.voices.run_folder import RunError
 
-    return run_commands.evaluate(settings, as_json=arguments.json)
+    with open_evaluator(settings) as (evaluator, base):
+        conclude(evaluator, settings, base)
+    known = read_evaluation(evaluator.run.evaluation_file)
+    if known is None:
+        raise RunError("Nothing could be judged. The log above gives the reason.")
+    if arguments.json:
+        sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")
+    return 0

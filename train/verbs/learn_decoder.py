@@ -2,6 +2,7 @@
 
 import argparse
 
+from machine import commands
 from train.settings import TrainSettings
 
 SUMMARY = "train the decoder of the best weights again, with more clips or time  [--minutes M]"
@@ -14,7 +15,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.run_commands.learn_decoder`."""
-    from train import run_commands
+    """Trains the decoder, and speaks the best sample. Raises as `open_evaluator`, and RunError if
+    nothing was judged yet."""
+    from train.evaluation import conclusion
+    from train.saved_run import open_evaluator
+    from xtts.voices.evaluation_file import read_evaluation
+    from xtts.voices.run_folder import RunError
 
-    return run_commands.learn_decoder(settings, minutes=arguments.minutes)
+    minutes = arguments.minutes
+    seconds = conclusion.UNBOUNDED_SECONDS if minutes is None else 60 * minutes
+    with open_evaluator(settings) as (evaluator, _):
+        known = read_evaluation(evaluator.run.evaluation_file)
+        if known is None or known.verdict is None:
+            raise RunError(
+                f"{evaluator.run.folder} was not evaluated, so its best weights are unknown. Run "
+                f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
+            )
+        if not conclusion.learn_best_decoder(evaluator, known.verdict, seconds):
+            raise RunError(
+                f"{seconds / 60:g} minutes were not enough to train a decoder. Set a longer time "
+                "with --minutes."
+            )
+        evaluator.sampler.sample_best()
+    return 0

@@ -1,8 +1,16 @@
-"""`python -m train sample`: speaks with a saved epoch."""
+"""`python -m train sample`: speaks with a saved epoch.
+
+Into `samples/on_demand/epoch_N_<hash>.wav`, with its reference and sidecar; the hash covers the
+whole request. The samples of the run stay.
+"""
 
 import argparse
+import logging
 
+from machine.storage.reading import read_json
 from train.settings import TrainSettings
+
+log = logging.getLogger("train")
 
 SUMMARY = "speak the newest epoch again, or --epoch N"
 PURPOSE = "Speaks with a saved epoch."
@@ -14,7 +22,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.run_commands.sample`."""
-    from train import run_commands
+    """Speaks. Raises RunError if nothing can speak, and as `speaking`."""
+    from train.sampling.sample_files import on_demand
+    from train.saved_run import saved, speaking
+    from xtts.voices.run_folder import RunError, RunFolder
 
-    return run_commands.sample(settings, epoch=arguments.epoch)
+    folder = RunFolder(settings.output_dir)
+    chosen = saved(folder, arguments.epoch)
+    with speaking(settings, folder) as (_, sampler):
+        plan, reference = sampler.plan, sampler.reference
+        files = on_demand(
+            folder, chosen.epoch,
+            (chosen.sha256, reference.text, reference.language, str(reference.path), settings.seed,
+             plan.mode, plan.device, settings.speak_precision, settings.guard),
+        )  # fmt: skip
+        files.sidecar.unlink(missing_ok=True)
+        sampler.sample(chosen.epoch, chosen.checkpoint, chosen.sha256, files)
+        sampler.finish()
+    if read_json(files.sidecar).get("mode", "skipped") == "skipped":
+        raise RunError(f"Epoch {chosen.epoch} could not speak. The log above gives the reason.")
+    log.info("Epoch %d speaks in %s", chosen.epoch, files.output)
+    return 0

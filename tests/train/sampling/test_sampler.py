@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import threading
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,6 @@ from machine.devices.cuda_errors import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
 from tests.xtts.voices.test_speakers import named
-from train import run_commands
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import sampler as sampling
 from train.sampling.decoders import EpochDecoders
@@ -31,6 +31,7 @@ from train.sampling.sample_files import (
 )
 from train.sampling.sampler import Sampler, new_speaker, sampler_of
 from train.settings import TrainSettings, load
+from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
@@ -414,7 +415,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
         path.write_text("the run's")
     spoken = []
     for asked in (settings, settings, replace(settings, sample_text="another text")):
-        assert run_commands.sample(asked, epoch=None) == 0
+        assert sample.run(asked, Namespace(epoch=None)) == 0
         spoken.append(Path(caplog.messages[-1].removeprefix("Epoch 2 speaks in ")))
         told = json.loads(spoken[-1].with_suffix(".json").read_text())
         assert told["text"] == asked.sample_text
@@ -426,14 +427,14 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
     assert reference_beside(run.checkpoint_path(2)).parent == first.parent
     with pytest.raises(RunError, match=r"lacks epoch 3.*Saved epochs: 1, 2"):
-        run_commands.sample(settings, epoch=3)
+        sample.run(settings, Namespace(epoch=3))
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
     with pytest.raises(RunError, match=r"Epoch 3 cannot speak"):
-        run_commands.sample(settings, epoch=3)
+        sample.run(settings, Namespace(epoch=3))
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
-        run_commands.sample(replace(settings, sample_device="off"), epoch=2)
+        sample.run(replace(settings, sample_device="off"), Namespace(epoch=2))
     with pytest.raises(RunError, match="could not speak") as refused:
-        run_commands.sample(replace(settings, sample_text="9" * 307), epoch=2)
+        sample.run(replace(settings, sample_text="9" * 307), Namespace(epoch=2))
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
 
 
