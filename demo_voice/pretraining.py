@@ -357,9 +357,9 @@ class WatchedAttention(Attention):
     watched = False
     shares: Tensor
 
-    def forward(self, x: Tensor, cache: Any, layer: int) -> Tensor:
-        if not self.watched or cache is not None:
-            return super().forward(x, cache, layer)
+    def forward(self, x: Tensor, layout: Any, layer: int) -> Tensor:
+        if not self.watched or layout is not None:
+            return super().forward(x, layout, layer)
         rows, length, width = x.shape
         parts = self.c_attn(x).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         queries, keys, values = parts

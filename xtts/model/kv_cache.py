@@ -1,14 +1,10 @@
-"""Key-value caches and their type: one row, and several rows that decode together.
-
-`xtts.model.transformer.Attention` passes its queries, keys and values to `attend`.
-"""
+"""Key-value caches and their type: one row, and several rows that decode together."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 
@@ -20,26 +16,6 @@ def type_for_rounded_weights() -> torch.dtype:
     weights in int8.
     """
     return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
-
-
-class Cache(Protocol):
-    """A cache for the transformer. Tensors are [batch, heads, time, head_width]."""
-
-    def around(self, *parts: nn.Module) -> AbstractContextManager[None]:
-        """A context for the forward of these parts of a block; training casts their weights."""
-        return nullcontext()
-
-    def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
-        """The attention of adjacent queries, keys and values `[batch, time, 3 * width]` ->
-        `[batch, time, width]`; None if `attend` computes it."""
-        return None
-
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Stores keys and values; returns the attention, causal within the new positions."""
-
-    def advance(self, time: int) -> None:
-        """Counts `time` new positions, after the last layer; does nothing if none are stored."""
-        return
 
 
 class StepCache(Protocol):

@@ -1,17 +1,35 @@
 """The causal transformer blocks (GPT-2).
 
-Packed training, decoding with a key-value cache, LoRA and ONNX share this definition.
-Weights are `nn.Linear`, `[out, in]`. On disk Coqui uses Hugging Face's Conv1D orientation,
-`[in, out]`; only `xtts.model.gpt` transposes them.
+Packed training, LoRA and ONNX share this definition. Speech runs its layers with a key-value cache
+(`xtts.inference.decode_step`). Weights are `nn.Linear`, `[out, in]`. On disk Coqui uses Hugging
+Face's Conv1D orientation, `[in, out]`; only `xtts.model.gpt` transposes them.
 """
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from xtts.model.kv_cache import Cache, KeyValueCache
+from xtts.model.kv_cache import KeyValueCache
+
+
+class AttentionLayout(Protocol):
+    """Computes attention in place of `Attention`: between the clips of a packed row in training,
+    and with the past in an exported graph. Tensors are [batch, heads, time, head_width]."""
+
+    def around(self, *parts: nn.Module) -> AbstractContextManager[None]:
+        """A context for the forward of these parts of a block; training casts their weights."""
+        return nullcontext()
+
+    def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
+        """The attention of adjacent queries, keys and values `[batch, time, 3 * width]` ->
+        `[batch, time, width]`; None if `attend` computes it."""
+        return None
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """The attention, causal within these positions."""
 
 
 class Dropout(nn.Dropout):
@@ -43,19 +61,19 @@ class Attention(nn.Module):
         self.c_proj = nn.Linear(width, width)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, layout: AttentionLayout | None, layer: int) -> Tensor:
         batch, time, width = x.shape
         packed = self.c_attn(x)
-        if cache is not None and (mixed := cache.attend_packed(packed, self.heads)) is not None:
+        if layout is not None and (mixed := layout.attend_packed(packed, self.heads)) is not None:
             return self.dropout(self.c_proj(mixed))
         queries, keys, values = (
             part.view(batch, time, self.heads, -1).transpose(1, 2)
             for part in packed.split(width, dim=2)
         )
-        if cache is None:
+        if layout is None:
             mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         else:
-            mixed = cache.attend(layer, queries, keys, values)
+            mixed = layout.attend(layer, queries, keys, values)
         mixed = mixed.transpose(1, 2).reshape(batch, time, width)
         return self.dropout(self.c_proj(mixed))
 
@@ -83,9 +101,9 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(width)
         self.mlp = FeedForward(width, dropout)
 
-    def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
-        with nullcontext() if cache is None else cache.around(self.attn, self.mlp):
-            x = x + self.attn(self.ln_1(x), cache, layer)
+    def forward(self, x: Tensor, layout: AttentionLayout | None, layer: int) -> Tensor:
+        with nullcontext() if layout is None else layout.around(self.attn, self.mlp):
+            x = x + self.attn(self.ln_1(x), layout, layer)
             return x + self.mlp(self.ln_2(x))
 
 
@@ -106,19 +124,14 @@ class Transformer(nn.Module):
         self.ln_f = nn.LayerNorm(width)
         self.cache_type = torch.float32
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, layout: AttentionLayout | None = None) -> Tensor:
         """[batch, time, width] -> the same shape; every position attends to itself and to earlier
-        ones.
-
-        With a cache, `x` continues the positions in it, and is added to it.
-        """
+        ones, or as `layout` computes it."""
         outside, inside = x.dtype, self.ln_f.weight.dtype
         # With 16-bit weights the residual stream has 16 bits too; input and output are float32.
         x = self.dropout(x if outside == inside else x.to(inside))
         for layer, block in enumerate(self.h):
-            x = block(x, cache, layer)
-        if cache is not None:
-            cache.advance(x.shape[1])
+            x = block(x, layout, layer)
         hidden: Tensor = self.ln_f(x)
         return hidden if outside == inside else hidden.to(outside)
 

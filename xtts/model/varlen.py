@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from xtts.model.casting import cast_together
-from xtts.model.kv_cache import Cache
+from xtts.model.transformer import AttentionLayout
 
 # The backward pass of a CPU's flash kernel is slow in bf16: 220 positions of 16 heads take 8.0 ms
 # of one core in both directions, and 5.3 ms as explicit matrix products. The memory of these grows
@@ -29,7 +29,7 @@ TENSORS = ("number", "slots", "sources")
 
 
 @dataclass(frozen=True)
-class VarlenLayout(Cache):
+class VarlenLayout(AttentionLayout):
     """Where each clip lies in a row `[1, heads, sum(lengths), head_width]`.
 
     number [sum(lengths)]: the clip of each position. slots [sum(lengths)]: the place of each
@@ -58,15 +58,15 @@ class VarlenLayout(Cache):
         changes: dict[str, Any] = {name: move(getattr(self, name)) for name in TENSORS}
         return replace(self, **changes)
 
-    # The interface of a cache, for `xtts.model.transformer`.
+    # The interface for `xtts.model.transformer`.
 
     def around(self, *parts: nn.Module) -> AbstractContextManager[None]:
-        """As in `Cache`: with gradients, one kernel casts the weights of all parts."""
+        """As in `AttentionLayout`: with gradients, one kernel casts the weights of all parts."""
         parts = parts if torch.is_grad_enabled() else ()
         return cast_together(child for part in parts for child in part.children())
 
     def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
-        """As in `Cache`, in a padded grid."""
+        """As in `AttentionLayout`, in a padded grid."""
         return None if attends_per_clip(packed) else self.in_one_grid(packed, heads)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

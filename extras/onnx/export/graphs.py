@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from xtts.model.gpt import GPT
-from xtts.model.kv_cache import Cache
+from xtts.model.transformer import AttentionLayout
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
 # Added to the scores of empty places. With -inf, a row with only empty places would become NaN.
@@ -20,7 +20,7 @@ NOTHING = -1e30
 
 
 @dataclass
-class GraphCache(Cache):
+class GraphCache(AttentionLayout):
     """A cache like `xtts.model.kv_cache.KeyValueCache`, for tracing: the past is an input, and the
     new keys and values are collected. The caller of the graph counts positions.
 

@@ -14,8 +14,9 @@ from xtts.inference.decode_step import DecodeStep
 from xtts.inference.torch_backend import DecodingSlots
 from xtts.model import quantization
 from xtts.model.gpt import GPT
-from xtts.model.kv_cache import Cache, KeyValueCache
+from xtts.model.kv_cache import KeyValueCache
 from xtts.model.shapes import GPTShape
+from xtts.model.transformer import AttentionLayout
 
 
 def filled(gpt: GPT, rows: int) -> KeyValueCache:
@@ -29,7 +30,7 @@ def noise(rows: int) -> Tensor:
     return torch.randn(rows, 9, SHAPE.width, generator=torch.Generator().manual_seed(1))
 
 
-class GrowingCache(Cache):
+class GrowingCache(AttentionLayout):
     """A cache for the modules of a GPT, in the type of its own cache."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -45,7 +46,7 @@ class GrowingCache(Cache):
         return mixed.to(queries.dtype)
 
 
-def modules_say(gpt: GPT, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
+def modules_say(gpt: GPT, embedded: Tensor, cache: AttentionLayout) -> tuple[Tensor, Tensor]:
     latent = gpt.final_norm(gpt.gpt(embedded, cache)[:, -1])
     return latent, gpt.mel_head(latent)
 

@@ -17,7 +17,7 @@ from xtts.inference.alignment.words import words_of_speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.kv_cache import Cache
+from xtts.model.transformer import AttentionLayout
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
@@ -142,7 +142,7 @@ def test_attention_is_what_the_whole_row_gives(voice):
     torch_backend.decode(model.gpt, voice.own.latents, [(ids, said)])
     seen: dict[int, tuple[Tensor, Tensor]] = {}
 
-    class Watching(Cache):
+    class Watching(AttentionLayout):
         def attend(self, layer, queries, keys, values):
             seen[layer] = queries, keys
             return torch.nn.functional.scaled_dot_product_attention(
