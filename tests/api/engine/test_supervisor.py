@@ -27,7 +27,7 @@ GPU = replace(NO_GPU, gpus=(GpuHealth(0, "a GPU of the tests", (9, 0), 24 << 30)
     ("text", "code"),
     [
         ("!cufft", "gpu_fault"),
-        ("!710", "gpu_fault"),
+        pytest.param("!710", "gpu_fault", marks=pytest.mark.slow),
         ("!memory", "out_of_memory"),
         ("!signal SIGSEGV", "crashed"),
         ("!signal SIGKILL", "killed"),

@@ -148,6 +148,9 @@ def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(place, gpu, cap
     assert "no GPU was requested" in caplog.text
 
 
+MEMORY = "cpu:0: CUDA error: out of memory."
+
+
 def out_of_memory(*_: np.ndarray) -> None:
     raise RuntimeError("CUDA error: out of memory")
 
@@ -156,7 +159,8 @@ def out_of_memory(*_: np.ndarray) -> None:
     ("good", "wrong", "words"),
     [
         (0, lambda codes, mel: (codes, mel * np.float16(np.nan)), "non-finite values"),
-        *((good, out_of_memory, "cpu:0: CUDA error: out of memory.") for good in (0, 2, 4)),
+        (2, out_of_memory, MEMORY),
+        *(pytest.param(good, out_of_memory, MEMORY, marks=pytest.mark.slow) for good in (0, 4)),
     ],
 )
 def test_a_gpu_that_fails_leaves_the_rest_to_the_cpu(

@@ -115,8 +115,8 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(tmp_path, reference):
     ("fault", "code"),
     [
         ("SIGKILL", "killed"),
-        ("SIGSEGV", "crashed"),
-        ("memory", "out_of_memory"),
+        pytest.param("SIGSEGV", "crashed", marks=pytest.mark.slow),
+        pytest.param("memory", "out_of_memory", marks=pytest.mark.slow),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault"),
     ],
 )

@@ -284,7 +284,11 @@ def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("refuse", "tape.wav"), ("full", "No space left"), ("crash", "a fault of ours")],
+    [
+        ("refuse", "tape.wav"),
+        ("crash", "a fault of ours"),
+        pytest.param("full", "No space left", marks=pytest.mark.slow),
+    ],
 )
 def test_why_a_cut_failed_is_told_and_another_may_follow(service, monkeypatch, how, words):
     one = with_tape(service)
