@@ -35,7 +35,7 @@ async def list_runs(parts: Shared) -> RunList:
 @router.get("/runs/{run_id}")
 async def read_run(run_id: str, parts: Shared) -> RunDetails:
     """One run, its size on disk, and how much its deletion would free."""
-    run = _run(parts, run_id)
+    run = parts.follower.find(run_id)
     total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
     row = next(one for one in parts.follower.listing().runs if one.id == run.id)
     return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(parts, run))
@@ -45,7 +45,7 @@ async def read_run(run_id: str, parts: Shared) -> RunDetails:
 async def remove_run(run_id: str, parts: Shared) -> Response:
     """Permanently deletes a run with all its epochs, unless it is served or being trained."""
     parts.require_training_allowed()
-    if why := _why_kept(parts, _run(parts, run_id)):
+    if why := _why_kept(parts, parts.follower.find(run_id)):
         raise APIError(409, "run_in_use", why)
     await parts.follower.remove(run_id)
     return Response(status_code=204)
@@ -56,7 +56,7 @@ async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingR
     """The best voice of a run as a zip file, with its licence and a card. The first byte can take
     minutes."""
     parts.check_rate(request)
-    run = _run(parts, run_id)
+    run = parts.follower.find(run_id)
     name = f'attachment; filename="{exports.file_name(run.id)}.zip"'
     return StreamingResponse(
         await parts.exports.make(run), media_type="application/zip",
@@ -67,7 +67,7 @@ async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingR
 @router.get("/runs/{run_id}/metrics")
 def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
     """Rows of metrics.jsonl, from byte `since` on."""
-    run = _run(parts, run_id)
+    run = parts.follower.find(run_id)
     records, end = listing.records(run.folder.metrics, since)
     return Metrics(records=records, next=end)
 
@@ -81,7 +81,7 @@ async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
 ) -> RangedFile:
     """An epoch's sample, or the reference recording; supports ranges."""
-    saved = _epoch(_run(parts, run_id), epoch)
+    saved = _epoch(parts.follower.find(run_id), epoch)
     path: Path | None = getattr(saved, which)
     if path is None or not path.is_file():
         raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
@@ -91,7 +91,7 @@ async def read_sample(
 @router.get("/runs/{run_id}/evaluation")
 def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     """The sentences of each judged candidate, with the URLs of their audio."""
-    run = _run(parts, run_id)
+    run = parts.follower.find(run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "The run has no evaluation yet.")
     return EvaluationDetails(made_at=run.evaluation.made_at, candidates=listing.sentences(run))
@@ -104,7 +104,7 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
 )
 async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> RangedFile:
     """The audio of a judged candidate's sentence; supports ranges."""
-    run = _run(parts, run_id)
+    run = parts.follower.find(run_id)
     judged = listing.find_candidate(run, candidate)
     if judged is None or not listing.is_current(run, judged):
         raise APIError(404, "no_candidate", "The evaluation has no such candidate.")
@@ -126,7 +126,7 @@ async def preview(
     """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, and
     keeps the served voice. Otherwise as /v1/audio/speech."""
     caller = parts.check_rate(request)
-    target = find_target(parts.settings, _run(parts, run_id), candidate)
+    target = find_target(parts.settings, parts.follower.find(run_id), candidate)
     other = None if parts.follower.is_served(target) else target
     return await speech.respond(parts, caller, wanted, other)
 
@@ -134,14 +134,14 @@ async def preview(
 @router.post("/runs/{run_id}/epochs/{epoch}/promote")
 async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
     """Serves this epoch from now on. Requests in progress finish with the previous voice."""
-    saved = _epoch(_run(parts, run_id), epoch)
+    saved = _epoch(parts.follower.find(run_id), epoch)
     return await promote_candidate(run_id, listing.candidate_id("epoch", saved.number), parts)
 
 
 @router.post("/runs/{run_id}/candidates/{candidate}/promote")
 async def promote_candidate(run_id: str, candidate: str, parts: Shared) -> Promoted:
     """Serves an epoch or the best blend from now on. To serve the base, set VOICE."""
-    target = find_target(parts.settings, _run(parts, run_id), candidate)
+    target = find_target(parts.settings, parts.follower.find(run_id), candidate)
     if candidate == listing.BASE:
         text = "Only an epoch or the best blend is promoted. VOICE serves the base, or an export."
         raise APIError(409, "no_checkpoint", text)
@@ -159,13 +159,6 @@ async def end_promotion(parts: Shared) -> Promoted:
 def _why_kept(parts: AppState, run: RunSummary) -> str:
     wanted = parts.added.why_kept(run.id) if run.kind == "named" else ""
     return wanted or parts.follower.why_kept(run)
-
-
-def _run(parts: AppState, run_id: str) -> RunSummary:
-    run = parts.follower.runs.get(run_id)
-    if run is None:
-        raise APIError(404, "no_run", "There is no run with this id. /v1/runs lists them.")
-    return run
 
 
 def _epoch(run: RunSummary, number: int) -> EpochSummary:

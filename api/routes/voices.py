@@ -26,6 +26,7 @@ from api.voices.store import (
     check_count,
     check_new_name,
 )
+from xtts.voices.speakers import plain
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
@@ -69,11 +70,8 @@ def _speaker(name: str, parts: AppState) -> VoiceRow:
 
 
 def _speaker_named(voice_id: str, parts: AppState) -> str | None:
-    """The speaker or adapter with this name, in any Unicode composition."""
-    wanted = unicodedata.normalize("NFC", voice_id)
-    return next(
-        (one for one in parts.speakers if unicodedata.normalize("NFC", one) == wanted), None
-    )
+    """The speaker or adapter with this name, in any spelling."""
+    return next((one for one in parts.speakers if plain(one) == plain(voice_id)), None)
 
 
 def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:

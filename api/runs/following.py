@@ -64,6 +64,12 @@ class VoiceFollower:
             follows=self.follows,
         )  # fmt: skip
 
+    def find(self, run_id: str) -> RunSummary:
+        """The run with this id. Raises APIError (404)."""
+        if run_id not in self.runs:
+            raise APIError(404, "no_run", "There is no run with this id. /v1/runs lists them.")
+        return self.runs[run_id]
+
     @property
     def follows(self) -> Literal["best", "latest", "fixed"]:
         """The rule that applies while no epoch is promoted: `best`, `latest`, or `fixed` (VOICE
@@ -121,9 +127,7 @@ class VoiceFollower:
         """Deletes a run that is neither served nor being trained. Raises APIError."""
         async with self._changing:
             await self.look()
-            run = self.runs.get(run_id)
-            if run is None:
-                raise APIError(404, "no_run", "There is no run with this id. /v1/runs lists them.")
+            run = self.find(run_id)
             if why := self.why_kept(run):
                 raise APIError(409, "run_in_use", why)
             await asyncio.to_thread(exports.remove, run)
