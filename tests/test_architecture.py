@@ -323,8 +323,8 @@ def test_what_the_extras_offer_can_be_imported():
 DOORS = {
     "speak": (("xtts",), 12_906),
     "train": (("train.setup", "train.trainer"), 28_761),
-    "serve": (("api.__main__",), 22_273),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_135),
+    "serve": (("api.__main__",), 22_270),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 38_132),
 }
 
 

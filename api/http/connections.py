@@ -71,6 +71,8 @@ class Connections:
         """
         self.leave(one)
         self.idle[one] = None
+        if len(self.idle) <= self.limits.most_per_address:
+            return
         crowded, count = Counter(other.address for other in self.idle).most_common(1)[0]
         if count > self.limits.most_per_address or len(self.idle) > self.limits.most:
             next(other for other in self.idle if other.address == crowded).drop("too_many")
