@@ -12,6 +12,7 @@ but no SHA-256, and only warns about a full disk.
 import http.client
 import logging
 import os
+import socket
 import ssl
 import time
 import urllib.error
@@ -212,7 +213,13 @@ def of_fault(error: Exception) -> Retry | Refused:
         )
     if isinstance(cause, http.client.InvalidURL | ValueError):
         return Refused(f"the address is invalid ({cause})")
-    return Retry(str(cause))
+    if isinstance(cause, socket.gaierror):
+        return Retry("its name cannot be resolved; check the network")
+    if isinstance(cause, TimeoutError):
+        return Retry("no data arrived in time")
+    if isinstance(cause, OSError) and cause.strerror:
+        return Retry(cause.strerror.lower())
+    return Retry("the connection broke off")
 
 
 def _wrong(part: Path, expected: Written) -> str:
