@@ -25,7 +25,7 @@ from machine.devices import cuda_errors
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batches import Batch, Batches, OomBackoff, StreamCopier, agreed, prefetch
+from train.dataset.batches import Batch, Batches, OomBackoff, agreed
 from train.defaults import LOG_EVERY
 from train.distributed import World
 from train.evaluation.conclusion import conclude
@@ -255,13 +255,11 @@ class Trainer:
         Each comes with the number of planned batches that are done after it. The epoch is planned
         again when the batch size is halved.
         """
-        device = self.learner.device
-        copier = StreamCopier(device) if device.type == "cuda" else None
         halvings = -1
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
-            ahead = prefetch(self.batches.epoch(epoch, done), copier)
-            ahead = agreed(ahead, self.world, lambda: self.stop.requested)
+            batches = self.batches.epoch(epoch, done)
+            ahead = agreed(batches, self.world, lambda: self.stop.requested)
             for batch in self.heartbeat.watch(ahead, "training"):
                 number = min(done + self.world.size, planned)
                 yield number, batch

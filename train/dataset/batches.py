@@ -6,9 +6,8 @@ them to the ranks. The conditioning of each clip is drawn from (seed, epoch, cli
 global random state, so prefetching, resuming and sampling change no batch.
 
 A batch is packed (`xtts.model.varlen`), without padding. Sorting helps the attention on a GPU,
-which works in a padded grid, and makes steps equally long. The next batch is copied to the GPU
-during the step, from pinned memory and on a separate stream. The step's stream waits for it on the
-device; the host never waits.
+which works in a padded grid, and makes steps equally long. The next batch is made during the step,
+for a GPU in pinned memory: the copy to the device is asynchronous, so the host never waits.
 
 Out-of-memory halves the budget. A halving is identified by its position: (epoch, finished batches).
 The rest of that epoch's plan is cut again, and later epochs are planned with the smaller budget.
@@ -218,44 +217,6 @@ class Batches:
         first = draw.randint(0, mel.shape[1] - frames)
         # A copy: the cache is memory-mapped, read-only and half as wide.
         return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
-
-
-# Transfer to the device
-
-
-class StreamCopier:
-    """Copies on a separate CUDA stream: `started` returns a ticket, `arrived` the finished copy."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.stream = torch.cuda.Stream(device)
-
-    def started(self, rows: PackedBatch) -> tuple[PackedBatch, PackedBatch, torch.cuda.Event]:
-        """Returns (source, copy, end event). The source must stay until the copy is complete."""
-        pinned = rows if rows.text.is_pinned() else rows.pinned()
-        with torch.cuda.stream(self.stream):
-            copy = pinned.to(self.device)
-            return pinned, copy, self.stream.record_event()
-
-    def arrived(self, ticket: tuple[PackedBatch, PackedBatch, torch.cuda.Event]) -> PackedBatch:
-        _, copy, end = ticket
-        current = torch.cuda.current_stream(self.device)
-        current.wait_event(end)
-        for tensor in copy.tensors():
-            # The memory belongs to the copying stream and must not be reused while a step reads it.
-            tensor.record_stream(current)
-        return copy
-
-
-def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[Batch]:
-    """Yields each batch on the device, while the next one is copied. Without a copier, as on a CPU,
-    nothing is copied."""
-    if copier is None:
-        yield from batches
-        return
-    begun = ((batch, copier.started(batch.rows)) for batch in batches)
-    for batch, ticket in lookahead(begun, 1):
-        yield replace(batch, rows=copier.arrived(ticket))
 
 
 def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xtts.model import varlen
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.varlen import VarlenLayout
 
@@ -76,13 +75,6 @@ class PackedBatch:
             elif isinstance(value, VarlenLayout):
                 moved[name] = value.moved(move)
         return replace(self, **moved)
-
-    def tensors(self) -> list[Tensor]:
-        """All tensors, with those of the segments."""
-        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)]
-        for part in (self.segments, self.frames):
-            tensors += [getattr(part, name) for name in varlen.TENSORS] if part else []
-        return tensors
 
     def without_targets(self) -> "PackedBatch":
         """The same rows without targets."""

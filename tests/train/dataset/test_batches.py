@@ -2,10 +2,8 @@
 
 import itertools
 import random
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +17,9 @@ from train.dataset.batches import (
     at_epoch,
     cut,
     halve_budget,
-    prefetch,
     recut,
 )
 from train.dataset.dataset import Clip
-from xtts.model.packed_batch import PackedBatch
 from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(
@@ -348,59 +344,6 @@ def test_later_epochs_are_planned_with_what_is_left():
 )
 def test_half_is_always_less_than_what_did_not_fit(group, budget, expected):
     assert halve_budget(group, SECONDS, budget) == expected
-
-
-# The next batch is copied while one is learned; on a CPU nothing is copied
-
-
-class Recorded:
-    """A device that records the order of calls; its copies are new tensors."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.number = 0
-
-    def started(self, rows: PackedBatch) -> Any:
-        self.number += 1
-        self.told.append(f"copy {self.number}")
-        return self.number, rows
-
-    def arrived(self, ticket: Any) -> PackedBatch:
-        self.told.append(f"whole {ticket[0]}")
-        return replace(ticket[1], text=ticket[1].text.clone())
-
-
-def some(count: int) -> list[Batch]:
-    return list(made(some_clips(3 * count), batch_seconds=30.0).epoch(1))[:count]
-
-
-def test_the_next_copy_begins_before_a_batch_is_handed_out():
-    device, batches = Recorded(), some(3)
-    found = []
-    for number, batch in enumerate(prefetch(iter(batches), device), start=1):
-        device.told.append(f"step {number}")
-        found.append(batch)
-    assert device.told == [
-        "copy 1", "copy 2", "whole 1", "step 1", "copy 3", "whole 2", "step 2", "whole 3", "step 3",
-    ]  # fmt: skip
-    assert all_same(found, batches)
-    assert all(one.rows.text is not two.rows.text for one, two in zip(found, batches, strict=True))
-
-
-def test_few_batches_are_the_same_and_on_a_cpu_nothing_is_copied():
-    batches = some(2)
-    for few in (batches[:0], batches[:1]):
-        assert all_same(list(prefetch(iter(few), Recorded())), few)
-    assert all(a is b for a, b in zip(prefetch(iter(batches), None), batches, strict=True))
-
-
-def test_faults_of_the_data_come_through():
-    def failing() -> Iterator[Batch]:
-        yield some(1)[0]
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="disk"):
-        list(prefetch(failing(), Recorded()))
 
 
 def test_an_epoch_draws_its_share_of_rehearsed_clips_and_each_epoch_draws_others():

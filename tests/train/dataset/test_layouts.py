@@ -64,7 +64,8 @@ def test_one_long_recording_with_its_text_is_to_be_cut(tmp_path):
 
 
 def test_films_and_phones_recordings_get_the_line_that_converts(tmp_path):
-    from xtts.audio import AudioError, facts
+    from xtts.audio import AudioError
+    from xtts.recording_facts import facts
 
     path = tmp_path / "note one.m4a"
     path.write_bytes(b"\0\0\0\x20ftypM4A ")
