@@ -36,6 +36,7 @@ from train.metrics import curves, tensorboard_server
 from train.metrics.logs import Logs
 from train.optim.lora import ALPHA_OF_RANK
 from train.optim.trainable import TrainableParts, frozen_weights, recomputes
+from train.precision import choose_precision
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
@@ -164,11 +165,11 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     """Reads the machine, the base model and the dataset. Raises their errors."""
     # 1. Machine
     machine = selection.look_at_machine()
-    device = selection.choose_device(machine, settings.device, trains=True)
+    device = selection.choose_device(machine, settings.device)
     if (own := distributed.device_of(world, device.value)) != device.value:
-        device = selection.choose_device(machine, own, trains=True)
+        device = selection.choose_device(machine, own)
     runtime.set_up_runtime(settings, machine, device, world)
-    precision = selection.choose_precision(machine, device.value, settings.precision)
+    precision = choose_precision(machine, device.value, settings.precision)
 
     # 2. Base
     base = base_model.chosen_base(settings)

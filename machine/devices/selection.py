@@ -50,6 +50,10 @@ class Environment:
     gpus: tuple[GpuHealth, ...] = ()
     gpu_hint: str = ""
 
+    def gpu(self, device: str) -> GpuHealth | None:
+        """The GPU that "cuda:N" names; None for the CPU, or if it does not exist."""
+        return next((gpu for gpu in self.gpus if gpu.device == device), None)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -133,9 +137,8 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
 
 
 def choose_place(
-    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = "", *,
-    trains: bool = False,
-) -> Place:  # fmt: skip
+    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = ""
+) -> Place:
     """Chooses the first rung of the ladder: the best GPU that the wish allows, else the CPU.
 
     GPUs that passed everything come first, then those that failed a dispensable operation, then
@@ -145,13 +148,12 @@ def choose_place(
         wish: cpu, auto, cuda (any GPU) or cuda:N.
         setting: The name of the setting that holds the wish.
         prefer: The GPU to take unless it failed in a run.
-        trains: Whether the place is for training; otherwise it is for speech.
     """
     if wish == "cpu":
         return Place("cpu", f"{setting}=cpu")
     named = [gpu for gpu in machine.gpus if wish in ("auto", "cuda", gpu.device)]
     good = sorted(
-        (gpu for gpu in named if (gpu.trains if trains else gpu.speaks)),
+        (gpu for gpu in named if gpu.works),
         key=lambda gpu: (bool(gpu.surprise), gpu.device != prefer, bool(gpu.verdict)),
     )
     if good:
@@ -172,13 +174,13 @@ def choose_place(
     return Place("cpu", why, code="gpu_failed_check" if machine.gpus else code)
 
 
-def choose_device(machine: Environment, wish: str, *, trains: bool = False) -> Place:
+def choose_device(machine: Environment, wish: str) -> Place:
     """As `choose_place`, but never replaces the requested device.
 
     Raises:
         DeviceError: `wish` names a GPU that does not exist or failed its check.
     """
-    place = choose_place(machine, wish, trains=trains)
+    place = choose_place(machine, wish)
     if place.code == "device_refused":
         raise DeviceError(f"{place.reason.rstrip('.')}. Set DEVICE=auto.")
     return place
@@ -192,37 +194,6 @@ def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
     if library == "convolution" and place.cudnn:
         return replace(place, cudnn=False, reason=f"{why}; without cuDNN")
     return Place("cpu", why, code="gpu_fault")
-
-
-def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
-    """Chooses the precision: `auto` takes bf16 if the hardware has it and passed its check, else
-    fp16 if that passed, else fp32. Raises DeviceError for fp16 on a CPU."""
-    gpu = gpu_at(machine, device)
-    failed = gpu.failed if gpu else frozenset()
-    if wish == "fp16" and gpu is None:
-        raise DeviceError(
-            "PRECISION=fp16 is for GPUs. This run is on the CPU, where fp16 is slower than fp32 "
-            "and less exact. Set PRECISION=auto."
-        )
-    if wish != "auto":
-        bad = f", although attention_{wish} failed the check" * (f"attention_{wish}" in failed)
-        return Choice(wish, f"PRECISION={wish}{bad}")
-    if gpu is None:
-        if machine.cpu_has_bf16:
-            return Choice("bf16", "this CPU multiplies bf16 in hardware")
-        return Choice("fp32", "this CPU has no bf16 instructions (AMX or AVX512-BF16)")
-    if gpu.capability < (8, 0):
-        return Choice("fp32", f"{gpu.name} has no bf16 (it needs compute capability 8.0)")
-    if "attention_bf16" not in failed:
-        return Choice("bf16", f"{gpu.name} multiplies bf16 in hardware")
-    if "attention_fp16" not in failed:
-        return Choice("fp16", f"{gpu.name} failed bf16 and passed fp16")
-    return Choice("fp32", f"{gpu.name} failed bf16 and fp16")
-
-
-def gpu_at(machine: Environment, device: str) -> GpuHealth | None:
-    """The GPU that "cuda:N" names; None for the CPU, or if it does not exist."""
-    return next((gpu for gpu in machine.gpus if gpu.device == device), None)
 
 
 def passed(gpu: GpuHealth) -> str:

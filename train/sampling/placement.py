@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import DeviceFault, NotFinite
 from machine.devices.health import Outcome
-from machine.devices.selection import Environment, Place, choose_place, gpu_at, step_down
+from machine.devices.selection import Environment, Place, choose_place, step_down
 from machine.errors import SotaqueError
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed
@@ -61,7 +61,7 @@ def plan(
     if wish == "off":
         return SamplingPlan("skipped", wanted, "SAMPLE_DEVICE=off")
     place = choose_place(machine, wish, "SAMPLE_DEVICE", prefer=training_device)
-    gpu = gpu_at(machine, place.value)
+    gpu = machine.gpu(place.value)
     if gpu is None:
         return _on_cpu(wanted, place, beside_gpu)
     compute, reason = wanted.at(place), place.reason

@@ -1,7 +1,5 @@
 """The machine is inspected once; decisions are pure functions, tested without a GPU."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -13,17 +11,13 @@ from machine.devices.selection import (
     Place,
     choose_device,
     choose_place,
-    choose_precision,
     gpu_hint,
     oom_kills,
     step_down,
 )
 from tests.machines import GPUS, SOUND, machine
 
-OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
-A100 = GpuHealth(0, "A100", (8, 0), 40 << 30)
-TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
 
 
 @pytest.mark.parametrize(
@@ -50,30 +44,30 @@ def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
     assert words in str(found.value) and found.value.exit_code == 2
 
 
-# Each state of GPUS: the device for speech, the device for FFTs, precision, whether cuDNN is used.
+# Each state of GPUS: the device for speech, the device for FFTs, whether cuDNN is used.
 DECISIONS = {
-    "sound": ("cuda:0", "cuda:0", "bf16", True),
-    "fft": ("cuda:0", "cpu", "bf16", True),
-    "convolution": ("cpu", "cpu", "bf16", True),
-    "convolution, right without cuDNN": ("cuda:0", "cuda:0", "bf16", False),
-    "bf16": ("cuda:0", "cuda:0", "fp16", True),
-    "bf16, right without cuDNN": ("cuda:0", "cuda:0", "bf16", False),
-    "16 bits": ("cuda:0", "cuda:0", "fp32", True),
-    "sampling": ("cpu", "cpu", "bf16", True),
-    "train step": ("cuda:0", "cuda:0", "bf16", True),
-    "everything": ("cpu", "cpu", "fp32", True),
-    "driver": ("cpu", "cpu", "fp32", True),
-    "full": ("cpu", "cpu", "bf16", True),
-    "dead": ("cpu", "cpu", "bf16", True),
-    "hang": ("cpu", "cpu", "bf16", True),
-    "surprise": ("cuda:0", "cuda:0", "bf16", True),
+    "sound": ("cuda:0", "cuda:0", True),
+    "fft": ("cuda:0", "cpu", True),
+    "convolution": ("cpu", "cpu", True),
+    "convolution, right without cuDNN": ("cuda:0", "cuda:0", False),
+    "bf16": ("cuda:0", "cuda:0", True),
+    "bf16, right without cuDNN": ("cuda:0", "cuda:0", False),
+    "16 bits": ("cuda:0", "cuda:0", True),
+    "sampling": ("cpu", "cpu", True),
+    "train step": ("cpu", "cpu", True),
+    "everything": ("cpu", "cpu", True),
+    "driver": ("cpu", "cpu", True),
+    "full": ("cpu", "cpu", True),
+    "dead": ("cpu", "cpu", True),
+    "hang": ("cpu", "cpu", True),
+    "surprise": ("cuda:0", "cuda:0", True),
 }
 
 
 @pytest.mark.parametrize("wish", ["auto", "cpu", "cuda", "cuda:0"])
 @pytest.mark.parametrize("state", GPUS)
 def test_the_first_rung_by_verdicts(state, wish):
-    device, mel_device, _, cudnn = DECISIONS[state]
+    device, mel_device, cudnn = DECISIONS[state]
     gpu, found = GPUS[state], machine(GPUS[state])
     place = choose_place(found, wish, "SAMPLE_DEVICE")
     if wish == "cpu":
@@ -92,13 +86,6 @@ def test_the_first_rung_by_verdicts(state, wish):
         with pytest.raises(DeviceError, match="failed the check") as error:
             choose_device(found, wish)
         assert gpu.verdict in str(error.value)
-
-
-@pytest.mark.parametrize("state", GPUS)
-def test_a_gpu_that_only_trains_or_only_speaks_is_used_for_that(state):
-    device = choose_place(machine(GPUS[state]), "auto", trains=True).value
-    speaks = DECISIONS[state][0]
-    assert device == {"sampling": "cuda:0", "train step": "cpu"}.get(state, speaks)
 
 
 def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():
@@ -132,35 +119,6 @@ def test_the_ladder_down_after_faults(seen: DeviceFault | None, steps):
         assert (place.value, place.mel_device, place.cudnn) == step
         assert place.reason.startswith("It failed")
         assert place.code == ("gpu_fault" if place.value == "cpu" else "")
-
-
-@pytest.mark.parametrize("wish", ["auto", "fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("state", GPUS)
-def test_precision_by_verdicts(state, wish):
-    precision = DECISIONS[state][2]
-    found = machine(GPUS[state])
-    choice = choose_precision(found, "cuda:0", wish)
-    assert choice.value == (precision if wish == "auto" else wish)
-    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed
-    assert ("failed the check" in choice.reason) is warned
-    assert choose_precision(replace(found, cpu_has_bf16=True), "cpu", "auto").value == "bf16"
-
-
-@pytest.mark.parametrize(
-    ("gpu", "bf16", "device", "wish", "precision"),
-    [
-        (None, True, "cpu", "auto", "bf16"),
-        (None, False, "cpu", "auto", "fp32"),
-        (A100, False, "cuda:0", "auto", "bf16"),
-        (TURING, False, "cuda:0", "auto", "fp32"),
-        (OLD, True, "cuda:0", "auto", "fp32"),
-        (OLD, False, "cuda:0", "fp16", "fp16"),
-        (None, False, "cpu", "bf16", "bf16"),
-    ],
-)
-def test_precision(gpu, bf16, device, wish, precision):
-    choice = choose_precision(machine(*([gpu] if gpu else []), bf16=bf16), device, wish)
-    assert choice.value == precision and choice.reason
 
 
 def test_a_container_that_was_given_no_gpu_is_told_the_line():
@@ -213,12 +171,6 @@ def test_a_containers_limits_count(monkeypatch, tmp_path, files, cores, memory_b
     assert found.cpu_count == (cores or 16)
     assert found.memory_bytes == (memory_bytes or everything.memory_bytes)
     assert oom_kills() == kills
-
-
-def test_fp16_on_a_cpu_is_refused():
-    with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
-        choose_precision(machine(bf16=True), "cpu", "fp16")
-    assert choose_precision(machine(SOUND), "cuda:0", "fp16").value == "fp16"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""The precision of training is a pure function of the GPU's check, tested without a GPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from machine.devices.health import GpuHealth
+from machine.devices.selection import DeviceError
+from tests.machines import GPUS, SOUND, machine
+from train.precision import choose_precision
+
+OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
+A100 = GpuHealth(0, "A100", (8, 0), 40 << 30)
+TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
+# The states of GPUS with another precision than bf16.
+PRECISIONS = {"bf16": "fp16", "16 bits": "fp32", "everything": "fp32", "driver": "fp32"}
+
+
+@pytest.mark.parametrize("wish", ["auto", "fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("state", GPUS)
+def test_precision_by_verdicts(state, wish):
+    precision = PRECISIONS.get(state, "bf16")
+    found = machine(GPUS[state])
+    choice = choose_precision(found, "cuda:0", wish)
+    assert choice.value == (precision if wish == "auto" else wish)
+    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed
+    assert ("failed the check" in choice.reason) is warned
+    assert choose_precision(replace(found, cpu_has_bf16=True), "cpu", "auto").value == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "bf16", "device", "wish", "precision"),
+    [
+        (None, True, "cpu", "auto", "bf16"),
+        (None, False, "cpu", "auto", "fp32"),
+        (A100, False, "cuda:0", "auto", "bf16"),
+        (TURING, False, "cuda:0", "auto", "fp32"),
+        (OLD, True, "cuda:0", "auto", "fp32"),
+        (OLD, False, "cuda:0", "fp16", "fp16"),
+        (None, False, "cpu", "bf16", "bf16"),
+    ],
+)
+def test_precision(gpu, bf16, device, wish, precision):
+    choice = choose_precision(machine(*([gpu] if gpu else []), bf16=bf16), device, wish)
+    assert choice.value == precision and choice.reason
+
+
+def test_fp16_on_a_cpu_is_refused():
+    with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
+        choose_precision(machine(bf16=True), "cpu", "fp16")
+    assert choose_precision(machine(SOUND), "cuda:0", "fp16").value == "fp16"
