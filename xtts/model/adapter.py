@@ -6,6 +6,7 @@ row without an adapter equals the base. At XTTS-v2's size, an adapter of rank 16
 float32.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -33,16 +34,36 @@ class Adapter:
 
     Attributes:
         matrices: The adapted matrices, by layer and name (`MATRICES`).
-        nbytes: The size of the matrices.
     """
 
     def __init__(self, gpt: GPT, tensors: Mapping[str, Tensor], scale: float, source: str) -> None:
         """tensors: named as in `xtts.voices.adapter_file`. Raises ConfigError, which names
         `source`, if they do not fit this GPT."""
-        self.matrices = _matrices(gpt, tensors, scale, source)
-        self.nbytes = sum(
-            part.nbytes for layer in self.matrices for pair in layer.values() for part in pair
-        )
+        like, width, left = gpt.gpt.ln_f.weight, gpt.shape.width, dict(tensors)
+        self.matrices: list[dict[str, LowRank]] = [{} for _ in range(gpt.shape.layers)]
+        for (number, layer), name in itertools.product(enumerate(self.matrices), MATRICES):
+            whole = f"{PREFIX}gpt.h.{number}.{name}"
+            columns, rows = (width * times for times in MATRICES[name])
+            a, b = (left.pop(f"{whole}.lora_{half}.weight", None) for half in "AB")
+            if a is None and b is None:
+                continue
+            shapes = [None if half is None else list(half.shape) for half in (a, b)]
+            if a is None or b is None or shapes != [[len(a), columns], [rows, len(a)]]:
+                raise _unfit(
+                    source, f"A and B of {whole} are {shapes[0] or 'missing'} and "
+                    f"{shapes[1] or 'missing'}, but the matrix is [{rows}, {columns}]",
+                )  # fmt: skip
+            turned = (b * scale).t().contiguous().to(like.device, like.dtype).t()
+            layer[name] = LowRank(a.to(like.device, like.dtype), turned)
+        if left or not any(self.matrices):
+            raise _unfit(source, f"it has {min(left) if left else 'no tensors'}")
+
+
+def _unfit(source: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{source} does not fit this model: {reason}. Use an adapter that was trained from the "
+        "loaded base model."
+    )
 
 
 def for_rows(forward: Forward, pairs: Sequence[tuple[int, LowRank]]) -> Forward:
@@ -59,45 +80,3 @@ def for_rows(forward: Forward, pairs: Sequence[tuple[int, LowRank]]) -> Forward:
         return whole
 
     return adapted if pairs else forward
-
-
-def _matrices(
-    gpt: GPT, tensors: Mapping[str, Tensor], scale: float, source: str
-) -> list[dict[str, LowRank]]:
-    like, left = gpt.gpt.ln_f.weight, dict(tensors)
-    found: list[dict[str, LowRank]] = []
-    for number in range(gpt.shape.layers):
-        layer = {}
-        for name, sizes in MATRICES.items():
-            whole = f"{PREFIX}gpt.h.{number}.{name}"
-            halves = [left.pop(f"{whole}.lora_{half}.weight", None) for half in "AB"]
-            if halves != [None, None]:
-                layer[name] = _pair(whole, halves, [gpt.shape.width * one for one in sizes], source)
-        found.append(layer)
-    if left or not any(found):
-        raise ConfigError(
-            f"{source} does not fit this model: it has {min(left) if left else 'no tensors'}. "
-            "Use an adapter that was trained from the loaded base model."
-        )
-    return [
-        {
-            name: LowRank(
-                pair.a.to(like.device, like.dtype),
-                (pair.b * scale).t().contiguous().to(like.device, like.dtype).t(),
-            )
-            for name, pair in layer.items()
-        }
-        for layer in found
-    ]
-
-
-def _pair(name: str, halves: Sequence[Tensor | None], sizes: Sequence[int], source: str) -> LowRank:
-    a, b = halves
-    shapes = [None if half is None else list(half.shape) for half in halves]
-    if a is None or b is None or shapes != [[len(a), sizes[0]], [sizes[1], len(a)]]:
-        raise ConfigError(
-            f"{source} does not fit this model: A and B of {name} are {shapes[0] or 'missing'} and "
-            f"{shapes[1] or 'missing'}, but the matrix is [{sizes[1]}, {sizes[0]}]. Use an "
-            "adapter that was trained from the loaded base model."
-        )
-    return LowRank(a, b)

@@ -33,7 +33,6 @@ def test_it_is_the_merged_model_and_the_base_stays_the_base():
     merged.load_state_dict(from_coqui(state))
     assert torch.allclose(latents(gpt, adapter), latents(merged), atol=1e-4)
     assert torch.equal(latents(gpt), before) and not torch.allclose(latents(merged), before)
-    assert adapter.nbytes == sum(tensor.nbytes for tensor in tensors.values())
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4", "bf16"])
