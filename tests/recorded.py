@@ -143,7 +143,7 @@ def _among_others(voice: Any, lines: list[str], temperature: float | None) -> It
             batcher.enter(name, voice.own, ask)
         for output in batcher.step():
             said[output.name] += [np.asarray(chunk) for chunk in output.chunks]
-            if output.paused:
+            if output.speech.paused:
                 batcher.go_on(output.name)
     for name in sorted(said):
         yield from said[name]

@@ -8,39 +8,23 @@ A speech of several pieces gives up its slot after each piece, and the caller de
 is next, so that a long text does not block a slot. Importing this module does not import torch.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
-from xtts.inference.alignment.guarded_piece import Guard, Samples, SpokenPiece
+from xtts.inference.alignment.guarded_piece import Guard, Samples
 from xtts.inference.speech import NOBODY_ELSE, Backend, Speech, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 
 
-@dataclass(frozen=True)
-class StepOutput:
-    """The result of a step for one speech.
-
-    Attributes:
-        name: The speech's name.
-        chunks: Sound that is final.
-        done: Whether these are the last chunks.
-        codes: The number of codes so far.
-        error: The failure that ended the speech, or None.
-        paused: Whether a piece has ended and another waits for `go_on`.
-        cut_pieces: The number of pieces so far that reached the code limit without a STOP code.
-        pieces: The results of all pieces so far, if one has just ended.
-    """
+class StepOutput(NamedTuple):
+    """The result of a step for one speech: sound that is final, and the failure that ended it."""
 
     name: str
-    chunks: tuple[Samples, ...] = ()
-    done: bool = False
-    codes: int = 0
+    speech: Speech
+    chunks: Sequence[Samples] = ()
     error: NotFinite | None = None
-    paused: bool = False
-    cut_pieces: int = 0
-    pieces: tuple[SpokenPiece, ...] = ()
 
 
 class ContinuousBatcher:
@@ -133,14 +117,10 @@ class ContinuousBatcher:
     def _took(self, name: str) -> StepOutput:
         speech = self._speeches[name]
         try:
-            chunks = tuple(speech.take())
+            output = StepOutput(name, speech, speech.take())
         except NotFinite as error:
             self.leave(name)
-            return StepOutput(name, done=True, codes=speech.codes, error=error)
+            return StepOutput(name, speech, error=error)
         if speech.done:
             del self._speeches[name]
-        return StepOutput(
-            name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces,
-            pieces=speech.pieces if speech.done or speech.paused else (),
-        )  # fmt: skip
+        return output

@@ -242,29 +242,28 @@ class SpeechServer:
         yield _failed(name, answer["reason_code"], answer["reason"])
 
     def _output_frames(self, output: StepOutput) -> Iterator[Frame]:
-        words = self._words[output.name]
-        words.sounded(sum(map(len, output.chunks)) / VOCODER_RATE)
-        # Words precede the sound of the step, so that they are known when it is sent.
-        if output.pieces and (timed := words.ended(output.pieces[-1])):
-            rows = [[one.word, one.start_time, one.end_time] for one in timed]
-            yield _frame("words", output.name, words=rows)
-        for chunk in output.chunks:
-            yield {"say": "sound", "id": output.name}, pcm16(np.asarray(chunk))
-        if output.paused:
-            self._paused[output.name] = time.perf_counter()
-            yield _frame("paused", output.name)
-        if not output.done:
-            return
-        seconds = time.perf_counter() - self._began[output.name]
-        self._forget(output.name)
+        name, speech, words = output.name, output.speech, self._words[output.name]
         if output.error is not None:
-            yield from self._refused(output.name, output.error)
-        else:
+            self._forget(name)
+            yield from self._refused(name, output.error)
+            return
+        words.sounded(sum(map(len, output.chunks)) / VOCODER_RATE)
+        ended = (speech.done or speech.paused) and speech.pieces
+        # Words precede the sound of the step, so that they are known when it is sent.
+        if ended and (timed := words.ended(ended[-1])):
+            rows = [[one.word, one.start_time, one.end_time] for one in timed]
+            yield _frame("words", name, words=rows)
+        for chunk in output.chunks:
+            yield {"say": "sound", "id": name}, pcm16(np.asarray(chunk))
+        if speech.paused:
+            self._paused[name] = time.perf_counter()
+            yield _frame("paused", name)
+        elif speech.done:
+            seconds = time.perf_counter() - self._began[name]
+            self._forget(name)
             yield _frame(
-                "done", output.name, codes=output.codes, seconds=seconds,
-                cut_pieces=output.cut_pieces,
-                timed=words.known and bool(output.pieces),
-                pieces=[piece.as_dict() for piece in output.pieces],
+                "done", name, codes=speech.codes, seconds=seconds, cut_pieces=speech.cut_pieces,
+                timed=words.known and bool(ended), pieces=[one.as_dict() for one in speech.pieces],
             )  # fmt: skip
 
     def _forget(self, name: str) -> None:

@@ -138,11 +138,11 @@ class BookVoice:
                 chunks += [np.asarray(chunk) for chunk in output.chunks]
                 if output.error is not None:
                     raise output.error
-                if output.paused:
+                if output.speech.paused:
                     batcher.go_on(output.name)
-                elif output.done:
+                elif output.speech.done:
                     del active[output.name]
-                    yield Said(ask, np.concatenate(chunks), output.pieces)
+                    yield Said(ask, np.concatenate(chunks), output.speech.pieces)
 
 
 def _identity(whose: Voice, voice: LoadedVoice) -> str:

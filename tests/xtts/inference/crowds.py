@@ -27,7 +27,7 @@ def said_in(
         for said in batcher.step():
             assert said.error is None
             yield said
-            if said.paused:
+            if said.speech.paused:
                 assert batcher.go_on(said.name)
 
 

@@ -53,15 +53,15 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
         for said in batcher.step():
             if said.name == "long":
                 chunks += said.chunks
-            if said.done or said.paused:
+            if said.speech.done or said.speech.paused:
                 order.append(said.name)
-            if said.done and said.name == "long":
+            if said.speech.done and said.name == "long":
                 pieces = len(made.tokenizer.split(TEXT, "en"))
-                assert 1 < said.cut_pieces <= pieces
-            if said.paused and len(order) == 1:
+                assert 1 < said.speech.cut_pieces <= pieces
+            if said.speech.paused and len(order) == 1:
                 assert not batcher.busy and batcher.free == 1 and not batcher.empty
                 batcher.enter("short", whose, SynthesisRequest("hello", "en", seed=1, max_codes=8))
-            elif said.paused or (said.name == "short" and said.done):
+            elif said.speech.paused or (said.name == "short" and said.speech.done):
                 batcher.go_on("long")
     assert order[:3] == ["long", "short", "long"]
     assert np.array_equal(torch.cat(chunks).numpy(), alone)

@@ -96,7 +96,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder):
     batcher = batcher_of(standing, 1)
     batcher.enter("micro", standing.placeholder_voice(), SynthesisRequest("a", "en", max_codes=4))
     said = [part for _ in range(5) if batcher.busy for part in batcher.step()]
-    assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
+    assert said[-1].speech.done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
 
 
 def test_torch_says_who_speaks_an_onnx_voice(onnx_folder):

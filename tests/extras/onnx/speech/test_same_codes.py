@@ -89,7 +89,8 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     asked = {str(number): SynthesisRequest(TEXT, "en", seed=number) for number in range(8)}
-    return [said.pieces[0] for said in said_in(batcher_of(voice, 8), voice.own, asked) if said.done]
+    said = said_in(batcher_of(voice, 8), voice.own, asked)
+    return [one.speech.pieces[0] for one in said if one.speech.done]
 
 
 def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, force):

@@ -122,10 +122,10 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
         "two": SynthesisRequest("Hello.", "en", seed=3, whole=True),
     }
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
-    done = [said for said in said_in(batcher_of(voice, 2), voice.own, asked) if said.done]
-    assert sorted(said.pieces[0].attempts for said in done) == [1, 2]
+    done = [said for said in said_in(batcher_of(voice, 2), voice.own, asked) if said.speech.done]
+    assert sorted(said.speech.pieces[0].attempts for said in done) == [1, 2]
     for said in done:
-        (piece,), ask = said.pieces, asked[said.name]
+        (piece,), ask = said.speech.pieces, asked[said.name]
         assert piece.ending is Ending.GOOD and piece.aligned
         seed = ask.seed + RETRY_SEED_STRIDE * (piece.attempts - 1)
         wanted = voice.synthesize_guarded(replace(ask, seed=seed, whole=False), None)
