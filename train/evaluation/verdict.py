@@ -41,8 +41,17 @@ from xtts.voices.verdict import Verdict
 FEWEST_FAILED, FAILED_SHARE = 2, 0.1
 # A candidate and the base are compared by at least this number of sentences that both finished.
 FEWEST_FINISHED = 8
-# The judges that decide. Pitch is only reported.
-_CHOOSING = {WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate"}
+# The judges in a reason, with the form of their figures.
+_NAMES = {
+    WORD_ERRORS: ("word error rate", "{:.0%}"),
+    WORDS: ("words", "{:.0%}"),
+    VOICE: ("voice", "{:.2f}"),
+    NATURALNESS: ("naturalness", "{:.2f}"),
+    RATE_DRIFT: ("rate", "{:+.1f} %"),
+    PITCH_DRIFT: ("pitch", "{:+.1f} %"),
+}
+# The judges that decide. Naturalness is optional, and pitch is only reported.
+_CHOOSING = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT)
 # Percent: a drift above the first, and above the base's by more than the second, is ruled out.
 MOST_DRIFT, DRIFT_BEYOND_BASE = 10.0, 5.0
 # Percent: a rate that is closer to the person's by this much is a gain over the base.
@@ -148,8 +157,8 @@ def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) 
             f"needs {FEWEST_FINISHED}."
         )
     missing = [
-        words
-        for judge, words in _CHOOSING.items()
+        _NAMES[judge][0]
+        for judge in _CHOOSING
         if any(judge in other.judges for other in candidates)
         and (judge != WORDS or base.knows_language)
         and (judge not in one.judges or (not alone and against(one, base, judge) is None))
@@ -265,9 +274,9 @@ def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
 def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     """The best by steps 6 and 7; by validation loss if no voice was judged, or if neither the base
     nor a recogniser knows the language. Only epochs have a validation loss."""
-    recognised = any(WORD_ERRORS in one.judges for one in left)
-    if not any(VOICE in one.judges for one in left) or not (base.knows_language or recognised):
+    if _chosen_by_loss(left, base):
         return _lowest_loss_of(left)
+    recognised = any(WORD_ERRORS in one.judges for one in left)
     # `_unjudged` has ruled out candidates that lack a figure which others have.
     with_voice = list(left)
     if recognised:
@@ -282,6 +291,12 @@ def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
         key=lambda one: (one.share, one.mean(WORD_ERRORS), -one.mean(WORDS),
                          -one.mean(VOICE)),
     )  # fmt: skip
+
+
+def _chosen_by_loss(left: Sequence[Candidate], base: Candidate) -> bool:
+    recognised = any(WORD_ERRORS in one.judges for one in left)
+    voiced = any(VOICE in one.judges for one in left)
+    return not voiced or not (base.knows_language or recognised)
 
 
 def _lowest_loss_of(left: Sequence[Candidate]) -> Candidate:
@@ -346,85 +361,53 @@ def _nearer_rate(best: Candidate, base: Candidate) -> bool:
 
 
 def _why(best: Candidate, base: Candidate) -> str:
-    # Only a measurably better candidate is "the best"; a blend that ties is "chosen".
-    better = base.ruled_out is not None or _measurably_better(best, base)
-    clauses = [_why_the_words(best, base), _why_the_voice(best, base)]
-    for judge, what in ((WORD_ERRORS, "word error rate"), (WORDS, "share of words")):
+    """The reason in sentences. Only a measurably better candidate is "the best"; a blend that ties
+    is "chosen"."""
+    better, worse = (", ".join(some) for some in _changes(best, base))
+    if base.ruled_out is not None:
+        first = "is the best, and the base is ruled out"
+    elif _measurably_better(best, base):
+        first = "is the best"
+    else:
+        first = "is chosen: a blend that speaks as well as the base"
+    sentences = [f"{best.name.capitalize()} {first}."]
+    if _chosen_by_loss([best], base):
+        sentences.append("Its validation loss is the lowest.")
+    if better:
+        sentences.append(f"Measurably better than the base: {better}.")
+    for judge in (WORD_ERRORS, WORDS):
         own, usual = (means(one.old_sentences).get(judge) for one in (best, base))
         if own and usual:
-            clauses.append(
-                f"in the old language its {what} is {own.mean:.0%}, the base's {usual.mean:.0%}"
-            )
+            sentences.append(f"In the old language: {_figures(judge, own.mean, usual.mean)}.")
             break
-    said = "; ".join(filter(None, clauses))
-    reason = f"{best.name.capitalize()} {'is the best' if better else 'is chosen'}: {said}."
-    worse = ", ".join(_got_worse(best, base))
-    return f"{reason} Measurably worse than the base: {worse}." if worse else reason
+    if worse:
+        sentences.append(f"Measurably worse than the base: {worse}.")
+    return " ".join(sentences)
 
 
-def _why_the_words(best: Candidate, base: Candidate) -> str:
-    errors, words = against(best, base, WORD_ERRORS), against(best, base, WORDS)
-    if errors is None and not base.knows_language:
-        return "its validation loss is the lowest, and no judge knows this language"
-    named = ((errors, WORD_ERRORS, "word error rate"), (words, WORDS, "share of words"))
-    for gap, judge, what in named:
-        if gap is not None:
-            own, usual = f"{best.mean(judge):.0%}", f"{base.mean(judge):.0%}"
-            if gap.holds_zero:
-                return f"its {what} is not measurably different ({own}, the base's {usual})"
-            return f"its {what} is {own}, the base's is {usual}"
-    return ""
+def _figures(judge: str, own: float, usual: float) -> str:
+    name, form = _NAMES[judge]
+    return f"{name} ({form.format(own)}, the base {form.format(usual)})"
 
 
-def _got_worse(best: Candidate, base: Candidate) -> list[str]:
-    """The judges that find it measurably worse than the base, with both figures."""
-    judges = (
-        (WORD_ERRORS, "word error rate", "{:.0%}"), (WORDS, "words", "{:.0%}"),
-        (VOICE, "voice", "{:.2f}"), (NATURALNESS, "naturalness", "{:.2f}"),
-        (RATE_DRIFT, "rate", "{:+.1f} %"), (PITCH_DRIFT, "pitch", "{:+.1f} %"),
-    )  # fmt: skip
-    return [
-        f"{name} ({form.format(best.mean(judge))}, the base {form.format(base.mean(judge))})"
-        for judge, name, form in judges
-        if (gap := against(best, base, judge)) is not None
-        and (judge != WORDS or base.knows_language)
-        and _is_worse(judge, best.mean(judge) - gap.mean, gap)
-    ]
-
-
-def _is_worse(judge: str, usual: float, gap: MeanInterval) -> bool:
-    """Whether the whole interval of a difference is worse.
-
-    usual: the base's figure. A drift is worse if the whole interval is further from 0 than it.
-    """
-    if judge in (RATE_DRIFT, PITCH_DRIFT):
-        low, high = usual + gap.low, usual + gap.high
-        return low * high > 0 and min(abs(low), abs(high)) > abs(usual)
-    return gap.low > 0 if judge == WORD_ERRORS else gap.high < 0
-
-
-def _why_the_voice(best: Candidate, base: Candidate) -> str:
-    voice = against(best, base, VOICE)
-    if voice is None:
-        # No voice was judged, or the base is ruled out for too few sentences.
-        if VOICE in best.judges:
-            return "its voice cannot be compared with the base's, which is ruled out"
-        return "no voice was judged, and its validation loss is the lowest of the rest"
-    gap = f"({voice.mean:+.2f})"
-    if voice.low > 0:
-        return f"it sounds closer to the person {gap}"
-    if voice.high < 0:  # it replaces a base that is ruled out
-        return f"it sounds less like the person than the base {gap}, which is ruled out"
-    unsure = f"difference {voice.mean:+.2f}, too small to be sure of"
-    if base.ruled_out is None and not _measurably_better(best, base):
-        return f"it is a blend that speaks as well as the base (voice: {unsure})"
-    no_worse = f"it sounds as close to the person as the base ({unsure})"
-    if not _nearer_rate(best, base):
-        return no_worse
-    own, usual = best.mean(RATE_DRIFT), base.mean(RATE_DRIFT)
-    return (
-        f"{no_worse}; its rate is closer to the person's ({own:+.0f} %, the base's {usual:+.0f} %)"
-    )
+def _changes(best: Candidate, base: Candidate) -> tuple[list[str], list[str]]:
+    """The judges that find it measurably better than the base, and those that find it worse, with
+    both figures."""
+    better, worse = list[str](), list[str]()
+    for judge in _NAMES:
+        gap = against(best, base, judge)
+        if gap is None or (judge == WORDS and not base.knows_language):
+            continue
+        low, high = (-gap.high, -gap.low) if judge == WORD_ERRORS else (gap.low, gap.high)
+        if judge in (RATE_DRIFT, PITCH_DRIFT):  # by how much it is nearer to 0 than the base
+            usual = best.mean(judge) - gap.mean
+            ends = usual + gap.low, usual + gap.high
+            nearest = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
+            low, high = abs(usual) - max(map(abs, ends)), abs(usual) - nearest
+        if low > 0 or high < 0:
+            told = _figures(judge, best.mean(judge), base.mean(judge))
+            (better if low > 0 else worse).append(told)
+    return better, worse
 
 
 def _base_is_best(
@@ -481,7 +464,7 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
     passing = [one for one in others if one.ruled_out is None]
     if passing:
         nearest = _nearest(passing, base)
-        if worse := ", ".join(_got_worse(nearest, base)):
+        if worse := ", ".join(_changes(nearest, base)[1]):
             return f"{nearest.name} is measurably worse: {worse}."
         return f"{nearest.name} speaks as well, but not measurably better."
     nearest = min(others, key=lambda one: (one.num_failed, one.mean(WORD_ERRORS), -one.mean(WORDS)))

@@ -194,7 +194,7 @@ UNDERSTOOD = base(3, errors=0.15)
     [
         pytest.param(
             base(), [spoken(8, voice=0.9, lost=0.2), spoken(9, 0.5, voice=0.75, lost=0.005)],
-            "epoch 2 at 50%", "Epoch 2 at 50% is the best:",
+            "epoch 2 at 50%", "Epoch 2 at 50% is the best.",
             id="a blend that keeps the words, before its epoch",
         ),
         pytest.param(
@@ -215,7 +215,7 @@ UNDERSTOOD = base(3, errors=0.15)
         ),
         pytest.param(
             base(unfinished=0.5), [spoken(101, epoch=1, voice=0.1)], "epoch 1",
-            "less like the person than the base", id="nor one that sounds more like the person",
+            "and the base is ruled out. Measurably worse than the base: voice (", id="nor one that sounds more like the person",
         ),
         *(
             pytest.param(
@@ -223,21 +223,21 @@ UNDERSTOOD = base(3, errors=0.15)
                 id=f"a rate of {rate} beside one of 0.92",
             )
             for rate, best, reason in (
-                (0.98, "epoch 2", "its rate is closer"), (0.93, "base", ""), (1.08, "base", ""),
+                (0.98, "epoch 2", "better than the base: rate ("), (0.93, "base", ""), (1.08, "base", ""),
             )
         ),
         pytest.param(
             UNDERSTOOD, [spoken(21, voice=0.7, lost=0.1, errors=0.1)], "epoch 2",
-            "its word error rate is", id="words that a recogniser hears are not left out",
+            "Measurably better than the base: voice (", id="words that a recogniser hears are not left out",
         ),
         pytest.param(
             base(3, errors=0.3), [spoken(22, voice=0.4, errors=0.02)], "epoch 2",
-            "it sounds as close to the person as the base (difference",
+            "Measurably better than the base: word error rate (",
             id="fewer word errors are a gain",
         ),
         pytest.param(
             UNDERSTOOD, [spoken(23, 0.3, voice=0.41, errors=0.16), POOR], "epoch 2 at 30%",
-            "a blend that speaks as well as the base (voice: difference",
+            "Epoch 2 at 30% is chosen: a blend that speaks as well as the base.",
             id="a blend that ties is taken",
         ),
         pytest.param(
@@ -298,7 +298,7 @@ def test_who_forgets_the_old_language_is_ruled_out_and_told(seed, sound, told):
     named, verdict = verdict_of(known, keeps, forgets)
     assert named["epoch 2"].ruled_out.startswith(told)
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
-    assert "in the old language its" in verdict.reason
+    assert "In the old language: " in verdict.reason
 
 
 def test_an_old_language_without_figures_is_not_one_that_is_kept():
@@ -322,7 +322,8 @@ def test_a_base_that_never_learned_the_language_is_not_the_best_and_its_words_ju
     named, verdict = verdict_of(learning(base(0), 10), first, second, blended)
     assert named["base"].ruled_out == "The base never learned the added language."
     assert (verdict.kind, verdict.epoch) == ("epoch", 2)
-    assert "validation loss is the lowest" in verdict.reason and "words (" not in verdict.reason
+    told = verdict.reason.partition("In the old language")[0]
+    assert "validation loss is the lowest" in told and "words (" not in told
 
 
 @pytest.mark.parametrize("errors", [None, 0.05], ids=["by its own ear", "to a recogniser"])
@@ -389,13 +390,13 @@ def test_where_no_voice_can_be_judged_the_base_stays_unless_something_is_better(
 
 def test_the_reason_calls_only_what_is_measurable_a_difference():
     alike = verdict_of(UNDERSTOOD, spoken(23, 0.3, voice=0.41, errors=0.16), POOR)[1].reason
-    assert alike.startswith("Epoch 2 at 30% is chosen: its word error rate is not measurably ")
+    assert alike == "Epoch 2 at 30% is chosen: a blend that speaks as well as the base."
     fewer = verdict_of(base(3, errors=0.3), spoken(22, voice=0.4, errors=0.02))[1].reason
-    assert fewer.startswith("Epoch 2 is the best: its word error rate is 3%, the base's is 33%;")
-    words = verdict_of(base(0), good(0))[1].reason
-    assert words.startswith(
-        "Epoch 1 is the best: its share of words is not measurably different (100%"
+    assert fewer == (
+        "Epoch 2 is the best. Measurably better than the base: word error rate (3%, the base 33%)."
     )
+    words = verdict_of(base(0), good(0))[1].reason
+    assert "words (" not in words
 
 
 def test_what_is_measurably_worse_is_not_called_as_good():
@@ -460,7 +461,8 @@ def test_who_is_measurably_less_natural_than_the_base_is_ruled_out(kind, natural
         assert "less natural" in verdict.reason
     else:
         small = natural == 3.28
-        assert ("naturalness (3." in verdict.reason) == small, verdict.reason
+        worse = verdict.reason.partition("Measurably worse than the base: ")[2]
+        assert ("naturalness (3." in worse) == small, verdict.reason
 
 
 def test_words_come_before_naturalness_in_what_rules_out():
