@@ -16,7 +16,6 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -80,18 +79,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     """
     if not evaluator.working:
         return
-    shares = shares_of(settings.blend)
-    count = evaluator.num_left(shares)
-    if evaluator.in_run and count:
-        each = evaluator.candidate_seconds
-        took = f", about {each:.0f} s each" if each else ""
-        left = f"{count} more candidate{'s' if count > 1 else ''}"
-        log.info("The epochs are trained. Next: judging %s%s.", left, took)
-    with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
-        evaluator.progress = progress
-        evaluator.judge_missing()
-        evaluator.blends(shares)
-        evaluator.sampler.finish()
+    evaluator.judge_rest(shares_of(settings.blend))
     known = read_evaluation(evaluator.run.evaluation_file)
     verdict = known.verdict if known else None
     if known is None or verdict is None:

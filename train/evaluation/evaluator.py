@@ -120,35 +120,21 @@ class Evaluator:
         """
         self._submit(self._judge_if_quick, epoch, epoch_seconds)
 
-    def judge_missing(self) -> None:
-        """Judges the epochs that were not judged yet; if judging is slow, only the newest."""
-        for epoch in self._epochs_due():
-            self._submit(self._judge, "epoch", epoch, 1.0)
+    def judge_rest(self, shares: Sequence[float]) -> None:
+        """Judges the epochs that were not judged yet, then blends, of these shares, of the base and
+        the epoch that sounds closest to the person.
 
-    def blends(self, shares: Sequence[float]) -> None:
-        """Judges blends of the base and the epoch that sounds closest to the person; if judging is
-        slow, only the middle one."""
-        self._submit(self._blends, shares)
+        If judging is slow, only the newest epoch and the middle blend; evaluation.json names the
+        others. Waits for the end.
+        """
+        self._submit(self._judge_rest, shares)
+        self.sampler.finish()
 
     def missing(self) -> list[Verified]:
         """The verified epochs that were not judged, or whose weights changed since."""
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         known = self.known()
         return [one for one in whole if _is_new(known, "epoch", one, 1.0)]
-
-    def num_left(self, shares: Sequence[float]) -> int:
-        """The number of candidates to judge, including blends of these shares."""
-        known = self.known()
-        judged = {one.share for one in known.candidates if one.kind == "blend"} if known else set()
-        new = [one for one in self._shares_due(shares) if one not in judged]
-        return len(self._epochs_due()) + len(new) + (known is None)
-
-    def _epochs_due(self) -> list[Verified]:
-        newest = max(self.run.epochs(), default=0)
-        return [one for one in self.missing() if not self.is_slow or one.epoch == newest]
-
-    def _shares_due(self, shares: Sequence[float]) -> Sequence[float]:
-        return shares[len(shares) // 2 :][:1] if self.is_slow else shares
 
     # Speak, measure, decide
 
@@ -157,6 +143,8 @@ class Evaluator:
             self.sampler.submit(partial(self._forgiving, work, *arguments))
 
     def _forgiving(self, work: Callable[..., object], *arguments: Any) -> None:
+        if not self.working:
+            return
         try:
             work(*arguments)
             self.failures = 0
@@ -319,17 +307,30 @@ class Evaluator:
         )
         return self._base
 
-    # Blends
+    # The end of a run
 
-    def _blends(self, shares: Sequence[float]) -> None:
+    def _judge_rest(self, shares: Sequence[float]) -> None:
+        epochs, newest = self.missing(), max(self.run.epochs(), default=0)
+        if self.is_slow:
+            epochs = [one for one in epochs if one.epoch == newest]
+        known = self.known()
+        judged = [one.share for one in known.candidates if one.kind == "blend"] if known else []
+        tried = shares[len(shares) // 2 :][:1] if self.is_slow else shares
+        count = (known is None) + len(epochs) + sum(share not in judged for share in tried)
+        with Progress("Judging", count, "candidates") as self.progress:
+            for epoch in epochs:
+                self._forgiving(self._judge, "epoch", epoch, 1.0)
+            self._forgiving(self._judge_blends, shares, tried)
+
+    def _judge_blends(self, shares: Sequence[float], tried: Sequence[float]) -> None:
         known = self.known()
         chosen = self.source_of_blends(known) if known else None
         if chosen is None:
             return
         new = [share for share in shares if _is_new(known, "blend", chosen, share)]
-        tried = [share for share in new if share in self._shares_due(shares)]
-        for share in tried:
-            self._judge("blend", chosen, share)
+        for share in new:
+            if share in tried:
+                self._judge("blend", chosen, share)
         left = [f"epoch {one.epoch}" for one in self.missing()]
         left += [f"epoch {chosen.epoch} at {one:.0%}" for one in new if one not in tried]
         known = self._with_base()

@@ -267,7 +267,6 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
         ground.judge(number, seconds=100.0)
     ground.conclude()
     assert ground.speaking.asked == [(0, 0.0), (2, 1.0), (2, 0.5)]
-    assert "judging 2 more candidates, about 70 s each" in caplog.text
     found = ground.evaluation()
     assert found.verdict.kind == "blend"
     assert found.left_out == ["epoch 1", "epoch 2 at 70%", "epoch 2 at 30%"]
@@ -282,7 +281,7 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
 def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(ground, monkeypatch):
     ground.restart(in_run=True)
     takes(monkeypatch, ground.speaking, 70.0)
-    ground.evaluator.judge_missing()
+    ground.evaluator.judge_rest(())
     ground.judge(1, seconds=1000.0)
     ground.restart(in_run=True)
     ground.judge(2, seconds=100.0)
@@ -376,7 +375,7 @@ def test_blend_says_which_shares_are_tried(ground, blend, shares):
 
 def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     ground.judge(2)
-    ground.evaluator.blends((0.5,))
+    ground.evaluator.judge_rest((0.5,))
     # Killed after the verdict, before the file that it names was written.
     assert ground.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
@@ -396,7 +395,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
 @pytest.mark.parametrize("point", ["after blend", "after replace:best.pt"])
 def test_killed_while_best_pt_is_written(ground, point):
     ground.judge(2)
-    ground.evaluator.blends((0.5,))
+    ground.evaluator.judge_rest((0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
     assert bool(ground.run.best_weights().fallback) is (point != "after blend")
     ground.restart()
