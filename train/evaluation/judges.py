@@ -87,7 +87,7 @@ def descriptions(
         NATURALNESS: JudgeDescription(
             "MOS", "higher",
             "How natural it sounds: the mean opinion score that DistillMOS predicts, from 1 to 5. "
-            f"It knows neither the text nor the person.{_own_clips(person)}",
+            "It knows neither the text nor the person.",
             absent=no_naturalness,
         ),
         RATE_DRIFT: JudgeDescription(
@@ -101,13 +101,6 @@ def descriptions(
             absent=None if person.pitch_hz else "no pitch was found in the person's clips",
         ),
     }  # fmt: skip
-
-
-def _own_clips(person: Person) -> str:
-    own = mean_interval(person.naturalness)
-    if own is None:
-        return ""
-    return f" The person's own clips have {own.mean:.2f} ±{(own.high - own.low) / 2:.2f}."
 
 
 def measures_of_base(

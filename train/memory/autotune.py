@@ -1,9 +1,8 @@
 """Finds the largest batch that fits: measured on a GPU, estimated on a CPU.
 
-On a GPU, the largest intended batch is tried first, with the longest clips. If it does not fit with
-headroom, two small batches show how much memory a clip takes, and the batch that should then fit is
-tried, too. On a CPU nothing is tried: the kernel kills a process that allocates too much, without
-an error.
+On a GPU, the largest intended batch is tried first, with the longest clips, then ever smaller ones
+until one fits with headroom. On a CPU nothing is tried: the kernel kills a process that allocates
+too much, without an error.
 """
 
 import logging
@@ -166,25 +165,14 @@ def largest_fitting(
         peak_bytes: The peak memory of a step on this number of clips; None if it did not fit.
         room: Bytes that a step may take in total, weights and optimizer included.
     """
-    allowed = int(room * (1 - HEADROOM))
-    peak = peak_bytes(wanted)
-    if peak is not None and peak <= allowed:
-        return wanted, f"{size_words(peak)} of {size_words(allowed)} taken"
-    one = peak_bytes(1)
-    if one is None or one > allowed or wanted == 1:
-        return 1, f"even the longest clip does not fit into {size_words(allowed)} with headroom"
-    two = peak_bytes(2) if wanted > 2 else None
-    if two is None or two <= one:
-        clips = max(1, wanted // 2)
-    else:  # memory grows linearly with the clips
-        clips = max(1, min(wanted - 1, 1 + (allowed - one) // (two - one)))
-    while clips > 1:
+    allowed, clips = int(room * (1 - HEADROOM)), wanted
+    while clips:
         peak = peak_bytes(clips)
         if peak is not None and peak <= allowed:
-            taken = f"{size_words(peak)} of {size_words(allowed)} taken"
-            return clips, f"{taken}; {wanted} clips did not fit"
-        clips = clips * 3 // 4
-    return 1, f"{size_words(one)} of {size_words(allowed)} taken; two clips did not fit"
+            more = f"; {wanted} clips did not fit" if clips < wanted else ""
+            return clips, f"{size_words(peak)} of {size_words(allowed)} taken{more}"
+        clips = clips * 7 // 8
+    return 1, f"even the longest clip does not fit into {size_words(allowed)} with headroom"
 
 
 def fitting_on_cpu(

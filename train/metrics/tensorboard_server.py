@@ -5,9 +5,6 @@ import logging
 import os
 import socket
 import sys
-import threading
-import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +17,6 @@ from train.settings import TrainSettings, load
 log = logging.getLogger("train")
 
 MOST_PORTS_TRIED = 50
-ANSWER_SECONDS = 90.0
 # By default it shows ten samples, drawn at random. "0 = all" shows none in the audio plugin of
 # 2.21, so this is a number that no run reaches. It costs no memory for samples that do not exist.
 _EVERY_SAMPLE = ("--samples_per_plugin", "audio=10000,images=10000")
@@ -38,28 +34,13 @@ class TensorBoard:
         options = ["--logdir", str(runs_dir), "--host", host, "--port", str(self.port),
                    "--reload_interval", "5", *_EVERY_SAMPLE]  # fmt: skip
         self._child = ChildProcess(module_command("tensorboard.main", *options))
-        threading.Thread(target=self._tell, name="tensorboard", daemon=True).start()
-
-    def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
-        """Waits until it answers over HTTP; False if it died or took too long."""
-        # Without a proxy from the environment, which would connect to the proxy's localhost.
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        end = time.monotonic() + within_seconds
-        while time.monotonic() < end and self._child.code is None:
-            with contextlib.suppress(OSError), direct.open(self.address, timeout=2):
-                return True
-            time.sleep(0.25)
-        return False
+        log.info("TensorBoard: %s (it takes some seconds to start)", self.address)
 
     def close(self) -> None:
         """Ends the server."""
+        if self._child.code is not None:
+            log.warning("TensorBoard had ended. `%s` shows why.", commands.make("tensorboard"))
         self._child.end()
-
-    def _tell(self) -> None:
-        if self.answers():
-            log.info("TensorBoard: %s", self.address)
-        elif self._child.code not in (None, -9):
-            log.warning("TensorBoard did not start. `%s` shows why.", commands.make("tensorboard"))
 
 
 def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:
