@@ -215,7 +215,8 @@ UNDERSTOOD = base(3, errors=0.15)
         ),
         pytest.param(
             base(unfinished=0.5), [spoken(101, epoch=1, voice=0.1)], "epoch 1",
-            "and the base is ruled out. Measurably worse than the base: voice (", id="nor one that sounds more like the person",
+            "and the base is ruled out. Measurably worse than the base: voice (",
+            id="nor one that sounds more like the person",
         ),
         *(
             pytest.param(
@@ -223,12 +224,14 @@ UNDERSTOOD = base(3, errors=0.15)
                 id=f"a rate of {rate} beside one of 0.92",
             )
             for rate, best, reason in (
-                (0.98, "epoch 2", "better than the base: rate ("), (0.93, "base", ""), (1.08, "base", ""),
+                (0.98, "epoch 2", "better than the base: rate ("), (0.93, "base", ""),
+                (1.08, "base", ""),
             )
         ),
         pytest.param(
             UNDERSTOOD, [spoken(21, voice=0.7, lost=0.1, errors=0.1)], "epoch 2",
-            "Measurably better than the base: voice (", id="words that a recogniser hears are not left out",
+            "Measurably better than the base: voice (",
+            id="words that a recogniser hears are not left out",
         ),
         pytest.param(
             base(3, errors=0.3), [spoken(22, voice=0.4, errors=0.02)], "epoch 2",
