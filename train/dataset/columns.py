@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, short
+from train.dataset.entries import DatasetError, names_sound, short
 from xtts.text.language_names import code_of, is_code, short_code
 from xtts.text.languages import NAMES
 
@@ -302,7 +302,7 @@ def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool])
 
 
 def _is_sound(column: Sequence[str]) -> bool:
-    return _nearly_all(column, lambda cell: cell.lower().endswith(SOUND_EXTENSIONS))
+    return _nearly_all(column, names_sound)
 
 
 def _are_splits(column: Sequence[str]) -> bool:

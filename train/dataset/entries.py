@@ -4,18 +4,19 @@ Text files are UTF-8, or UTF-16 with a byte-order mark.
 """
 
 import codecs
-import itertools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from machine.errors import SotaqueError
 from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS
 
 SOUND_EXTENSIONS = SOUND_ENDINGS
 DEFAULT_SPEAKER = "speaker"
+# Folders to search for recordings, relative to the transcript's.
+RECORDING_FOLDERS = ("", "wavs", "wav", "clips", "audio")
 SHORTEST_CLIP_SECONDS = 0.5
 # Coqui's max_wav_length: 255,995 samples.
 LONGEST_CLIP_SECONDS = 11.6
@@ -111,27 +112,62 @@ def shown_path(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
+def names_sound(name: str) -> bool:
+    """Whether a name has the ending of a recording."""
+    return name.lower().endswith(SOUND_EXTENSIONS)
+
+
 def find_recording(folders: Sequence[Path], name: str) -> Path:
     """The file of the recording `name`; the expected path if there is none.
 
     Also tries sound extensions, Windows separators, accents composed or decomposed (as in archives
     from a Mac), another case (a recorder's `A.WAV`), and converted files: `a.wav` for `a.m4a`.
     """
-    suffix = PurePosixPath(name).suffix.lower()
-    endings = ("",) if suffix in DECODED else (*SOUND_ENDINGS, "")
     plain = name.replace("\\", "/")
-    composed, apart = (unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
-    spellings = dict.fromkeys((name, plain, composed, apart))
-    if suffix in FOREIGN:
-        spellings = dict.fromkeys((*(one[: -len(suffix)] for one in spellings), *spellings))
-    for folder, spelling, ending in itertools.product(folders, spellings, endings):
-        path: Path = folder / f"{spelling}{ending}"
-        if path.is_file():
-            return path
-    for folder in folders:
-        if (found := _without_case(folder / plain)) is not None:
-            return found
-    return folders[0] / f"{name}{'' if suffix in DECODED else DECODED[0]}"
+    ending = PurePosixPath(plain).suffix.lower()
+    if ending not in FOREIGN:
+        for folder in folders:
+            if (folder / plain).is_file():
+                return folder / plain
+    stem = plain[: -len(ending)] if ending in FOREIGN else plain
+    spelled = {_composed(plain)} if ending in DECODED else {
+        _composed(f"{stem}{one}") for one in SOUND_ENDINGS
+    }  # fmt: skip
+    near = [[one for one in beside(folder / plain) if names_sound(one.name)] for folder in folders]
+    for folder, found in zip(folders, near, strict=True):
+        for one in found:
+            if _composed(one.relative_to(folder).as_posix()) in spelled:
+                return one
+    for found in near:
+        if len(found) == 1 or (found and found[0].suffix.lower() != found[1].suffix.lower()):
+            return found[0]
+    return folders[0] / f"{name}{'' if ending in DECODED else DECODED[0]}"
+
+
+def located(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
+    """The name of a recording and its file. Tools write paths of the machine that made the
+    transcript: if there is no such file, the folders are searched for the last parts of the path.
+    A name without an ending is most likely in wavs/, as in LJSpeech.
+    """
+    if not names_sound(name):
+        folders = sorted(folders, key=lambda one: one.name not in RECORDING_FOLDERS)
+    parts = PureWindowsPath(name).parts
+    ends = ("/".join(parts[first:]) for first in range(1, len(parts)) if ".." not in parts)
+    for one in (name, *ends):
+        if unsafe(one) is None and (path := find_recording(folders, one)).is_file():
+            return one, path
+    return name, folders[0] if unsafe(name) else find_recording(folders, name)
+
+
+def names_recording(cell: str, folders: Sequence[Path]) -> bool:
+    """Whether a field names a recording, by its ending or by an existing file."""
+    return names_sound(cell) or located(cell, folders)[1].is_file()
+
+
+def recording_folders(transcript: Path, folder: Path) -> list[Path]:
+    """The folders that may hold the recordings of a transcript in the dataset `folder`."""
+    found = (root / one for root in (transcript.parent, folder) for one in RECORDING_FOLDERS)
+    return list(dict.fromkeys(one for one in found if one.is_dir()))
 
 
 def beside(path: Path) -> list[Path]:
@@ -144,16 +180,8 @@ def beside(path: Path) -> list[Path]:
         found = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
     except OSError:  # no permission to list the folder
         return []
-    order = (path.suffix.lower(), *SOUND_ENDINGS)
+    order = (*(one for one in DECODED if one == path.suffix.lower()), *SOUND_ENDINGS)
     return sorted(found, key=lambda one: [one.suffix.lower() != ending for ending in order])
-
-
-def _without_case(path: Path) -> Path | None:
-    """The recording that a missing path must mean, or None if that is ambiguous."""
-    found = [one for one in beside(path) if one.suffix.lower() in SOUND_ENDINGS]
-    if not found or (len(found) > 1 and found[0].suffix.lower() == found[1].suffix.lower()):
-        return None
-    return found[0]
 
 
 def _folder_without_case(path: Path) -> Path | None:
@@ -178,5 +206,9 @@ def _names_of(folder: Path, _changed_ns: int) -> dict[str, tuple[Path, ...]]:
     return found
 
 
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
 def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
+    return _composed(name).casefold()

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 from machine.text import counted, plain_name, table
 from train.dataset.columns import (
@@ -32,10 +32,13 @@ from train.dataset.columns import (
 )
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
+    RECORDING_FOLDERS,
     SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
-    find_recording,
+    located,
+    names_recording,
+    recording_folders,
     relative_name,
     short,
     shown_path,
@@ -49,7 +52,6 @@ from train.dataset.layouts import (
     read_pairs,
 )
 from train.dataset.transcripts import (
-    RECORDING_FOLDERS,
     Row,
     Table,
     Transcripts,
@@ -248,7 +250,7 @@ def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Colum
         some = [tables[place] for place in alike]
         usual = [row.cells for table in some for row in table.rows if len(row.cells) == width]
         if width > 1:
-            exists = partial(_exists, _places(some[0], folder))
+            exists = partial(names_recording, folders=recording_folders(some[0].path, folder))
             known = judged(usual, exists, language, str(some[0].path))
         else:
             known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
@@ -292,10 +294,11 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
     rows: Sequence[Row] = table.rows if columns.by_rows else table.rows[1:]
     if "split" in columns.places:
         rows = _in_use(rows, columns.places["split"], path, found.notes)
-    places, faults, styles, moved = _places(table, folder), list[str](), list[str](), list[str]()
+    places = recording_folders(path, folder)
+    faults, styles, moved = list[str](), list[str](), list[str]()
     for row in rows:
         cells = _cells_of(row, columns)
-        name, recording = _located(cells["path"], places, path.parent)
+        name, recording = located(relative_name(cells["path"], path.parent), places)
         speaker = cells.get("speaker", "")
         if fault := _fault(row, columns, table, name, speaker):
             faults.append(fault)
@@ -402,15 +405,6 @@ def _fault(row: Row, columns: Columns, table: Table, name: str, speaker: str) ->
     return ""
 
 
-def _places(table: Table, folder: Path) -> tuple[Path, ...]:
-    """The folders that may hold the recordings; wavs/ is first for names without an ending, as in
-    LJSpeech."""
-    last = table.rows[-1].cells[0].lower().endswith(SOUND_EXTENSIONS)
-    names = RECORDING_FOLDERS if last else (*RECORDING_FOLDERS[1:], RECORDING_FOLDERS[0])
-    found = [root / one for root in (table.path.parent, folder) for one in names]
-    return tuple(dict.fromkeys(one for one in found if one.is_dir()))
-
-
 def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]) -> None:
     """Refuses an unknown header: a first line of labels without a recording, if the next lines name
     recordings."""
@@ -419,18 +413,14 @@ def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]
     if (
         len(others) > 1
         and is_label(first[text])
-        and not _is_sound(first[place], exists)
-        and all(_is_sound(cells[place], exists) for cells in others[:_MOST_AFTER_HEADER])
+        and not exists(first[place])
+        and all(exists(cells[place]) for cells in others[:_MOST_AFTER_HEADER])
     ):
         raise DatasetError(
             f"{table.path} begins with {short(' '.join(first))!r}, which does not name its "
             f"{len(first)} columns. Write a header line that names them, such as "
             "file_name,text or file_name,text,speaker,language."
         )
-
-
-def _is_sound(name: str, exists: Callable[[str], bool]) -> bool:
-    return name.lower().endswith(SOUND_EXTENSIONS) or exists(name)
 
 
 def _rule(table: Table, columns: Columns) -> str:
@@ -446,29 +436,6 @@ def _language(cell: str, language: str) -> str:
     if not cell or (cell == cell.lower() and cell.partition("-")[0] == code):
         return cell or language
     return code or tag_of(cell) or language
-
-
-def _located(name: str, places: Sequence[Path], folder: Path) -> tuple[str, Path]:
-    """The name of a recording and its file. Tools write paths of the machine that made the
-    transcript: if there is no such file, the dataset is searched for the last parts of the path."""
-    name = relative_name(name, folder)
-    if unsafe(name) is None and (path := find_recording(places, name)).is_file():
-        return name, path
-    parts = PureWindowsPath(name).parts
-    if ".." not in parts and "\0" not in name:
-        for first in range(1, len(parts)):
-            shorter = "/".join(parts[first:])
-            if unsafe(shorter) is None and (path := find_recording(places, shorter)).is_file():
-                return shorter, path
-    if unsafe(name):
-        return name, folder
-    # The expected path: LJSpeech's names lack an ending, and its recordings are in wavs/.
-    plain = not name.lower().endswith(SOUND_EXTENSIONS) and (folder / "wavs").is_dir()
-    return name, find_recording((folder / "wavs" if plain else folder,), name)
-
-
-def _exists(places: Sequence[Path], name: str) -> bool:
-    return _located(name, places, places[0])[1].is_file() if unsafe(name) is None else False
 
 
 def _add_styles(found: Transcript, styles: Sequence[str]) -> None:

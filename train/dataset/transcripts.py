@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from train.dataset.columns import named
-from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, files_below, read_text
+from train.dataset.entries import (
+    SOUND_EXTENSIONS,
+    DatasetError,
+    files_below,
+    names_recording,
+    names_sound,
+    read_text,
+    recording_folders,
+)
 
 _DELIMITERS = "\t;,"
 # Spreadsheets may write their delimiter into the first line.
@@ -35,8 +43,6 @@ ENDINGS = (".csv", ".tsv", ".list", ".txt", *JSON_ENDINGS)
 # Files that `train cut`, `train check` and `train extend` write into a folder of clips.
 _OURS = frozenset({"account.csv", "clips.jsonl", "cut.json", "inspection.csv", "normalization.txt"})
 _LIBRISPEECH = ".trans.txt"
-# Folders to search for recordings, relative to the transcript's.
-RECORDING_FOLDERS = ("", "wavs", "wav", "clips", "audio")
 _VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
 _TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
@@ -166,9 +172,9 @@ def is_transcript(path: Path) -> bool:
     rows, width = table.rows[:_MOST_ROWS_LOOKED_AT], most_common_width(table.rows)
     if width < 2:
         return False
-    beside = _names_beside(path.parent)
+    folders = recording_folders(path, path.parent)
     return any(
-        sum(_names_recording(row.cells[place], beside) for row in rows if place < len(row.cells))
+        sum(names_recording(row.cells[place], folders) for row in rows if place < len(row.cells))
         > _MOST * len(rows)
         for place in range(width)
     )
@@ -220,22 +226,6 @@ def _recordings_texts(files: Sequence[Path]) -> Iterator[Path]:
             plain = path.with_suffix("")
             if plain in sounds or plain.with_suffix("") in sounds:
                 yield path
-
-
-def _names_beside(folder: Path) -> frozenset[str]:
-    """The names, with and without endings, in the recording folders of a transcript."""
-    names = set[str]()
-    for place in (folder / one for one in RECORDING_FOLDERS):
-        if place.is_dir():
-            for path in place.iterdir():
-                if path.suffix.lower() in SOUND_EXTENSIONS:
-                    names |= {path.name, path.stem}
-    return frozenset(names)
-
-
-def _names_recording(cell: str, beside: frozenset[str]) -> bool:
-    sound = cell.lower().endswith(SOUND_EXTENSIONS)
-    return sound or cell.replace("\\", "/").rpartition("/")[2] in beside
 
 
 # Rows
@@ -337,7 +327,7 @@ def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
 
 def _looks_like_row(line: str, delimiter: str, width: int) -> bool:
     cells, _ = _fields(line, delimiter)
-    sound = len(cells) > 1 and cells[0].lower().endswith(SOUND_EXTENSIONS)
+    sound = len(cells) > 1 and names_sound(cells[0])
     # Texts contain commas, semicolons and tabs, but not `|`.
     return sound or (delimiter == "|" and width > 1 and len(cells) >= width)
 
@@ -387,7 +377,7 @@ def _whole(text: str) -> list[Any]:
         for name, value in everything.items()
         if isinstance(value, str | Mapping)
     ]
-    sound = all(name.lower().endswith(SOUND_EXTENSIONS) for name in names)
+    sound = all(names_sound(name) for name in names)
     texts = all("text" in row for row in rows)
     by_name = sound or all(isinstance(one, Mapping) for one in everything.values())
     return rows if len(rows) == len(names) and by_name and texts else []
