@@ -36,6 +36,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """The first names, with the number of the others: a, b and 3 more."""
+    shown, more = ", ".join(names[:most]), len(names) - most
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """One line per row, with columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

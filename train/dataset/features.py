@@ -39,6 +39,7 @@ from machine.errors import SotaqueError
 from machine.memory import without_collection
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
+from machine.text import listed
 from train.dataset.dataset import Clip, Dataset
 from train.progress import in_threads, lookahead, with_progress
 from xtts.audio import (
@@ -155,7 +156,7 @@ class FeatureCache:
         if damaged:
             log.warning(
                 "%d records in %s are damaged: their SHA-256 does not match. They are "
-                "computed again. Clips: %s.", len(damaged), self.folder, ", ".join(names[:20]),
+                "computed again. Clips: %s.", len(damaged), self.folder, listed(names),
             )  # fmt: skip
             self.compute(damaged)
             if missing := self.missing():  # the index of their shard is damaged, too
@@ -169,7 +170,7 @@ class FeatureCache:
             "Computing features of %d clips, once, on %s (%s).", len(clips), place.value,
             place.reason,
         )  # fmt: skip
-        extractor, lost = _Extractor(self._base, self._config, place.value), 0
+        extractor, lost = Extractor(self._base, self._config, place.value), 0
         most_lost = int(LARGEST_LOST_SHARE * len(self._clips))
         ahead = 1 if place.value == "cpu" else min(_MOST_READERS, os.cpu_count() or 1)
         records = list[tuple[str, np.ndarray, np.ndarray]]()
@@ -262,19 +263,17 @@ class FeatureCache:
         return content
 
 
-class _Extractor:
+class Extractor:
     """Computes features on a device; if a GPU fails, continues with that clip on the CPU."""
 
     def __init__(self, base: Path, config: ModelConfig, device: str) -> None:
         self._base, self._config, self._device = base, config, device
-        self._loaded: DeviceFeatures | None = None
+        self._loaded: tuple[torch.nn.Module, torch.Tensor] | None = None  # DVAE, mel scales
 
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """As `DeviceFeatures.of`."""
+        """As `of`, on the CPU after a fault of the GPU."""
         try:
-            if self._loaded is None:
-                self._loaded = DeviceFeatures(self._base, self._config, self._device)
-            found = self._loaded.of(waveform)
+            found = self.of(waveform)
             if self._device == "cpu" or np.isfinite(found[1]).all():
                 return found
             words = "its mel has non-finite values"
@@ -287,22 +286,6 @@ class _Extractor:
         self._device = "cpu"
         return self.features(waveform)
 
-    def close(self) -> None:
-        """Releases the GPU's memory."""
-        self._loaded = None
-        if self._device != "cpu":
-            cuda_errors.free_after_fault(self._device)
-
-
-class DeviceFeatures:
-    """The DVAE and the mel scales on one device."""
-
-    def __init__(self, base: Path, config: ModelConfig, device: str = "cpu") -> None:
-        self._device = torch.device(device)
-        self._dvae = load_dvae(base, config).to(self._device)
-        self._stats = mel_stats(base, read_tensors(base / "model.pth")).to(self._device)
-
-    @torch.inference_mode()
     def of(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, `[samples]` at
         22,050 Hz, without padding.
@@ -310,14 +293,25 @@ class DeviceFeatures:
         cuDNN is off on a GPU: it would plan about ten convolutions again for every clip length, and
         compute in TF32.
         """
+        device = torch.device(self._device)
+        if self._loaded is None:
+            stats = mel_stats(self._base, read_tensors(self._base / "model.pth"))
+            self._loaded = load_dvae(self._base, self._config).to(device), stats.to(device)
+        dvae, stats = self._loaded
         # On the CPU, this may run during a training step, whose cuDNN flags must not change.
-        on_cpu = self._device.type == "cpu"
+        on_cpu = device.type == "cpu"
         flags = contextlib.nullcontext() if on_cpu else torch.backends.cudnn.flags(enabled=False)
-        with flags:
-            waveform = waveform.to(self._device)
-            codes = codes_of(waveform, self._dvae, self._stats)
-            mel = conditioning_mel(waveform[None], self._stats)[0]
+        with flags, torch.inference_mode():
+            waveform = waveform.to(device)
+            codes = codes_of(waveform, dvae, stats)
+            mel = conditioning_mel(waveform[None], stats)[0]
             return codes, mel.cpu().numpy().astype(np.float16)
+
+    def close(self) -> None:
+        """Releases the GPU's memory."""
+        self._loaded = None
+        if self._device != "cpu":
+            cuda_errors.free_after_fault(self._device)
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import commands
-from machine.text import counted
+from machine.text import counted, listed
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     LONGEST_CLIP_SECONDS,
@@ -106,7 +106,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
 def _other_tables(tables: Sequence[Path]) -> str:
     if not tables:
         return ""
-    names = ", ".join(path.name for path in tables[:_MOST_NAMED])
+    names = listed([path.name for path in tables], _MOST_NAMED)
     return (
         f"No column of {names} names these recordings: if it is their transcript, write a "
         "header line such as file_name|text, with the names of the files. "
@@ -116,16 +116,14 @@ def _other_tables(tables: Sequence[Path]) -> str:
 def _other_texts(folder: Path) -> str:
     """A sentence about files that may hold the texts in an unsupported format."""
     found = [
-        path for path in files_below(folder)
+        path.relative_to(folder).as_posix() for path in files_below(folder)
         if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI
     ]  # fmt: skip
     if not found:
         return ""
-    names = ", ".join(path.relative_to(folder).as_posix() for path in found[:_MOST_NAMED])
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     return (
-        f"Not read: {names}{more}. If the texts are in there, write them into metadata.csv, with "
-        "a row file|text or file|speaker|text for each clip. "
+        f"Not read: {listed(found, _MOST_NAMED)}. If the texts are in there, write them into "
+        "metadata.csv, with a row file|text or file|speaker|text for each clip. "
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from machine.text import listed
 from train.dataset.columns import named
 from train.dataset.entries import (
     SOUND_EXTENSIONS,
@@ -48,7 +49,6 @@ _TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
 _MOST_ROWS_LOOKED_AT = 200
 _MOST = 0.5
-_MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def _chosen(folder: Path, found: Sequence[Path], among: Sequence[Path]) -> Trans
     else:
         one = f"rename it to metadata{found[0].suffix}"
     raise DatasetError(
-        f"{folder} holds {len(found)} transcripts: {_listed(list(names.values()))}. To train on "
-        f"one of them, {one}. To train on all, write one metadata.csv with a row "
+        f"{folder} holds {len(found)} transcripts: {listed(list(names.values()))}. "
+        f"To train on one of them, {one}. To train on all, write one metadata.csv with a row "
         "file|speaker|text for each clip."
     )
 
@@ -195,15 +195,10 @@ def unread_note(folder: Path, transcripts: Transcripts) -> str:
     if not transcripts.unread:
         return ""
     names, read = (
-        _listed([path.relative_to(folder).as_posix() for path in paths])
+        listed([path.relative_to(folder).as_posix() for path in paths])
         for paths in (transcripts.unread, (*transcripts.train, *transcripts.validation))
     )
     return f"Not read: {names}." + (f" The clips are those of {read}." if read else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown, more = ", ".join(names[:_MOST_NAMED]), len(names) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _candidates(files: Sequence[Path]) -> list[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine import commands, extras
+from machine.text import listed
 from train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from train.run_context import RunContext
 
 log = logging.getLogger("train")
-
-_MOST_NAMES = 20
 
 SUMMARY = """check the sound and the text of the dataset; train nothing
 --show-text      print how the transcripts are read
@@ -68,7 +67,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
             context.data, context.base, context.config, settings.cache_dir, context.device.features
         ).repair()
         log.info(
-            "Features: %d damaged records were computed again. %s", len(repaired), _named(repaired)
+            "Features: %d damaged records were computed again. %s", len(repaired), listed(repaired)
         )
     elif arguments.verify:
         return _verified(settings, context)
@@ -131,10 +130,6 @@ def _verified(settings: TrainSettings, context: "RunContext") -> int:
     )  # fmt: skip
     if damaged:
         repair = commands.program("train check --repair")
-        log.info("Damaged: %s. Repair them with: %s", _named([one.name for one in damaged]), repair)
+        names = listed([one.name for one in damaged])
+        log.info("Damaged: %s. Repair them with: %s", names, repair)
     return 2 if damaged else 0
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from machine.text import listed
 from xtts.model.config import ModelConfig
 from xtts.text import markdown
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
@@ -45,7 +46,6 @@ _RULES = 4
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _SIGN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
 _EVERY_LENGTH = 1 << 30
-_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -389,8 +389,8 @@ class Tokenizer:
                 words.append(word)
                 # As they were before normalisation, which turns "½" into 1 and 2.
                 letters.update(dict.fromkeys(set("".join(lost)) & set(word.lower())))
-        named = _listed(words or [text])
-        which = f" ({_listed(sorted(letters))})" if letters else ""
+        named = listed(list(map(shown, words or [text])))
+        which = f" ({listed(list(map(shown, sorted(letters))))})" if letters else ""
         return TextError(
             f"This voice cannot say {named} in language {language}: letters or digits are missing "
             f"from its vocabulary{which}. Write it in letters that the voice knows, or use a voice "
@@ -414,9 +414,3 @@ def _versions() -> list[str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions.append(f"{name} {metadata.version(name)}")
     return versions
-
-
-def _listed(words: Sequence[str]) -> str:
-    named = ", ".join(map(shown, words[:_MOST_SHOWN]))
-    more = len(words) - _MOST_SHOWN
-    return f"{named} and {more} more" if more > 0 else named

@@ -131,13 +131,13 @@ def by(place: Place, folder: str, where: Choice) -> list[bytes]:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The device of each computation, in order; "cpu:0" takes the GPU's code path."""
     seen: list[str] = []
-    original = features.DeviceFeatures.of
+    original = features.Extractor.of
 
     def of(self, waveform):
         seen.append(str(self._device))
         return original(self, waveform)
 
-    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    monkeypatch.setattr(features.Extractor, "of", of)
     yield seen
 
 
@@ -169,13 +169,13 @@ def test_a_gpu_that_fails_leaves_the_rest_to_the_cpu(
     """The GPU fails after `good` clips."""
     expected = by(place, "cpu", features.ON_CPU)
     gpu.clear()
-    right = features.DeviceFeatures.of
+    right = features.Extractor.of
 
     def of(self, waveform):
         found = right(self, waveform)
         return wrong(*found) if gpu[-1] == "cpu:0" and gpu.count("cpu:0") > good else found
 
-    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    monkeypatch.setattr(features.Extractor, "of", of)
     assert by(place, "gpu", AS_A_GPU) == expected
     assert gpu.count("cpu:0") == good + 1
     assert "Features are computed on the CPU from here on: cpu:0" in caplog.text
@@ -186,7 +186,7 @@ def test_a_bug_of_ours_is_not_a_gpus_fault(place, monkeypatch):
     def of(self, waveform):
         raise IndexError("not a device's words")
 
-    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    monkeypatch.setattr(features.Extractor, "of", of)
     with pytest.raises(IndexError, match="not a device's"):
         place.build(AS_A_GPU)
 
