@@ -34,7 +34,7 @@ from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts import audio, wav
-from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
+from xtts.model.config import COQUIS_NAMES, ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
@@ -351,26 +351,16 @@ def copy_file(source: Path, path: Path) -> Written:
 def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, Any]:
     """The base's config.json with all sizes, because some of Coqui's defaults are not XTTS-v2's."""
     content: dict[str, Any] = json.loads((base_folder / "config.json").read_text(encoding="utf-8"))
-    gpt = config.gpt
     content["model"] = "xtts"
     content["languages"] = list(config.languages)
     if config.alignment_heads is None:
         (content.get("sotaque") or {}).pop("alignment_heads", None)
-    content["model_args"] = (content.get("model_args") or {}) | {
-        "gpt_layers": gpt.layers,
-        "gpt_n_model_channels": gpt.width,
-        "gpt_n_heads": gpt.heads,
+    args = {COQUIS_NAMES[name]: value for name, value in vars(config.gpt).items()} | {
         "gpt_number_text_tokens": text_ids,
-        "gpt_start_text_token": gpt.text_start,
-        "gpt_stop_text_token": gpt.text_stop,
-        "gpt_num_audio_tokens": gpt.audio_ids,
-        "gpt_start_audio_token": gpt.audio_start,
-        "gpt_stop_audio_token": gpt.audio_stop,
-        "gpt_max_text_tokens": gpt.max_text_tokens,
-        "gpt_max_audio_tokens": gpt.max_audio_tokens,
         "gpt_use_perceiver_resampler": True,
-        "decoder_input_dim": gpt.width,
+        "decoder_input_dim": config.gpt.width,
     }
+    content["model_args"] = (content.get("model_args") or {}) | args
     return naming_normalizer(content, config.normalizer)
 
 

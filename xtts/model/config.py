@@ -23,6 +23,16 @@ EXPORT_FILES = ("bundle.json", "onnx.json")
 # The longest piece by front-end, for models without `piece_tokens` in config.json, such as the
 # first versions of the embedded voice. Other models use the language's limit of characters.
 PIECE_TOKENS = {"cmu_phones": 36}
+# Coqui's names of our fields, where they differ.
+COQUIS_NAMES = {
+    "layers": "gpt_layers", "width": "gpt_n_model_channels", "heads": "gpt_n_heads",
+    "text_ids": "gpt_number_text_tokens", "text_start": "gpt_start_text_token",
+    "text_stop": "gpt_stop_text_token", "audio_ids": "gpt_num_audio_tokens",
+    "audio_start": "gpt_start_audio_token", "audio_stop": "gpt_stop_audio_token",
+    "max_text_tokens": "gpt_max_text_tokens", "max_audio_tokens": "gpt_max_audio_tokens",
+    "total_seconds": "gpt_cond_len", "chunk_seconds": "gpt_cond_chunk_len",
+    "speaker_seconds": "max_ref_len",
+}  # fmt: skip
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 
@@ -121,16 +131,15 @@ class ModelConfig(_Own):
 
         Raises ConfigError naming the file, the key and the value.
         """
-        config = _read_json(folder / "config.json")
-        args = config.get("model_args") or {}
-        own = _validated(_Own, config.get("sotaque") or {}, folder / "config.json", "sotaque")
-        gpt = _gpt_shape(args, folder)
-        _check_heads(own.alignment_heads, gpt, folder)
+        path = folder / "config.json"
+        config = _read_json(path)
+        own = _validated(_Own, config.get("sotaque") or {}, f'{path}, key "sotaque"')
+        gpt = _gpt_shape(config.get("model_args") or {}, folder)
         values: dict[str, Any] = vars(own) | {
             "gpt": gpt,
             "dvae": own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
-            "decoding": _picked(SamplingParams, config, folder),
-            "conditioning": _conditioning(config),
+            "decoding": _picked(SamplingParams, config, path),
+            "conditioning": _picked(ConditioningParams, config, path),
             "languages": tuple(config.get("languages") or ("en",)),
             "piece_tokens": own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
             "normalizer": _normalizer(folder, own.normalizer),
@@ -157,16 +166,6 @@ def _normalizer(folder: Path, configured: str | None) -> str:
     return configured
 
 
-def _check_heads(heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path) -> None:
-    for layer, head in heads or ():
-        if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
-            raise ConfigError(
-                f'{folder / "config.json"}, key "sotaque": alignment_heads names head {head} of '
-                f"layer {layer}; this model has {gpt.heads} heads in {gpt.layers} layers. Remove "
-                "alignment_heads, and they will be measured again."
-            )
-
-
 def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
     count, start, stop = _vocabulary_ids(folder / "vocab.json")
     # XTTS-v1 lacks the perceiver and has another prompt layout.
@@ -175,18 +174,9 @@ def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
             f"{folder / 'config.json'} says gpt_use_perceiver_resampler=false: that is XTTS-v1. "
             "Sotaque trains XTTS-v2; use a v2 folder."
         )
-    names = {
-        "layers": "gpt_layers", "width": "gpt_n_model_channels", "heads": "gpt_n_heads",
-        "audio_ids": "gpt_num_audio_tokens", "audio_start": "gpt_start_audio_token",
-        "audio_stop": "gpt_stop_audio_token", "max_text_tokens": "gpt_max_text_tokens",
-        "max_audio_tokens": "gpt_max_audio_tokens",
-    }  # fmt: skip
-    values = {ours: args[coquis] for ours, coquis in names.items() if coquis in args} | {
-        "text_ids": max(count, int(args.get("gpt_number_text_tokens") or 0)),
-        "text_start": start,
-        "text_stop": stop,
-    }
-    return _validated(GPTShape, values, folder / "config.json", "model_args")
+    text_ids = max(count, int(args.get("gpt_number_text_tokens") or 0))
+    ids = {"text_ids": text_ids, "text_start": start, "text_stop": stop}
+    return _picked(GPTShape, args, folder / "config.json", **ids)
 
 
 def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
@@ -203,33 +193,25 @@ def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
     return max(ids.values()) + 1, ids["[START]"], ids["[STOP]"]
 
 
-def _conditioning(config: dict[str, Any]) -> ConditioningParams:
-    defaults = ConditioningParams()
-    return ConditioningParams(
-        total_seconds=float(config.get("gpt_cond_len") or defaults.total_seconds),
-        chunk_seconds=float(config.get("gpt_cond_chunk_len") or defaults.chunk_seconds),
-        speaker_seconds=float(config.get("max_ref_len") or defaults.speaker_seconds),
-    )
-
-
-def _picked(kind: type[T], config: dict[str, Any], folder: Path) -> T:
+def _picked(kind: type[T], content: dict[str, Any], path: Path, **others: int) -> T:
+    """A `kind` with the values that config.json has for it under Coqui's names."""
     names = getattr(kind, "__dataclass_fields__", {})
-    values = {name: config[name] for name in names if config.get(name) is not None}
-    return _validated(kind, values, folder / "config.json", "the decoding defaults")
+    values = {name: content.get(COQUIS_NAMES.get(name, name)) for name in names} | others
+    known = {name: value for name, value in values.items() if value is not None}
+    return _validated(kind, known, str(path))
 
 
-def _validated(kind: type[T], values: dict[str, Any], path: Path, where: str) -> T:
+def _validated(kind: type[T], values: dict[str, Any], where: str) -> T:
     unknown = sorted(set(values) - set(getattr(kind, "__dataclass_fields__", {})))
     if unknown:
-        raise ConfigError(f'{path}, key "{where}": unknown name {unknown[0]!r}; remove it.')
+        raise ConfigError(f"{where}: unknown name {unknown[0]!r}; remove it.")
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(
-            f'{path}, key "{where}": {name} is {first["input"]!r}; {first["msg"]}.'
-        ) from error
+        name = COQUIS_NAMES.get(name, name)
+        raise ConfigError(f"{where}: {name} is {first['input']!r}; {first['msg']}.") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:

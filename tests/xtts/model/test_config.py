@@ -53,3 +53,11 @@ def test_a_vocoder_may_take_one_step_for_each_code(folder):
     shape = {"upsample_rates": [8, 8, 4, 4], "upsample_kernel_sizes": [16, 16, 8, 8]}
     found = ModelConfig.read(with_own(folder, vocoder=shape)).vocoder
     assert (found.hop, found.steps_per_code) == (1024, 1)
+
+
+def test_an_impossible_size_is_named_as_in_the_file(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["model_args"]["gpt_layers"] = "many"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"config\.json: gpt_layers is 'many'"):
+        ModelConfig.read(folder)
