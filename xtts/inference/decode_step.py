@@ -8,7 +8,6 @@ figures see docs/develop/gpu.md).
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -124,33 +123,12 @@ def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
     )  # fmt: skip
 
 
-class Rows(Protocol):
-    """The rows that decode together, with their keys and values.
+class Rows:
+    """The rows that decode together, with a cache for each utterance.
 
     count: the number of rows; products always have all of them, so that the same kernel computes
     them.
     """
-
-    count: int
-
-    def prepare(self) -> None:
-        """Does now what would delay the first code."""
-
-    def enter(self, row: int, filled: KeyValueCache) -> None:
-        """Continues the utterance of this cache in a row."""
-
-    def leave(self, row: int) -> None:
-        """Frees a row."""
-
-    def step(
-        self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
-    ) -> tuple[Tensor, Tensor]:
-        """As `DecodeStep`. logs: those of the utterances that continue, by row; the results of
-        other rows are discarded."""
-
-
-class PlainRows:
-    """`Rows` with a cache for each utterance."""
 
     def __init__(self, gpt: GPT, count: int) -> None:
         self.count = -(-count // ROWS_ALIKE) * ROWS_ALIKE if count > ROWS_ALIKE else count
@@ -158,20 +136,21 @@ class PlainRows:
         self._caches: list[KeyValueCache | None] = [None] * self.count
 
     def prepare(self) -> None:
-        """As in `Rows`; nothing."""
+        """Does now what would delay the first code; nothing without graphs."""
 
     def enter(self, row: int, filled: KeyValueCache) -> None:
-        """As in `Rows`."""
+        """Continues the utterance of this cache in a row."""
         self._caches[row] = filled
 
     def leave(self, row: int) -> None:
-        """As in `Rows`."""
+        """Frees a row."""
         self._caches[row] = None
 
     def step(
         self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
     ) -> tuple[Tensor, Tensor]:
-        """As in `Rows`."""
+        """As `DecodeStep`. logs: those of the utterances that continue, by row; the results of
+        other rows are discarded."""
         caches = [cache if row in logs else None for row, cache in enumerate(self._caches)]
         alone = caches[0] if self.count == 1 else None
         return self._step(codes, positions, alone or SlotCaches(caches), adapters)
@@ -184,7 +163,7 @@ def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Row
         for module in extras.modules("SPEECH_GRAPHS"):
             rows: Rows = module.rows_of(gpt, count, layers, owner)
             return rows
-    return PlainRows(gpt, count)
+    return Rows(gpt, count)
 
 
 def slot_positions(shape: GPTShape) -> int:
