@@ -215,10 +215,7 @@ def widened(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
-    """A two-dimensional copy of `conv`. Raises ValueError for options that HiFi-GAN does not
-    use."""
-    if conv.groups != 1 or conv.padding_mode != "zeros" or isinstance(conv.padding, str):
-        raise ValueError(f"{conv} is not a convolution of HiFi-GAN")
+    """A two-dimensional copy of `conv`, one of HiFi-GAN's."""
     options: dict[str, Any] = {
         "stride": (1, conv.stride[0]),
         "padding": (0, conv.padding[0]),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speaking
-from xtts.model.vocoder import WAVEFORM_DECODER, to_channels_last
+from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.workers.decoder_learning import published_names
 
 
@@ -41,8 +41,3 @@ def test_no_one_dimensional_convolution_is_left():
     kinds = {type(module) for module in vocoder.modules()}
     assert nn.Conv2d in kinds and nn.ConvTranspose2d in kinds
     assert not kinds & {nn.Conv1d, nn.ConvTranspose1d}
-
-
-def test_what_hifigan_has_not_is_refused():
-    with pytest.raises(ValueError, match="not a convolution of HiFi-GAN"):
-        to_channels_last(nn.Sequential(nn.Conv1d(4, 4, 3, groups=2)))
