@@ -107,17 +107,11 @@ class Utterance(ABC):
             self.seen[code] = True
 
     def attention(self) -> Array | None:
-        """The mean attention of `heads` to the text `[latents, positions]`; None without heads, or
-        if some queries are missing."""
-        if not self.heads or self.num_queries != len(self.latents):
+        """The mean attention of `heads` to the text `[latents, positions]`; None without heads."""
+        if not self.heads:
             return None
         mean: Array = np.mean(list(self.attention_by_head().values()), axis=0)
         return mean
-
-    @property
-    @abstractmethod
-    def num_queries(self) -> int:
-        """The number of steps whose queries of `heads` are known."""
 
     @abstractmethod
     def attention_by_head(self) -> Mapping[Head, Array]:

@@ -70,11 +70,6 @@ class TorchUtterance(Utterance):
         else:
             self.take(latent, number)
 
-    @property
-    def num_queries(self) -> int:
-        """As in `Utterance`. Rows may store the queries of some layers only."""
-        return self.queries.count
-
     def attention_by_head(self) -> "dict[Head, np.ndarray[Any, Any]]":
         """As in `Utterance`."""
         layers = {layer: self.queries.of(layer) for layer in self.queries.layers}
@@ -259,17 +254,6 @@ def decode(
             if utterance is not None and utterance.done:
                 slots.leave(slot)
     return [utterance for _, utterance in wanted]
-
-
-def vocode(model: Model, voice: Voice, decoded: Iterable[TorchUtterance]) -> Tensor:
-    """The joined sound `[samples]` of decoded pieces, float32 on the CPU, without speed, guard
-    or fades. Raises DecodingError."""
-    backend, parts = TorchBackend(model), list[Tensor]()
-    for piece in decoded:
-        chunks = backend.chunks(voice)
-        chunks.add(piece.latents)
-        parts += chunks.rest()
-    return backend.checked(torch.cat(parts))
 
 
 def _choose(

@@ -48,11 +48,6 @@ class QueryLog:
         """The numbers of these layers."""
         return tuple(self._queries)
 
-    @property
-    def count(self) -> int:
-        """The number of codes whose queries are stored for every layer."""
-        return min(map(len, self._queries.values()), default=0)
-
     def add(self, layer: int, queries: Tensor) -> None:
         """Stores a copy of the queries of one code, `[heads, head_width]` in any shape."""
         if layer in self._queries:

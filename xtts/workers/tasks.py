@@ -185,8 +185,6 @@ def evaluate(
     """
     import torch
 
-    from xtts.inference.torch_backend import vocode
-
     tasks, facts, spoken = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
     reading = tuned.reading(request.voice)
     recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
@@ -195,9 +193,7 @@ def evaluate(
         model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
             said = _decoded(model, whose, request.rate, tasks[first : first + SLOTS])
-            sounds = [
-                vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
-            ]
+            sounds = [_vocoded(model, whose, one) if one.task.sounded else None for one in said]
             measured = [
                 _measured(model, one, sound, natural)
                 for one, sound in zip(said, sounds, strict=True)
@@ -311,6 +307,21 @@ def _decoded(
             wanted.append((torch.tensor(piece.ids, device=model.device), one.utterances[-1]))
     decode(model.gpt, whose.latents, wanted, SLOTS)
     return sentences
+
+
+def _vocoded(model: "Model", whose: "Voice", sentence: DecodedSentence) -> "Tensor":
+    """The sound `[samples]` of all pieces, float32 on the CPU, without speed, guard or fades."""
+    import torch
+
+    from xtts.inference.torch_backend import TorchBackend
+
+    backend = TorchBackend(model)
+    parts: list[Tensor] = []
+    for piece in sentence.utterances:
+        chunks = backend.chunks(whose)
+        chunks.add(piece.latents)
+        parts += chunks.rest()
+    return backend.checked(torch.cat(parts))
 
 
 def _most_codes(rate: SpeakingRate, tokens: int) -> int:

@@ -33,11 +33,6 @@ class OnnxUtterance(Utterance):
         self._past, *outputs = model.gpt.begin(voice.latents, ids)
         self._choose(*outputs)
 
-    @property
-    def num_queries(self) -> int:
-        """As in `Utterance`; 0 for exports of versions without this output."""
-        return self._past.num_queries
-
     def attention_by_head(self) -> Mapping[Head, Array]:
         """As in `Utterance`."""
         return self._past.attention(self.heads, self._text_end)

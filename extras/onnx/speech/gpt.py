@@ -34,11 +34,6 @@ class Past:
         self._queries: list[Array] = []
         self._allocate(places)
 
-    @property
-    def num_queries(self) -> int:
-        """The number of codes with queries; 0 for exports of versions without this output."""
-        return len(self._queries)
-
     def attention(
         self, heads: Sequence[tuple[int, int]], stop: int
     ) -> dict[tuple[int, int], Array]:

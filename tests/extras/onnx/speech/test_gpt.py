@@ -66,7 +66,7 @@ def test_where_every_head_looks_is_where_torchs_looks(
         onnx_model.gpt.step(code, place, past)
     found = past.attention(everyone, NUM_LATENTS + len(IDS) + 2)
     wanted = said.attention_by_head()
-    assert onnx_model.gpt.tells_queries and past.num_queries == len(codes)
+    assert onnx_model.gpt.tells_queries and len(past._queries) == len(codes)
     for head in everyone:
         assert found[head].shape == wanted[head].shape == (len(codes), len(IDS) + 2)
         assert np.abs(found[head] - wanted[head]).max() < 1e-4
@@ -86,4 +86,4 @@ def test_an_export_of_an_earlier_version_speaks_and_tells_nothing(onnx_model):
     gpt = copy.copy(onnx_model.gpt)
     gpt._session, gpt.tells_queries = Earlier(), False
     past, latent, _ = gpt.begin(np.zeros((1, 32, gpt.shape.width), np.float32), IDS)
-    assert past.num_queries == 0 and np.isfinite(latent).all()
+    assert past._queries == [] and np.isfinite(latent).all()
