@@ -293,8 +293,6 @@ def find_start(
         resumed = resume(checkpoints.run, setting, fingerprint, learning_rate=rate)
     if resumed is None:
         return None
-    for note in resumed.notes:
-        log.info(note)
     inside = f", batch {resumed.batch + 1}" if resumed.batch else ""
     log.info("Resuming from %s: epoch %d%s.", resumed.source.name, resumed.epoch + 1, inside)
     return resumed

@@ -21,9 +21,7 @@ from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.voices.run_folder import RunError, RunFolder
 
-RESUMED = Resumed(
-    2, 30, 7, {}, {"batch_seconds": 1.9}, Path("checkpoint_epoch_2.pt"), {}, ("Note.",)
-)
+RESUMED = Resumed(2, 30, 7, {}, {"batch_seconds": 1.9}, Path("checkpoint_epoch_2.pt"), {})
 
 
 def settings(workshop: Workshop, name: str = "run", **changes: str) -> TrainSettings:
@@ -80,7 +78,7 @@ def test_where_a_run_starts_is_told(caplog):
     start()
     assert not caplog.messages
     start(found=RESUMED)
-    assert caplog.messages == ["Note.", "Resuming from checkpoint_epoch_2.pt: epoch 3, batch 8."]
+    assert caplog.messages == ["Resuming from checkpoint_epoch_2.pt: epoch 3, batch 8."]
 
 
 # The whole trainer

@@ -76,24 +76,14 @@ def differences(saved: Mapping[str, Any], now: Fingerprint) -> dict[str, str]:
     saved: {fingerprint, base, data}; each may be missing.
     """
     old = saved.get("fingerprint") or {}
-    different = {}
-    for name, value in now.as_dict().items():
-        if old.get(name) != value:
-            different[name] = _difference(name, old.get(name), value, saved, now)
-    return different
-
-
-def _difference(name: str, old: Any, value: Any, saved: Mapping[str, Any], now: Fingerprint) -> str:
-    match name:
-        case "base_sha256":
-            return _base_difference(saved.get("base") or {}, now.base)
-        case "data_sha256":
-            return _data_difference(saved.get("data") or {}, now.data)
-        case "vocabulary_sha256":
-            return "the vocabulary of the base model (vocab.json) has changed"
-        case "shape":
-            return _shape_difference(old if isinstance(old, dict) else {}, value)
-    return f"the format of the run was {old}, is {value}"
+    told = {
+        "base_sha256": _base_difference(saved.get("base") or {}, now.base),
+        "data_sha256": _data_difference(saved.get("data") or {}, now.data),
+        "vocabulary_sha256": "the vocabulary of the base model (vocab.json) has changed",
+        "shape": _shape_difference(old.get("shape") or {}, now.shape),
+        "schema": f"the format of the run was {old.get('schema')}, is {now.schema}",
+    }
+    return {name: told[name] for name, value in now.as_dict().items() if old.get(name) != value}
 
 
 def _base_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

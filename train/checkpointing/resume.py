@@ -41,7 +41,6 @@ class Resumed:
         batch: finished batches of the next epoch.
         step: optimizer steps.
         trainer_state: None if only the weights are left.
-        notes: sentences for the log.
     """
 
     epoch: int
@@ -51,7 +50,6 @@ class Resumed:
     trainer_state: dict[str, Any] | None
     source: Path
     provenance: dict[str, Any]
-    notes: tuple[str, ...] = ()
 
 
 def resume(
@@ -75,7 +73,9 @@ def resume(
         resumed = current
     else:
         resumed = _from_path(run, Path(setting), current, fingerprint)
-    return _noted(resumed, learning_rate) if resumed else None
+    if resumed:
+        _log_changes(resumed, learning_rate)
+    return resumed
 
 
 def kept_state(resumed: Resumed | None) -> dict[str, Any]:
@@ -243,10 +243,8 @@ def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
         )
     if not different:
         return resumed
-    note = f"{path} was trained on other data. The run starts from its weights at epoch 1."
-    return replace(
-        resumed, epoch=0, step=0, batch=0, trainer_state=None, notes=(*resumed.notes, note)
-    )
+    log.info("%s was trained on other data. The run starts from its weights at epoch 1.", path)
+    return replace(resumed, epoch=0, step=0, batch=0, trainer_state=None)
 
 
 def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
@@ -256,11 +254,9 @@ def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
     return state
 
 
-def _noted(resumed: Resumed, learning_rate: float | None) -> Resumed:
-    notes = list(resumed.notes)
+def _log_changes(resumed: Resumed, learning_rate: float | None) -> None:
     if resumed.trainer_state is None and resumed.epoch:
-        notes.append(f"{resumed.source.name} has no optimizer state: the optimizer starts over.")
+        log.info("%s has no optimizer state: the optimizer starts over.", resumed.source.name)
     old = resumed.provenance.get("learning_rate")
     if None not in (old, learning_rate) and old != learning_rate:
-        notes.append(f"LEARNING_RATE changes from {old:g} to {learning_rate:g}.")
-    return replace(resumed, notes=tuple(notes))
+        log.info("LEARNING_RATE changes from %g to %g.", old, learning_rate)

@@ -34,7 +34,6 @@ def test_everything_saved_comes_back(run, checkpoints):
     assert torch.equal(moment, torch.full((9,), 1.0))
     assert found.trainer_state["batch_seconds"] == 12.5
     assert found.trainer_state["seen"] == [1, 2]
-    assert found.notes == ()
     assert saved.sha256 == sha256_of(saved.path)
 
 
