@@ -11,7 +11,6 @@ from collections.abc import Callable
 import torch
 
 from machine.devices import cuda_errors
-from machine.storage.facts import Facts
 from machine.text import size_words
 from train.dataset.batches import Batches
 from train.learner import Learner
@@ -53,7 +52,7 @@ def fit_batches(
     """
     longest = longest_seconds(batches)
     if context.device.value.startswith("cuda"):
-        seconds, reason = _tried_or_remembered(settings, context, learner, batches)
+        seconds, reason = _tried(context.device.value, learner, batches, longest)
     else:
         recomputed = learner.config.trainable.recompute
         held, activations = longest_clip_bytes(
@@ -97,29 +96,14 @@ def room_bytes(context: RunContext) -> int:
     return int(context.machine.memory_bytes * CPU_SHARE)
 
 
-def _tried_or_remembered(
-    settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
-) -> tuple[float, str]:
-    """The seconds of a batch and the reason; tried once for a GPU and a model, then remembered."""
-    wanted, longest = batches.batch_seconds, longest_seconds(batches)
-    memory = Facts(settings.cache_dir, "batch_seconds")
-    name = torch.cuda.get_device_name(context.device.value)
-    total = torch.cuda.get_device_properties(context.device.value).total_memory
-    key = repr(
-        (torch.__version__, name, total, context.config.gpt, learner.config.trainable, wanted,
-         settings.optimizer, context.precision.value, round(longest, 1))
-    )  # fmt: skip
-    if known := memory.get(key):
-        return float(known), f"as measured on {name} before"
+def _tried(device: str, learner: Learner, batches: Batches, longest: float) -> tuple[float, str]:
+    """The seconds of a batch that fits on a GPU, and the reason."""
     # The free memory, and the memory that this process already holds.
-    room = torch.cuda.mem_get_info(learner.device)[0] + torch.cuda.memory_reserved(learner.device)
-    most = max(1, int(wanted // longest))
+    room = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    most = max(1, int(batches.batch_seconds // longest))
     clips, reason = largest_fitting(lambda count: _peak_bytes(learner, batches, count), room, most)
-    seconds = wanted if clips == most else clips * longest
-    if learner.world.local_rank == 0:
-        memory.put(key, seconds)
-        memory.save()
-    return seconds, f"tried on {name}: {reason}"
+    seconds = batches.batch_seconds if clips == most else clips * longest
+    return seconds, f"tried on {torch.cuda.get_device_name(device)}: {reason}"
 
 
 def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
