@@ -227,14 +227,8 @@ def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> 
     if world.is_single_process:
         yield from batches
         return
-    ahead: Batch | None = None
-    for batch in batches:
-        coming = replace(batch, agreement=Agreement(world, batch.rows, stop()))
-        if ahead is not None:
-            yield ahead
-        ahead = coming
-    if ahead is not None:
-        yield ahead
+    begun = (replace(one, agreement=Agreement(world, one.rows, stop())) for one in batches)
+    yield from lookahead(begun, 1)
 
 
 # Grouping clips: pure functions

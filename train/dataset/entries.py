@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from machine.errors import SotaqueError
 from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS
 
-SOUND_EXTENSIONS = SOUND_ENDINGS
 DEFAULT_SPEAKER = "speaker"
 # Folders to search for recordings, relative to the transcript's.
 RECORDING_FOLDERS = ("", "wavs", "wav", "clips", "audio")
@@ -114,7 +113,7 @@ def shown_path(path: Path, folder: Path) -> str:
 
 def names_sound(name: str) -> bool:
     """Whether a name has the ending of a recording."""
-    return name.lower().endswith(SOUND_EXTENSIONS)
+    return name.lower().endswith(SOUND_ENDINGS)
 
 
 def find_recording(folders: Sequence[Path], name: str) -> Path:

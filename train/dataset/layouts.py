@@ -12,7 +12,7 @@ even if a corpus is published as FLAC or MP3. Their rows are therefore checked l
 import inspect
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ from machine.text import counted, listed
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     LONGEST_CLIP_SECONDS,
-    SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
     files_below,
     find_recording,
+    names_sound,
     read_text,
     unsafe,
 )
@@ -63,26 +63,29 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
 
     Raises DatasetError, with the command that cuts, if no recording has text or all are too long.
     """
-    recordings = [path for path in files_below(folder) if path.suffix.lower() in SOUND_EXTENSIONS]
+    recordings = [path for path in files_below(folder) if names_sound(path.name)]
     if not recordings:
         raise DatasetError(
             f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. "
             f"{_other_tables(tables)}Write metadata.csv with a row `id|text` for each clip "
             "wavs/id.wav, or name another DATASET_FORMAT."
         )
-    elsewhere = _texts_elsewhere(folder, recordings)
-    texts = {path: _text_file(path) or elsewhere.get(path) for path in recordings}
-    some = [path for path, text in texts.items() if text]
-    if not some:
+    texts = _texts(folder, recordings)
+    if not texts:
+        folders = len({path.parent for path in recordings})
+        together = (
+            f" (all {folders} folders together; if each is another person, cut them one by one)"
+        )
         others = _other_tables(tables) or _other_texts(folder)
         raise DatasetError(
             f"{folder} holds {counted(len(recordings), 'recording')} and no transcript: neither "
             "metadata.csv nor metadata_train.csv, nor a .txt file named like a recording. "
             f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
             "metadata.csv too: "
-            f"{cut_line(recordings, folder, language)}{_folders_note(recordings)}"
+            f"{cut_line(recordings, folder, language)}{together if folders > 1 else ''}"
         )
-    words = {path: _words(text) for path, text in texts.items() if text}
+    words = {path: _words(text) for path, text in texts.items()}
+    some = list(texts)
     if all(_is_long(path) for path in some[:_MOST_LOOKED_AT]):
         raise DatasetError(
             f"{folder} holds {counted(len(some), 'recording')} with text, longer than the "
@@ -183,36 +186,22 @@ def cut_line(
     return " ".join([*words, *(["--language", language] if language != "en" else [])])
 
 
-def _folders_note(recordings: Sequence[Path]) -> str:
-    folders = {path.parent for path in recordings}
-    return (
-        f" (all {len(folders)} folders together; if each is another person, cut them one by one)"
-        if len(folders) > 1
-        else ""
-    )
-
-
-def _text_file(recording: Path) -> Path | None:
-    texts = (
-        *(recording.with_suffix(ending) for ending in _TEXT_ENDINGS),
-        recording.with_name(f"{recording.name}.txt"),
-    )
-    return next((path for path in texts if path.is_file()), None)
-
-
-def _texts_elsewhere(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
-    """The texts in a separate folder, as in VCTK: txt/p225/a.txt for wav48/p225/a.wav. Each name
-    must belong to exactly one text and one recording."""
-    found: dict[str, list[Path]] = {}
+def _texts(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
+    """The text file of each recording that has one: beside it or, as in VCTK, in a separate folder
+    (txt/p225/a.txt for wav48/p225/a.wav), if exactly one text and one recording have that name."""
+    by_name = defaultdict[str, list[Path]](list)
     for path in files_below(folder):
         if path.suffix.lower() in (".txt", ".lab"):
-            found.setdefault(path.name[: -len(path.suffix)], []).append(path)
-    stems = Counter(path.stem for path in recordings)
-    return {
-        path: found[path.stem][0]
-        for path in recordings
-        if stems[path.stem] == 1 and len(found.get(path.stem, ())) == 1
-    }
+            by_name[path.stem].append(path)
+    names, texts = Counter(path.stem for path in recordings), dict[Path, Path]()
+    for path in recordings:
+        near = [path.with_suffix(ending) for ending in (*_TEXT_ENDINGS, f"{path.suffix}.txt")]
+        found = [one for one in near if one.is_file()]
+        if not found and names[path.stem] == 1 and len(by_name[path.stem]) == 1:
+            found = by_name[path.stem]
+        if found:
+            texts[path] = found[0]
+    return texts
 
 
 def _is_long(path: Path) -> bool:

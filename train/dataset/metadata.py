@@ -33,11 +33,11 @@ from train.dataset.columns import (
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     RECORDING_FOLDERS,
-    SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
     located,
     names_recording,
+    names_sound,
     recording_folders,
     relative_name,
     short,
@@ -137,7 +137,7 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
 
 
 def _no_folder(path: Path, language: str) -> str:
-    if path.is_file() and path.suffix.lower() in SOUND_EXTENSIONS:
+    if path.is_file() and names_sound(path.name):
         line = cut_line([path], path.with_suffix(""), language)
         return f"DATASET_DIR={path} is a recording. Cut it into clips first: {line}"
     return f"DATASET_DIR={path} is not a folder. Name the folder that holds metadata.csv and wavs/."

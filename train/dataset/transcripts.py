@@ -23,7 +23,6 @@ from typing import Any
 from machine.text import listed
 from train.dataset.columns import named
 from train.dataset.entries import (
-    SOUND_EXTENSIONS,
     DatasetError,
     files_below,
     names_recording,
@@ -213,9 +212,7 @@ def _candidates(files: Sequence[Path]) -> list[Path]:
 
 def _recordings_texts(files: Sequence[Path]) -> Iterator[Path]:
     """The texts of single recordings: a.txt for a.wav."""
-    sounds = {
-        path.with_suffix("") for path in files if path.suffix.lower() in SOUND_EXTENSIONS
-    }  # fmt: skip
+    sounds = {path.with_suffix("") for path in files if names_sound(path.name)}
     for path in files:
         if path.suffix.lower() in (".txt", ".lab"):
             plain = path.with_suffix("")
@@ -257,7 +254,7 @@ def delimiter_of(lines: Sequence[str]) -> str:
     counts = Counter(filter(None, firsts))
     if 2 * counts["|"] < counts.total():
         counts = Counter(filter(None, map(_first_delimiter, lines)))
-    return max(counts, key=lambda one: counts[one]) if counts else "|"
+    return next((one for one, _ in counts.most_common(1)), "|")
 
 
 def _first_delimiter(line: str) -> str:
@@ -268,8 +265,7 @@ def _first_delimiter(line: str) -> str:
 
 def most_common_width(rows: Sequence[Row]) -> int:
     """The most common number of fields; in a tie, the one that occurs first."""
-    widths = Counter(len(row.cells) for row in rows)
-    return max(widths, key=lambda width: widths[width])
+    return Counter(len(row.cells) for row in rows).most_common(1)[0][0]
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
