@@ -21,6 +21,7 @@ import re
 from dataclasses import dataclass, field, replace
 from html import unescape
 
+from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError, shown
 from xtts.text.normalization.registry import KINDS, LanguageRules, say_as
 
@@ -99,7 +100,8 @@ def of_request(named: str, voice: str) -> str:
 
 
 def marked_texts(text: str, language: LanguageRules | None) -> list[MarkedText]:
-    """Divides a text with markup into marked texts with their pauses. language: reads `say-as`.
+    """Divides a text with markup into marked texts with words, and their pauses. language: reads
+    `say-as`.
 
     Raises TextError for a tag that is unknown, not closed or malformed, and for pauses of more than
     a minute in total.
@@ -260,9 +262,11 @@ class _Reader:
             raise TextError(f"<{self.inside}> may contain text only, not {what}.")
 
     def _flush(self) -> None:
-        if self.text.strip():
+        if speakable(self.text):
             self.said.append(MarkedText(self.text, self.pause, voice=self.voice))
-            self.pause = self.between = 0.0
+            self.pause = 0.0
+        if self.text.strip():
+            self.between = 0.0
         self.text = ""
 
 

@@ -49,7 +49,7 @@ def to_phones(text: str) -> str:
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     plain = plain.translate(dict.fromkeys(map(ord, _LIKE_A_COMMA), ",")).replace("-", " ")
     pieces = re.findall(r"[a-z]+(?:'[a-z]+)*'?|[^a-z]", plain)
-    spoken = "".join(_word(piece) if piece[0].isalpha() else piece for piece in pieces)
+    spoken = "".join(_word(piece) if "a" <= piece[0] <= "z" else piece for piece in pieces)
     spoken = "".join(letter for letter in spoken if letter not in _SILENT)
     return re.sub(r" +", " ", re.sub(r" +([.,?!;])", r"\1", spoken)).strip()
 
@@ -62,8 +62,6 @@ def is_known(word: str) -> bool:
 # Bounded, because callers choose the words.
 @lru_cache(1 << 16)
 def _word(word: str) -> str:
-    if not "a" <= word[0] <= "z":
-        return word
     return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)
 
 
@@ -91,8 +89,8 @@ def _ending_sound(ending: str, spoken: str) -> str:
         return "Iz" if last in _HISSING else "s" if last in _VOICELESS else "z"
     if ending == "ed":
         return "Id" if last in "td" else "t" if last in _VOICELESS + "sS" else "d"
-    sounds = {"ing": "IN", "er": "R", "est": "Ist", "ly": "li"}
-    return sounds.get(ending) or {"ness": "n@s", "less": "l@s", "ful": "f@l"}[ending]
+    return {"ing": "IN", "er": "R", "est": "Ist", "ly": "li", "ness": "n@s", "less": "l@s",
+            "ful": "f@l"}[ending]  # fmt: skip
 
 
 def _compound(word: str) -> str:

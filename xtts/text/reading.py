@@ -78,20 +78,14 @@ class Reader:
         except MemoryError:
             raise
         except Exception as error:
-            word = next((one for one in text.split() if not self._readable(one, short)), text)
+            for word in text.split() if " " in text else ():
+                self.read(word, short, spoken=False)  # raises an error that names the word
             raise TextError(
-                f"{shown(word)} cannot be read in language {short} ({type(error).__name__}). "
+                f"{shown(text)} cannot be read in language {short} ({type(error).__name__}). "
                 "Write it in words."
             ) from error
 
-    def _readable(self, text: str, short: str) -> bool:
-        try:
-            self._normalised(text, short)
-        except Exception:
-            return False
-        return True
-
-    def _normalised(self, text: str, short: str, spoken: bool = False) -> tuple[str, str]:
+    def _normalised(self, text: str, short: str, spoken: bool) -> tuple[str, str]:
         if spoken:
             text = self._said.replace(text, short)
         known_to_coqui = short in LANGUAGES

@@ -7,6 +7,7 @@ encoded with the vocabulary of the model. `tokenizers` is imported for the first
 import contextlib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -131,7 +132,7 @@ class Tokenizer:
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
-        self._first_added_id = min((one.first_id for one in config.extensions), default=None)
+        self._first_added_id = min((one.first_id for one in config.extensions), default=math.inf)
         # Everything that ids and errors depend on, for the fingerprint in caches.
         rules = [
             config.text_frontend, list(self.languages), self.max_tokens, _versions(), _RULES,
@@ -235,7 +236,7 @@ class Tokenizer:
             yield marked, ((one, self.read(one, language, spoken=True)) for one in parts)
 
     def _marked_texts(self, text: str, short: str, *, plain: bool) -> list[MarkedText]:
-        """The marked texts of a text; the pauses of one without words are added to the next."""
+        """The marked texts of a text. Raises TextError if it is too long or has no words."""
         if len(text) > MOST_CHARACTERS:
             raise TextError(
                 f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
@@ -243,21 +244,11 @@ class Tokenizer:
             )
         if not speakable(text):
             clean_text(text)  # raises TextError
-        result, pause = list[MarkedText](), 0.0
-        for one in marked_texts(text if plain else markdown.spoken(text), rules_of(short)):
-            pause += one.before
-            if not speakable(one.text):
-                pause += one.after
-                continue
-            if len(one.text) > MOST_CHARACTERS:
-                raise TextError(
-                    f"With its tags replaced, the text has {len(one.text):,} characters."
-                )
-            result.append(replace(one, before=pause))
-            pause = 0.0
+        result = marked_texts(text if plain else markdown.spoken(text), rules_of(short))
         if not result:
             raise TextError("The text has only tags, and no words to speak.")
-        result[-1] = replace(result[-1], after=result[-1].after + pause)
+        if (longest := max(len(one.text) for one in result)) > MOST_CHARACTERS:
+            raise TextError(f"With its tags replaced, the text has {longest:,} characters.")
         return result
 
     def _without_signs(self, text: str) -> str:
@@ -299,9 +290,7 @@ class Tokenizer:
         count: Callable[[str], int] = len if self._reader.reads_phones(reading.short) else length
         for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
             if self._reader.says(normal):
-                ids, missing = self._tokenised(normal.strip(), reading.short)
-                more = replace(reading, ids=ids, missing=missing)
-                yield Piece(normal.strip(), self._ids(more, part, language))
+                yield Piece(normal.strip(), self._tokenised(normal.strip(), reading.short)[0])
 
     # --- The vocabulary
 
@@ -372,10 +361,8 @@ class Tokenizer:
 
     @cached_property
     def _added_signs(self) -> frozenset[int]:
-        first = self._first_added_id
-        return frozenset() if first is None else frozenset(
-            id_ for id_, token in self._tokens.items() if id_ >= first and not is_spoken(token)
-        )  # fmt: skip
+        added = ((id_, one) for id_, one in self._tokens.items() if id_ >= self._first_added_id)
+        return frozenset(id_ for id_, token in added if not is_spoken(token))
 
     def _unspeakable(self, text: str, language: str) -> TextError:
         """The error that names the words and letters that are not in the vocabulary."""

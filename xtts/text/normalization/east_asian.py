@@ -181,8 +181,8 @@ class KoreanRules(EastAsianRules):
             sign = "마이너스"
         return f"{sign} {spoken} {noun.one}".strip()
 
-    def _signed_words(self, amount: str, gender: str = "") -> str:
-        return re.sub(f"^{self.minus}", "마이너스 ", super()._signed_words(amount))
+    def amount_words(self, amount: str, gender: str = "") -> str:
+        return re.sub(f"^{self.minus}", "마이너스 ", super().amount_words(amount))
 
     @cached_property
     def read_ordinals(self) -> Step:

@@ -21,23 +21,24 @@ Pattern = re.Pattern[str]
 # that replacements name.
 NEVER = re.compile("\ue8fe(?!)()()")
 _HOURS_TO = re.compile(
-    r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
+    r"(?<![\w.,:/-])([0-9]{1,2})()\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
 )
 
 
 @dataclass(frozen=True)
 class ClockTime:
-    """A time of day. before, after: the text around it."""
+    """A time of day. minute: None if only the hour is written; before, after: the text around
+    it."""
 
     hour: int
-    minute: int
+    minute: int | None
     second: int | None = None
     before: str = ""
     after: str = ""
 
     @property
     def full_hour(self) -> bool:
-        """Whether only the hour is written."""
+        """Whether it has no minutes or seconds."""
         return not self.minute and self.second is None
 
 
@@ -63,8 +64,8 @@ class LanguageRules(NumberRules):
     hour_form, minute_form, second_form = "{}", "{}", " {}"
     minute_joiner, zero_minute = " ", ""
     hour_gender, minute_gender = "", ""
-    # A time in the notation of the language; a range of hours; hour and minutes (groups 1 and 2)
-    # that a following sign marks as a time; and words after which 8.30 is a time.
+    # Hour and minutes (groups 1 and 2): of a time in the notation of the language, of the first
+    # time of a range, and before a sign that marks a time; and words after which 8.30 is a time.
     clock: ClassVar[Pattern] = NEVER
     clock_range: ClassVar[Pattern] = _HOURS_TO
     clock_sign: ClassVar[Pattern] = NEVER
@@ -181,10 +182,9 @@ class LanguageRules(NumberRules):
             noun = nouns.get(match[4] or "")
             if top >= bottom:
                 return match[0]
-            gender = noun.gender if noun else self.mixed_gender
-            whole = self.whole(match[1], gender)
+            whole = self.whole(match[1], noun.gender if noun else self.mixed_gender)
             words = self.mixed_words(int(match[1]), whole, top, bottom)
-            form = self.form(WrittenNumber(match[1], "5"), noun) if noun else ""
+            form = noun and self.form(WrittenNumber(match[1], "5"), noun)
             return f" {words}{self.space}{form} " if noun else f" {words} "
 
         def part(match: re.Match[str]) -> str:
@@ -223,7 +223,10 @@ class LanguageRules(NumberRules):
         """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's
         name."""
         text = _ISO_DATE.sub(lambda m: self.dated(m, m[3], m[2], m[1]) or m[0], text)
-        text = self._day_and_month.sub(self._after_word, _FIGURES_DATE.sub(self._ordered, text))
+        text = self._day_and_month.sub(
+            lambda m: m[1] + (self.dated(m, m[2], m[3]) or f"{m[2]}/{m[3]}"),
+            _FIGURES_DATE.sub(self._ordered, text),
+        )
         return self.read_named_dates(self.read_day_spans(text))
 
     @cached_property
@@ -258,10 +261,6 @@ class LanguageRules(NumberRules):
             rf"(?<!\w)((?:{self.date_words})\s)([0-9]{{1,2}})/([0-9]{{1,2}})(?![\w/%]|[.,]\d|\sd)",
             re.IGNORECASE,
         )
-
-    def _after_word(self, match: re.Match[str]) -> str:
-        spoken = self.dated(match, match[2], match[3])
-        return match[1] + spoken if spoken else match[0]
 
     def dated(self, match: re.Match[str], day: str, month: str, year: str | None = None) -> str:
         """The date of a match in words; "" if there is no such date."""
@@ -353,12 +352,10 @@ class LanguageRules(NumberRules):
         )
 
     def _until(self, match: re.Match[str]) -> str:
-        """The first time of a range. The minutes are in group 2, if the pattern has one."""
-        minutes = match[2] if match.re.groups > 1 else ""
-        hour = (
-            f"{match[1]}:{minutes}" if minutes else self.cardinal(int(match[1]), self.hour_gender)
-        )
-        return f"{hour}{self.space}{self.to} "
+        """The first time of a range."""
+        hour, minutes = match.groups()
+        time = f"{hour}:{minutes}" if minutes else self.cardinal(int(hour), self.hour_gender)
+        return f"{time}{self.space}{self.to} "
 
     @cached_property
     def read_spans(self) -> Step:
@@ -391,30 +388,23 @@ class LanguageRules(NumberRules):
 
     def read_times(self, text: str) -> str:
         """Reads times of day: 14:30, 14:30:05, and those of `clock`."""
-        return _TIME.sub(self._timed, self.clock.sub(self._clock, text))
+        return _TIME.sub(self._timed, self.clock.sub(self._timed, text))
 
     def _timed(self, match: re.Match[str]) -> str:
-        hour, minute = int(match[1]), int(match[2])
-        second = int(match[3]) if match[3] else None
-        if hour > 24 or minute > 59 or (second or 0) > 59:
+        hour, minute, second = (int(one) if one else None for one in (*match.groups(), "")[:3])
+        if (hour or 0) > 24 or (minute or 0) > 59 or (second or 0) > 59:
             return match[0]
         before, after = match.string[: match.start()], match.string[match.end() :]
-        return self.time(ClockTime(hour, minute, second, before, after))
-
-    def _clock(self, match: re.Match[str]) -> str:
-        at = ClockTime(int(match[1]), int(match[2] or 0))
-        return match[0] if at.hour > 24 or at.minute > 59 else self.clock_time(at, match)
-
-    def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
-        """A match of `clock` in words."""
-        return self.time(at)
+        return self.time(ClockTime(hour or 0, minute, second, before, after))
 
     def time(self, at: ClockTime) -> str:
         """A time of day in words."""
         spoken = self.hours(at.hour)
         if not at.full_hour:
-            spoken += self.minute_joiner + self.minutes(at.minute)
-        return spoken if at.second is None else spoken + self.seconds(at.second)
+            spoken += self.minute_joiner + self.minutes(at.minute or 0)
+        if at.second is None:
+            return spoken
+        return spoken + self.second_form.format(self.cardinal(at.second, self.minute_gender))
 
     def hours(self, hour: int) -> str:
         """The hour of a time."""
@@ -424,10 +414,6 @@ class LanguageRules(NumberRules):
         """The minutes of a time."""
         zero = self.zero_minute if minute < 10 else ""
         return self.minute_form.format(zero + self.cardinal(minute, self.minute_gender))
-
-    def seconds(self, second: int) -> str:
-        """The seconds of a time, joined to its minutes."""
-        return self.second_form.format(self.cardinal(second, self.minute_gender))
 
     @cached_property
     def read_money(self) -> Step:
@@ -450,20 +436,17 @@ class LanguageRules(NumberRules):
             if power := marks.get(_folded(word)):
                 return self.scaled(amount, power, money)
             if word:
-                return f"{self._signed_words(amount)} {word}{self.scale_joiner}{money.unit.many}"
+                return f"{self.amount_words(amount)} {word}{self.scale_joiner}{money.unit.many}"
             return self.money(amount, money)
 
-        def first(match: re.Match[str]) -> str:
+        def signed(match: re.Match[str]) -> str:
             words = spoken(match[2], match[1] + match[3], match[4])
             after = match.string[match.end() : match.end() + 1]
             if (match[4] or "").endswith(".") and not after:
                 return words + "."
             return words + (" " if self.spaced and after.isalnum() else "")
 
-        def second(match: re.Match[str]) -> str:
-            return spoken(match[3], match[1], match[2])
-
-        return lambda text: behind.sub(second, before.sub(first, text))
+        return lambda text: behind.sub(lambda m: spoken(m[3], m[1], m[2]), before.sub(signed, text))
 
     @cached_property
     def _money_marks(self) -> dict[str, int]:
@@ -525,7 +508,9 @@ class LanguageRules(NumberRules):
             before, after = match.string[: match.start()], match.string[match.end() :]
             if match[3] and mark not in "kKк" and _SIZED.match(after):
                 return match[0]
-            if match[3] and (_LABEL.search(before) or (mark == "B" and self._names(after))):
+            # A name follows, as in 221B Baker Street.
+            named = mark == "B" and not self.capital_nouns and re.match(r"\s[A-Z][a-z]", after)
+            if match[3] and (named or _LABEL.search(before)):
                 return match[0]
             if match[3] and len(amount) < 2 and not self._counts(before, amount, mark, after):
                 return match[0]
@@ -533,17 +518,13 @@ class LanguageRules(NumberRules):
             dot = "." if mark.endswith(".") and not after else ""
             noun = self.scale_nouns.get(power)
             if noun is None:
-                return self._signed_words(self.shifted(amount, power)) + dot
+                return self.amount_words(self.shifted(amount, power)) + dot
             of = f" {joiner}" if joiner and _TAKES_JOINER.match(after) else ""
             return self.counted(amount, noun) + of + dot
 
         return lambda text: marks.sub(
             scaled, units.sub(lambda m: self.counted(m[1], self.units[m[2]]), text)
         )
-
-    def _names(self, after: str) -> bool:
-        """Whether a name follows, as in 221B Baker Street."""
-        return not self.capital_nouns and re.match(r"\s[A-Z][a-z]", after) is not None
 
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
         """Whether k, M or B after a digit is a scale: 5M users, over 2M in cash. 4K is a screen, 3M
@@ -606,11 +587,11 @@ class LanguageRules(NumberRules):
             if kind == "raised":
                 parts.append(self._raised(numerals.figures_of(part), "".join(parts)[-3:]))
             elif kind == "lowered":
-                parts.append(f" {self._signed_words(numerals.figures_of(part) or '0')} ")
+                parts.append(f" {self.amount_words(numerals.figures_of(part) or '0')} ")
             elif kind == "fraction":
                 parts.append(f" {self.part_words(*numerals.fraction_of(part))} ")
             elif kind == "number" or (kind == "ideograph" and self.spaced):
-                parts.append(f" {self._signed_words(numerals.value_of(part))} ")
+                parts.append(f" {self.amount_words(numerals.value_of(part))} ")
             else:
                 parts.append(part)
         return "".join(parts)
@@ -621,9 +602,9 @@ class LanguageRules(NumberRules):
             return ""
         square, cube, other = self.powers
         if not (other and _BASE.search(before)):
-            return f" {self._signed_words(figures)} "
+            return f" {self.amount_words(figures)} "
         known = {"2": square, "3": cube}.get(figures)
-        return f" {known or other.format(self._signed_words(figures))} "
+        return f" {known or other.format(self.amount_words(figures))} "
 
     @cached_property
     def read_numbers(self) -> Step:
@@ -633,7 +614,7 @@ class LanguageRules(NumberRules):
 
     def _numbered(self, match: re.Match[str]) -> str:
         before, after = match.string[: match.start()], match.string[match.end() :]
-        spoken = self._signed_words(match[0], self.gender_before(after))
+        spoken = self.amount_words(match[0], self.gender_before(after))
         # Another language's "5th", or "mp3": a space separates the word from the number.
         left, right = (" " * (self.spaced and one.isalnum()) for one in (before[-1:], after[:1]))
         return left + spoken + right
@@ -642,13 +623,6 @@ class LanguageRules(NumberRules):
         """The gender of the noun after a number, if the numeral agrees with it and its ending shows
         the gender; else ""."""
         return ""
-
-    def _signed_words(self, amount: str, gender: str = "") -> str:
-        sign, first, second = self.amount(amount)
-        spoken = [sign, self.number(first, gender)]
-        if second:
-            spoken += [self.to, self.number(second, gender)]
-        return self.space.join(spoken).strip()
 
     # --- For `say-as`
 

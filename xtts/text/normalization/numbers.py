@@ -174,12 +174,17 @@ class NumberRules:
 
     def counted(self, amount: str, noun: Noun) -> str:
         """An amount (`5`, `-5`, `5-7`) of a noun, in words."""
+        _, first, second = self.amount(amount)
+        form = self.form(self.parse(second or first), noun)
+        return f"{self.amount_words(amount, noun.gender)}{self.space}{form}".rstrip()
+
+    def amount_words(self, amount: str, gender: str = "") -> str:
+        """An amount without its noun, in words."""
         sign, first, second = self.amount(amount)
-        number = self.parse(second or first)
-        spoken = [self.words(number, noun.gender), self.form(number, noun)]
+        spoken = [sign, self.number(first, gender)]
         if second:
-            spoken = [self.number(first, noun.gender), self.to, *spoken]
-        return self.space.join((sign, *spoken)).strip()
+            spoken += [self.to, self.number(second, gender)]
+        return self.space.join(spoken).strip()
 
     def amount(self, text: str) -> tuple[str, str, str]:
         """The sign in words, the number, and the end of a range."""

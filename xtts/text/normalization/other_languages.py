@@ -287,15 +287,19 @@ class HindiRules(LanguageRules):
         before = {(1, 2): "साढ़े", (1, 4): "सवा"}.get((top, bottom))
         return f"{before} {whole}" if before else super().mixed_words(number, whole, top, bottom)
 
-    def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
+    def read_times(self, text: str) -> str:
         """साढ़े दस बजे."""
-        if at.minute != 30:
-            return self.time(at)
         halves = {1: "डेढ़", 2: "ढाई"}
-        return f"{halves.get(at.hour) or f'साढ़े {self.cardinal(at.hour)}'} बजे"
+        return super().read_times(_HINDI_HALF.sub(
+            lambda m: f"{halves.get(int(m[1])) or f'साढ़े {self.cardinal(int(m[1]))}'} बजे", text
+        ))  # fmt: skip
 
     def time(self, at: ClockTime) -> str:
         """दस बजकर पैंतालीस मिनट."""
         if not at.minute:
             return f"{self.cardinal(at.hour)} बजे"
         return f"{self.cardinal(at.hour)} बजकर {self.cardinal(at.minute)} मिनट"
+
+
+# 10:30 बजे
+_HINDI_HALF = re.compile(r"(?<![\d:.,])([01]?[0-9]|2[0-4]):30\sबजे(?!\w)")

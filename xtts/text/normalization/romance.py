@@ -11,7 +11,7 @@ _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
 _HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
 _HOURS_RANGE = re.compile(
-    r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?"
+    r"(?<![\w.,:/-])([0-9]{1,2})()\s?[–—-]\s?"
     r"(?=[0-9]{1,2}\s?[hH](?:[0-9]{2})?(?!\w)|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
 )
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
@@ -272,8 +272,8 @@ class PortugueseRules(IberianRules):
         Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro""")
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
 
-    def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
+    def time(self, at: ClockTime) -> str:
         """14h30; 9h are nine hours."""
-        if match[2]:
-            return self.time(at)
+        if at.minute is not None:
+            return super().time(at)
         return f"{self.hours(at.hour)} {'hora' if at.hour == 1 else 'horas'}"

@@ -192,7 +192,7 @@ class PolishRules(SlavicRules):
         case = "f-ins" if governs in ("przed", "między") else case
         spoken = self.ordinal(at.hour, case)
         if not at.full_hour:
-            spoken += f" {self.minutes(at.minute)}"
+            spoken += f" {self.minutes(at.minute or 0)}"
         return spoken if at.second is None else f"{spoken} i {self.cardinal(at.second, 'f')} sekund"
 
     def _ordinal(self, match: re.Match[str]) -> str:
