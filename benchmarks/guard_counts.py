@@ -27,7 +27,8 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchUtterance
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
-from xtts.text.tokenizer import Piece, Tokenizer, WordSpan
+from xtts.text.tokenizer import Piece, Tokenizer
+from xtts.text.written_words import WordSpan
 
 Line = Mapping[str, Any]
 # Sound of this level below the loudest, for this long, is speech that was cut off.

@@ -27,7 +27,7 @@ from xtts.text.normalization.registry import rules_of
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.reading import Reader
 from xtts.text.splitting import Limits, cut
-from xtts.text.written_words import placed, read_words, spoken_spans, written_words
+from xtts.text.written_words import WordSpan, placed, read_words, spoken_spans, written_words
 
 UNKNOWN = "[UNK]"
 # The position table has max_text_tokens + 2 rows: for the tokens, START, STOP, and two that Coqui
@@ -57,8 +57,7 @@ class Piece:
         text: Normalised, in words or phones.
         ids: Without START and STOP.
         before, after: Seconds of silence around it.
-        words: The written words. "" continues the previous word; a word with `last` < `first` is
-            not spoken.
+        words: The written words, as `xtts.text.written_words.placed` returns them.
         voice: As in `xtts.text.markup.MarkedText`.
     """
 
@@ -66,7 +65,7 @@ class Piece:
     ids: list[int]
     before: float = 0.0
     after: float = 0.0
-    words: "tuple[WordSpan, ...]" = ()
+    words: tuple[WordSpan, ...] = ()
     voice: str = ""
 
 
@@ -88,16 +87,6 @@ class TokenizerSpec:
         """Opens the tokenizer. Raises ConfigError, and TextError for a list that cannot be used."""
         config = replace(ModelConfig.read(self.folder), normalizer=self.normalizer)
         return Tokenizer(config, self.folder, self.pronunciations)
-
-
-@dataclass(frozen=True)
-class WordSpan:
-    """A word in a sequence of ids. first, last: its first and last spoken position, counting START,
-    the ids and STOP; text: its tokens, which are letters or phones."""
-
-    text: str
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -263,12 +252,8 @@ class Tokenizer:
         ids = [piece.ids for piece in pieces]
         spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
         written = written_words(part, reading.short)
-        own: list[list[WordSpan]] = [[] for _ in pieces]
-        for one in placed(written, spans, lambda word: self._count(word, language)):
-            own[one[0]].append(WordSpan(*one[1:]))
-        return [
-            replace(piece, words=tuple(words)) for piece, words in zip(pieces, own, strict=True)
-        ]
+        words = placed(written, spans, lambda word: self._count(word, language), len(pieces))
+        return [replace(one, words=tuple(own)) for one, own in zip(pieces, words, strict=True)]
 
     def _count(self, word: str, language: str) -> int:
         """The number of words that a written word is read as; 0 if it cannot be read alone."""

@@ -6,8 +6,10 @@ the alignment; the read words between two anchors are divided among the written 
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 from unicodedata import category
 
 _READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -23,12 +25,19 @@ _APOSTROPHES = ("'", "\u2019")
 # The approximate number of letters in the word for a digit.
 _DIGIT_WEIGHT = 4
 
-# A word in its piece: (number of the piece, word, first position, last position). "" continues the
-# previous word; last is first - 1 if the word is not spoken.
-Placed = tuple[int, str, int, int]
 # A word of the reading: (word, number of its piece, its spoken positions). Positions count START,
 # the ids and STOP.
 SpokenWord = tuple[str, int, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class WordSpan:
+    """A word in a sequence of ids. first, last: its first and last spoken position, counting START,
+    the ids and STOP; text: its tokens, which are letters or phones."""
+
+    text: str
+    first: int
+    last: int
 
 
 def read_words(read: str) -> list[str]:
@@ -85,26 +94,35 @@ def spoken_spans(
 
 
 def placed(
-    written: Sequence[str], spans: Sequence[SpokenWord], count: Callable[[str], int]
-) -> list[Placed]:
-    """The positions of the written words, in order.
+    written: Sequence[str], spans: Sequence[SpokenWord], count: Callable[[str], int], pieces: int
+) -> list[list[WordSpan]]:
+    """The written words in each piece, in order. "" continues the previous word; `last` is
+    `first` - 1 if the word is not spoken.
 
     Args:
         written: The words as they are written.
         spans: The words as they are read.
         count: Counts the words that a written word is read as; 0 if unknown.
+        pieces: The number of pieces.
     """
+    found: list[list[WordSpan]] = [[] for _ in range(pieces)]
     if not spans or not written:
-        return []
+        return found
     positions = [(piece, place) for _, piece, places in spans for place in places]
     # The number of positions before each span.
     begins = list(accumulate((len(places) for _, _, places in spans), initial=0))
     ends = _shared_out(written, [word for word, _, _ in spans], begins, count)
-    result, start = list[Placed](), 0
-    for word, end in zip(written, ends, strict=True):
-        result += _at_pieces(word, positions, start, end)
-        start = end
-    return result
+    for word, start, end in zip(written, [0, *ends], ends, strict=False):
+        if start >= end:
+            # Not spoken: placed between the previous word and the next.
+            piece, place = positions[min(start, len(positions) - 1)]
+            first = place if start < len(positions) else place + 1
+            found[piece].append(WordSpan(word, first, first - 1))
+        for piece, run in groupby(positions[start:end], key=itemgetter(0)):
+            places = [place for _, place in run]
+            found[piece].append(WordSpan(word, places[0], places[-1]))
+            word = ""
+    return found
 
 
 def _shared_out(
@@ -146,23 +164,6 @@ def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
     free, whole = total - least * len(weights), sum(weights)
     ends = enumerate(accumulate(weights), start=1)
     return [least * number + round(free * weight / whole) for number, weight in ends]
-
-
-def _at_pieces(
-    word: str, positions: Sequence[tuple[int, int]], start: int, end: int
-) -> list[Placed]:
-    if start >= end:
-        # Not spoken: placed between the previous word and the next.
-        piece, place = positions[min(start, len(positions) - 1)]
-        first = place if start < len(positions) else place + 1
-        return [(piece, word, first, first - 1)]
-    places = list[Placed]()
-    for piece, place in positions[start:end]:
-        if places and places[-1][0] == piece:
-            places[-1] = (*places[-1][:3], place)
-        else:
-            places.append((piece, "" if places else word, place, place))
-    return places
 
 
 def _said(character: str) -> bool:

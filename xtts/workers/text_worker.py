@@ -30,7 +30,8 @@ from machine.errors import SotaqueError
 from machine.parallel_process import JsonLineProcess
 from machine.process import module_command, reserve_stdout, write_json_line
 from xtts.text.errors import TextError
-from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec, WordSpan
+from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec
+from xtts.text.written_words import WordSpan
 from xtts.workers.failures import WorkerFailed, death
 
 # Five times the slowest text of 4,096 characters (numbers of 24 digits). CPU time, so that a busy

@@ -109,7 +109,7 @@ def test_every_word_has_a_place_and_places_never_go_back(phones):
 
 def test_more_words_than_are_read_share_the_sound():
     spans = [("mille", 0, [2, 3, 4, 5])]
-    found = placed(["1", "000"], spans, lambda _: 0)
-    assert [word for _, word, _, _ in found] == ["1", "000"]
-    assert found[0][2] == 2 and found[-1][3] == 5 and found[0][3] < found[1][2]
-    assert placed([], spans, len) == [] and placed(["x"], [], len) == []
+    ((one, thousand),) = placed(["1", "000"], spans, lambda _: 0, 1)
+    assert (one.text, thousand.text) == ("1", "000")
+    assert one.first == 2 and thousand.last == 5 and one.last < thousand.first
+    assert placed([], spans, len, 1) == [[]] == placed(["x"], [], len, 1)

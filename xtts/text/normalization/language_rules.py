@@ -465,14 +465,11 @@ class LanguageRules(NumberRules):
         number = self.parse(first)
         if second or money.cent is None or len(number.fraction) != 2:
             return self.counted(amount, money.unit)
-        cents = WrittenNumber(str(int(number.fraction)))
-        whole = WrittenNumber(number.whole)
-        parts = []
-        if whole.value or not cents.value:
-            parts.append(f"{self.words(whole, money.unit.gender)} {self.form(whole, money.unit)}")
-        if cents.value:
-            parts.append(f"{self.words(cents, money.cent.gender)} {self.form(cents, money.cent)}")
-        return f"{sign} {self.money_joiner.join(parts)}".strip()
+        whole, cents = WrittenNumber(number.whole), WrittenNumber(str(int(number.fraction)))
+        parts = [(whole, money.unit), (cents, money.cent)]
+        parts = [one for one in parts if one[0].value] or parts[:1]
+        words = (f"{self.words(n, noun.gender)} {self.form(n, noun)}" for n, noun in parts)
+        return f"{sign} {self.money_joiner.join(words)}".strip()
 
     @cached_property
     def read_percents(self) -> Step:

@@ -7,7 +7,8 @@ import numpy as np
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.alignment.words import SpokenWords, TimedWord, words_of_speech
-from xtts.text.tokenizer import Piece, WordSpan
+from xtts.text.tokenizer import Piece
+from xtts.text.written_words import WordSpan
 
 WORDS = (WordSpan("$5", 2, 5), WordSpan("paid", 7, 9))
 READ = Piece("", [1] * 10, words=WORDS)
