@@ -249,10 +249,10 @@ def decode(
             slots.enter(latents, *waiting.pop(0))
         slots.step()
         for slot, utterance in enumerate(slots.utterances):
-            if utterance is not None and utterance.error is not None:
-                raise DecodingError(str(utterance.error))
             if utterance is not None and utterance.done:
                 slots.leave(slot)
+                if utterance.error is not None:
+                    raise DecodingError(str(utterance.error))
     return [utterance for _, utterance in wanted]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from machine.storage.hashes import sha256_of
-from xtts.inference import latents_file, voice
+from xtts.inference import latents_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.decode_step import slots_on
 from xtts.inference.loaded_voice import LoadedVoice
@@ -79,15 +79,17 @@ class LoadedTorchVoice(LoadedVoice):
         """
         if isinstance(recording, Path) and recording.is_dir():
             return self._voice_of_adapter(recording, kept)
-        weights = "" if kept is None else self.weights
-        heard = latents_file.latents_of_recording(self.model, weights, recording, kept)
-        heard = replace(heard, adapter=self.adapter)
+        heard = replace(self._heard(recording, kept), adapter=self.adapter)
         decoders = self.files.speaker_decoders
         if isinstance(recording, Path) and (tensors := decoders.get(recording)) is not None:
             if tensors not in self._vocoders:  # several speakers may share one
                 self._vocoders[tensors] = self._new_vocoder(tensors)
             return replace(heard, vocoder=self._vocoders[tensors])
         return heard
+
+    def _heard(self, recording: Reference, kept: Path | None) -> Voice:
+        weights = "" if kept is None else self.weights
+        return latents_file.latents_of_recording(self.model, weights, recording, kept)
 
     def _voice_of_adapter(self, folder: Path, kept: Path | None) -> Voice:
         found = bundle.verify(folder)
@@ -121,12 +123,7 @@ class LoadedTorchVoice(LoadedVoice):
     def _own_latents(self) -> Voice | None:
         if (reference := self.files.other_reference or self.files.reference) is None:
             return None
-        if self.latents_folder is not None:
-            own = self.voice_of(reference, self.latents_folder)
-        else:
-            # Encoded as for the samples of a run, so that both are identical.
-            heard = voice.read_reference(self.model.config, reference)
-            own = voice.voice_from_reference(self.model, heard)
+        own = self._heard(reference, self.latents_folder)
         return replace(own, vocoder=self.decoder, adapter=self.adapter)
 
 

@@ -1,6 +1,5 @@
 """The DVAE, Coqui's module, which makes codes of mels for training."""
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,11 @@ def load_dvae(folder: Path, config: ModelConfig) -> Any:
     state = torch.load(folder / "dvae.pth", map_location="cpu", weights_only=True)
     state = {name: tensor.float() for name, tensor in state.items()}
     missing, unexpected = dvae.load_state_dict(state, strict=False)
-    needed = [name for name in missing if name.startswith(("encoder.", "codebook.embed"))]
-    needed = [name for name in needed if name != "codebook.embed_avg"]
+    needed = [name for name in missing if name.startswith("encoder.") or name == "codebook.embed"]
     if needed or unexpected:
         raise ConfigError(
             f"{folder / 'dvae.pth'} is not this model's DVAE: "
             f"{(needed + list(unexpected))[0]} does not fit. Take the dvae.pth published with it."
         )
-    with contextlib.suppress(AttributeError):
-        del dvae.decoder
+    del dvae.decoder
     return dvae.eval().requires_grad_(False)
