@@ -2,20 +2,16 @@
 
 Guided training trains chosen heads to follow the text (https://arxiv.org/abs/1710.08969); in other
 models, a few of the hundreds of heads learn it by themselves. `config.json` may name them under
-`sotaque.alignment_heads`. Otherwise they are measured once, on a few sentences. If a model has
-none, this is logged.
+`sotaque.alignment_heads`. Otherwise they are measured once, on a few sentences.
 """
 
 import itertools
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xtts.inference.alignment.path import align
-
-log = logging.getLogger(__name__)
 
 Array = np.ndarray[Any, Any]
 # Layer and number.
@@ -76,7 +72,6 @@ def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
         for head in likely[:_LOOKED_AT]
     }
     best = max(marks.values())
-    log.info("Attention heads, the best: %s", _listed(marks))
     if best < FOLLOWS:
         return ()
     kept = [head for head, mark in marks.items() if mark >= max(FOLLOWS, NEARLY * best)]
@@ -94,7 +89,8 @@ def following(rows: Array, spoken: Sequence[bool]) -> float:
     closing = float(rows[-_CLOSING:, alignment.last_spoken + 1 :].sum(1).mean())
     visited = np.zeros(len(alignment.spoken), bool)
     visited[alignment.path] = True
-    return alignment.confidence * float(visited[alignment.spoken].mean()) * (0.5 + 0.5 * closing)
+    near, covered = alignment.nearness.mean(), visited[alignment.spoken].mean()
+    return float(near) * float(covered) * (0.5 + 0.5 * closing)
 
 
 def _evenness(rows: Sequence[Array]) -> float:
@@ -104,8 +100,3 @@ def _evenness(rows: Sequence[Array]) -> float:
     if not all(moving):
         return -1.0
     return min(float(np.corrcoef(gaze, np.arange(len(gaze)))[0, 1]) for gaze in gazes)
-
-
-def _listed(marks: Mapping[Head, float]) -> str:
-    best = sorted(marks.items(), key=lambda item: -item[1])[:4]
-    return ", ".join(f"layer {layer} head {head} {mark:.2f}" for (layer, head), mark in best)

@@ -43,11 +43,6 @@ class Alignment:
     spoken: Array
 
     @property
-    def confidence(self) -> float:
-        """The mean of `nearness`."""
-        return float(self.nearness.mean()) if len(self.nearness) else 0.0
-
-    @property
     def last_spoken(self) -> int:
         """The position of the last spoken token; -1 if there is none."""
         positions = np.flatnonzero(self.spoken)
