@@ -462,8 +462,5 @@ def build_evaluator(
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, sampler.reference, base, context.config)
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, in_run=True)
-    last = logs.num_epochs
-    logs.remaining.judging = lambda epoch: seconds_left(
-        evaluator, settings, sum(checkpoints.due(one, last) for one in range(epoch, last + 1))
-    )
+    logs.remaining.conclusion = lambda: seconds_left(evaluator, settings)
     return evaluator

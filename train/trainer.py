@@ -227,7 +227,7 @@ class Trainer:
                 return self._save_interrupted(epoch, done)
             self._sample_saved()
             clock = time.perf_counter()
-        ended, judged = time.perf_counter(), self._judging_seconds()
+        ended = time.perf_counter()
         validation = self._validate(epoch)
         if self._stop_requested():
             return self._save_interrupted(epoch, done)
@@ -242,9 +242,8 @@ class Trainer:
             # After a stop, the next epoch's first step saves an epoch that has no checkpoint.
             if self._stop_requested():
                 return False
-        if self.logs:  # judging in another process overlaps with the steps
-            took = time.perf_counter() - ended - (self._judging_seconds() - judged)
-            self.logs.remaining.ended(max(0.0, took))
+        if self.logs:
+            self.logs.remaining.ended(time.perf_counter() - ended)
         return True
 
     # Batches and steps
@@ -451,9 +450,6 @@ class Trainer:
         """Records the phase of the run until its next step."""
         if self.logs:
             self.logs.phase(epoch, self.learner.step, phase)
-
-    def _judging_seconds(self) -> float:
-        return self.evaluator.spent_seconds if self.evaluator else 0.0
 
     def _sample_missing(self) -> None:
         """Speaks the newest epoch's sample if the last start ended before it."""

@@ -143,7 +143,7 @@ def test_an_epoch_is_steps_validation_log_checkpoint_sample():
 def test_what_a_run_does_between_two_steps_is_recorded(monkeypatch):
     monkeypatch.setattr("train.trainer.conclude", lambda *_: None)
     monkeypatch.setattr("train.trainer.next_steps", lambda _: "")
-    evaluator: Any = SimpleNamespace(working=True, spent_seconds=0.0, judge=lambda *_: None)
+    evaluator: Any = SimpleNamespace(working=True, judge=lambda *_: None)
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     whole: Any = SimpleNamespace(epoch=2)
     ran.trainer.checkpoints.run = SimpleNamespace(verified=lambda _: whole, epochs=lambda: [1, 2])
@@ -209,7 +209,6 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     evaluator = SimpleNamespace(
         judge=lambda saved, seconds, *_: heard.append((saved, seconds)),
         working=False,
-        spent_seconds=0.0,
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"
@@ -218,17 +217,6 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     ran.trainer.logs.step = lambda one, *_: now.append(now.pop() + 20.0 * one.epoch)
     assert ran.trainer.train() == 0
     assert heard == [("epoch 1", 60.0), ("epoch 2", 120.0)]
-
-
-def test_judging_that_overlaps_the_steps_leaves_no_negative_time():
-    evaluator: Any = SimpleNamespace(working=False, spent_seconds=0.0)
-    ran = Surroundings(epochs=2, batches=1, evaluator=evaluator)
-    ran.trainer.checkpoints.run.verified = lambda epoch: epoch
-    evaluator.judge = lambda *_: setattr(
-        evaluator, "spent_seconds", evaluator.spent_seconds + 300.0
-    )
-    assert ran.trainer.train() == 0
-    assert ran.trainer.logs.remaining.left(2, 1) == 0.0
 
 
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
@@ -248,10 +236,10 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
     ("judged", "sentences", "last"),
     [((1, 2), 16, 6), ((1, 2, 3), 16, 3), ((1,), 16, 6), ((1, 2, 3), 4, 6)],
 )
-def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last):
+def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last, monkeypatch):
     """The verdict is always epoch 1; epoch 4 has the best loss. Four sentences are too few to judge
     an epoch."""
-    evaluator: Any = SimpleNamespace(working=False, spent_seconds=0.0, judge=lambda *_: None)
+    evaluator: Any = SimpleNamespace(working=False, judge=lambda *_: None)
     ran = Surroundings(
         epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
         validation_losses=[5.0, 4.0, 3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5],
@@ -265,7 +253,8 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, la
         found = [SimpleNamespace(kind="epoch", epoch=one) for one in epochs]
         return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=[base, *found])
 
-    evaluator.run = SimpleNamespace(evaluation=evaluation)
+    evaluator.run = SimpleNamespace(evaluation_file=Path())
+    monkeypatch.setattr(loop, "read_evaluation", lambda _: evaluation())
     assert ran.trainer.train() == 0 and ran.saved[-1]["epoch"] == last
 
 

@@ -103,19 +103,19 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         log.info("The base speaks with the voice of %s%s.", recording, through)
 
 
-def seconds_left(evaluator: Evaluator, settings: TrainSettings, epochs: int) -> float:
-    """The estimated time to judge `epochs` more epochs and to end the evaluation."""
+def seconds_left(evaluator: Evaluator, settings: TrainSettings) -> float:
+    """The estimated time to end the evaluation, after the last epoch was judged."""
     if not evaluator.working:
         return 0.0
     each, blends = evaluator.candidate_seconds, len(shares_of(settings.blend))
-    if evaluator.is_slow:
-        epochs, blends = min(epochs, 1), min(blends, 1)
+    if evaluator.is_slow:  # the newest epoch and a blend
+        blends = 1 + min(blends, 1)
     decoder = 0.0
     if settings.learn_decoder != "off":
         # The sentences are spoken with the trained and with the base's decoder.
         decoder = 2 * each + min(RUN_SECONDS, STEPS * evaluator.sampler.decoder_step_seconds)
     others = min(MOST_SPEAKERS, len(evaluator.plan.others))
-    return (epochs + blends) * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
+    return blends * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:

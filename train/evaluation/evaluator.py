@@ -67,7 +67,6 @@ class Evaluator:
 
     Attributes:
         candidate_seconds: the time to judge the last candidate; 0 if unknown.
-        spent_seconds: the time to judge all candidates since the start.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Evaluator:
         self.in_run = in_run
         self.failures = 0
         self.candidate_seconds = 0.0
-        self.spent_seconds = 0.0
         self.progress: Progress | None = None
         self._epoch_seconds = 0.0
         self._skipping = False
@@ -213,7 +211,6 @@ class Evaluator:
             request = EvaluateRequest(tasks, voice, OLD_RATE, self.plan.old_recogniser)
             old = self.sampler.ask(request).sentences
         self.candidate_seconds = time.perf_counter() - began
-        self.spent_seconds += self.candidate_seconds
         if self.progress is not None:
             self.progress.add()
         measures = known.person if known else judges.measures_of_base(facts, old)

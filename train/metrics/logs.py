@@ -332,12 +332,12 @@ class RemainingTime:
     """Measures each kind of work separately, so that a slow kind does not distort the others.
 
     Attributes:
-        judging: The seconds that judging will still take from an epoch on.
+        conclusion: The seconds that the evaluation takes after the last epoch.
     """
 
     num_epochs: int
     steps_per_epoch: int
-    judging: Callable[[int], float] = field(default=lambda _: 0.0)
+    conclusion: Callable[[], float] = field(default=lambda: 0.0)
     _step_seconds: float = 0.0
     _steps: int = 0
     _end_seconds: float = 0.0
@@ -349,8 +349,8 @@ class RemainingTime:
         self._steps += 1
 
     def ended(self, seconds: float) -> None:
-        """Counts `seconds` after the last step of an epoch, without judging: validation, checkpoint
-        and sample."""
+        """Counts `seconds` after the last step of an epoch: validation, checkpoint, sample and
+        judging."""
         self._end_seconds += seconds
         self._ends += 1
 
@@ -359,4 +359,4 @@ class RemainingTime:
         steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
         each = self._step_seconds / max(1, self._steps)
         end = self._end_seconds / max(1, self._ends)
-        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.judging(epoch)
+        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.conclusion()

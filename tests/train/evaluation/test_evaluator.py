@@ -305,19 +305,19 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)]
 
 
-def test_what_is_left_counts_epochs_blends_and_the_decoder(ground, monkeypatch):
+def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     settings: Any = SimpleNamespace(blend="auto", learn_decoder="auto")
     ground.restart(in_run=True)
-    assert seconds_left(ground.evaluator, settings, 4) == 250 * 0.1  # nothing is judged yet
+    assert seconds_left(ground.evaluator, settings) == 250 * 0.1  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()
-    assert seconds_left(ground.evaluator, settings, 4) == (4 + 3 + 2) * 10.0 + 250 * 0.1
+    assert seconds_left(ground.evaluator, settings) == (3 + 2) * 10.0 + 250 * 0.1
     takes(monkeypatch, ground.speaking, 70.0)
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
-    assert seconds_left(ground.evaluator, settings, 3) == (1 + 1 + 2) * 70.0 + 250 * 0.1
+    assert seconds_left(ground.evaluator, settings) == (1 + 1 + 2) * 70.0 + 250 * 0.1
     settings.learn_decoder, settings.blend = "off", "off"
-    assert seconds_left(ground.evaluator, settings, 3) == 70.0
+    assert seconds_left(ground.evaluator, settings) == 70.0
 
 
 def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):

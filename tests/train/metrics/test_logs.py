@@ -129,7 +129,7 @@ def test_a_step_has_the_figures_of_an_extra(tmp_path):
 
 def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
     with logs(tmp_path) as found:
-        found.remaining.judging = lambda epoch: 107.0 - epoch
+        found.remaining.conclusion = lambda: 106.0
         train(found, 1, 4)  # of 2 s each; 7 more remain, and the judging
     lines = [message for message in caplog.messages if message.startswith("epoch")]
     assert len(lines) == 2  # not every step: LOG_EVERY=10

@@ -4,9 +4,9 @@ from train.metrics.logs import RemainingTime
 
 
 def test_steps_ends_of_epochs_and_judging_are_left():
-    found = RemainingTime(2, 4, judging=lambda epoch: 50.0 * (3 - epoch))
+    found = RemainingTime(2, 4, conclusion=lambda: 50.0)
     found.step(2.0)
-    assert found.left(1, 1) == 7 * 2 + 100
+    assert found.left(1, 1) == 7 * 2 + 50
     found.ended(10.0)
     # After an epoch's last step, its validation, checkpoint and sample remain.
     assert found.left(2, 4) == 10 + 50
