@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from machine import commands, extras
-from machine.devices.cuda_errors import exit_after_fault
+from machine.devices.recovery import exit_after_fault
 from machine.errors import SotaqueError
 from machine.threads import limit_omp_spinning
 from train.settings import load

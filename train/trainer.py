@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from machine import commands
-from machine.devices import cuda_errors
+from machine.devices import cuda_errors, recovery
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
@@ -124,7 +124,7 @@ def _forward_backward_retried(
     learner.optimizer.zero_grad(set_to_none=True)
     if graphs:
         graphs.release(fault.words)
-    cuda_errors.free_after_fault(str(learner.device))
+    recovery.free_after_fault(str(learner.device))
     return forward_backward(learner, batch)
 
 
@@ -289,7 +289,7 @@ class Trainer:
                 raise
         # After the `except` block: the error referenced the tensors that must be freed.
         learner.optimizer.zero_grad(set_to_none=True)
-        cuda_errors.free_after_fault(str(learner.device))
+        recovery.free_after_fault(str(learner.device))
         self.batches.halvings.append(OomBackoff(epoch, done, smaller))
         log.warning(
             "Out of memory (%s). From here on a batch has %.1f s of audio, also after a resume.",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from machine.devices.cuda_errors import DeviceFault
-from machine.devices.selection import Environment, Place, choose_place, step_down
+from machine.devices.recovery import step_down
+from machine.devices.selection import Environment, Place, choose_place
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from extras.cli import help_pages, verbs
 from machine import commands
-from machine.devices.cuda_errors import exit_after_fault
+from machine.devices.recovery import exit_after_fault
 from machine.errors import SotaqueError
 
 # Aliases of verbs, for suggestions.

@@ -5,11 +5,7 @@ and codes are those of CUDA, cuFFT, cuDNN and cuBLAS, as torch reports them. NVI
 https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 """
 
-import contextlib
-import gc
-import os
 import re
-import sys
 from dataclasses import dataclass
 
 from machine.devices.health import Outcome
@@ -80,12 +76,6 @@ class NotFinite(SotaqueError):
     damaged."""
 
 
-class GpuLost(SotaqueError):
-    """The CUDA context is dead: this process can compute nothing more on that GPU."""
-
-    exit_code = 70
-
-
 @dataclass(frozen=True)
 class DeviceFault:
     """A classified device error.
@@ -153,34 +143,6 @@ def fault(
     return None
 
 
-def poisoned(device: str) -> str:
-    """Whether `device` still computes after an error: "" if it does, else the new error's text."""
-    if not device.startswith("cuda"):
-        return ""
-    import torch
-
-    try:
-        torch.ones(1, device=device).add_(1).item()
-    except Exception as error:
-        # A context without free memory is still alive.
-        known = classify(error)
-        return "" if known and known.transient else (str(error).splitlines() or ["no answer"])[0]
-    return ""
-
-
-def free_after_fault(device: str) -> None:
-    """Frees cached memory. Call it outside the `except` block: inside, the error's traceback keeps
-    the tensors alive (pytorch #18853)."""
-    gc.collect()
-    if not device.startswith("cuda"):
-        return
-    import torch
-
-    with contextlib.suppress(RuntimeError):  # raised again by the next call
-        torch.backends.cuda.cufft_plan_cache[torch.device(device)].clear()
-        torch.cuda.empty_cache()
-
-
 def free_bytes(device: str) -> int | None:
     """Free memory of a GPU; None if it cannot be read."""
     if not device.startswith("cuda"):
@@ -191,22 +153,6 @@ def free_bytes(device: str) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0])
     except Exception:
         return None
-
-
-def exit_after_fault(code: int) -> None:
-    """Ends this process with `code`.
-
-    With a dead CUDA context it skips the destructors: an error in them would end the process by
-    SIGABRT (pytorch PR 177780), and exit code 70 would be lost.
-    """
-    if code == GpuLost.exit_code and "torch" in sys.modules:
-        import torch
-
-        if torch.cuda.is_initialized():
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    sys.exit(code)
 
 
 def _settled(outcome: Outcome | str, free: int | None) -> Outcome:

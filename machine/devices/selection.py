@@ -6,12 +6,11 @@ it in a child process. This process creates no CUDA context.
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from machine.devices.cuda_errors import DeviceFault
-from machine.devices.health import GpuHealth, Outcome
+from machine.devices.health import GpuHealth
 from machine.devices.probe import probe
 from machine.errors import SotaqueError
 from machine.storage.reading import read_text
@@ -184,16 +183,6 @@ def choose_device(machine: Environment, wish: str) -> Place:
     if place.code == "device_refused":
         raise DeviceError(f"{place.reason.rstrip('.')}. Set DEVICE=auto.")
     return place
-
-
-def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
-    """The next rung after a fault on a GPU: without the part that failed, else the CPU."""
-    library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
-    if library == "fft" and place.mel_device != "cpu":
-        return replace(place, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
-    if library == "convolution" and place.cudnn:
-        return replace(place, cudnn=False, reason=f"{why}; without cuDNN")
-    return Place("cpu", why, code="gpu_fault")
 
 
 def passed(gpu: GpuHealth) -> str:

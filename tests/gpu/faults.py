@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measuring, synthetic
-from machine.devices import cuda_errors
+from machine.devices import cuda_errors, recovery
 from machine.devices.probe import ProbeChild, probe
 from machine.errors import SotaqueError
 
@@ -30,7 +30,7 @@ def provoked(name: str, device: str) -> dict[str, Any]:
         "fault": name,
         "exit_code": done.returncode,
         **found,
-        "we_still_compute": not cuda_errors.poisoned(device),
+        "we_still_compute": not recovery.poisoned(device),
     }
 
 
@@ -38,9 +38,7 @@ def provoke(name: str, device: str) -> None:
     """The child: fails, reports how the error is classified, and exits as a worker would."""
     found = assertion(device) if name == "assertion" else low_memory(device)
     print(json.dumps(found), flush=True)
-    cuda_errors.exit_after_fault(
-        cuda_errors.GpuLost.exit_code if found["outcome"] == "sticky" else 0
-    )
+    recovery.exit_after_fault(recovery.GpuLost.exit_code if found["outcome"] == "sticky" else 0)
 
 
 def assertion(device: str) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def low_memory(device: str) -> dict[str, Any]:
     except Exception as error:
         found = {**_told(error, device), "free_bytes": free}
     kept.clear()
-    cuda_errors.free_after_fault(device)
+    recovery.free_after_fault(device)
     speaker_mel(sound).sum().item()
     return {**found, "passes_after_clearing": True}
 
@@ -134,7 +132,7 @@ def _told(error: Exception, device: str) -> dict[str, Any]:
         "code": getattr(error, "error_code", None),
         "text": (str(error).splitlines() or [""])[0],
         "outcome": found.outcome if found else "not known",
-        "poisoned": cuda_errors.poisoned(device),
+        "poisoned": recovery.poisoned(device),
     }
 
 

@@ -11,8 +11,8 @@ import torch
 
 from benchmarks import gpu_parts, memory, synthetic
 from demo_voice.new_gpt import new_gpt
-from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe import probe
+from machine.devices.recovery import GpuLost, poisoned
 from tests.gpu import faults
 from tests.installed import needs
 from tests.models import random_adapter, tiny_base

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.devices import cuda_errors
+from machine.devices import recovery
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
 from tests.train.test_run import Workshop
 from train.__main__ import main
@@ -40,8 +40,8 @@ def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys) -> Che
 def gpu_says(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The answer of an absent GPU when asked whether it still computes; "" means it does."""
     says = [""]
-    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
-    monkeypatch.setattr(cuda_errors, "free_after_fault", lambda _device: None)
+    monkeypatch.setattr(recovery, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(recovery, "free_after_fault", lambda _device: None)
     return says
 
 

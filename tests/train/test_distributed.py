@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 from tests.train import together
 from tests.train.test_learner import SHAPE, a_batch, a_learner, same, weights

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from machine import commands
-from machine.devices import cuda_errors
+from machine.devices import cuda_errors, recovery
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
 from machine.memory import without_collection
@@ -311,7 +311,7 @@ class Extractor:
         """Releases the GPU's memory."""
         self._loaded = None
         if self._device != "cpu":
-            cuda_errors.free_after_fault(self._device)
+            recovery.free_after_fault(self._device)
 
 
 @torch.inference_mode()

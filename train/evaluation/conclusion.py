@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from machine import commands
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.storage.hashes import sha256_of
 from train import defaults
 from train.checkpointing.checkpoints import Checkpoints

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import commands
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges

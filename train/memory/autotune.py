@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from machine.devices import cuda_errors
+from machine.devices import cuda_errors, recovery
 from machine.text import size_words
 from train.dataset.batches import Batches
 from train.learner import Learner
@@ -136,7 +136,7 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         return int(torch.cuda.max_memory_allocated(device)) + int(coming)
     # After the `except` block: the error referenced the tensors that must be freed.
     learner.optimizer.zero_grad(set_to_none=True)
-    cuda_errors.free_after_fault(str(device))
+    recovery.free_after_fault(str(device))
     return None
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from machine import commands
-from machine.devices import cuda_errors
-from machine.devices.cuda_errors import GpuLost
+from machine.devices import cuda_errors, recovery
 from machine.devices.health import Outcome
 from machine.devices.probe import report_surprise
+from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 
 
@@ -27,7 +27,7 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
     except SotaqueError:
         raise
     except Exception as error:
-        fault, poison = cuda_errors.classify(error), cuda_errors.poisoned(device)
+        fault, poison = cuda_errors.classify(error), recovery.poisoned(device)
         words = fault.words if fault else poison
         dead, on_gpu = bool(poison) or (fault is not None and fault.sticky), device != "cpu"
         if not dead and (fault is None or fault.outcome is Outcome.DATA or not on_gpu):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import DeviceFault, NotFinite
 from machine.devices.health import Outcome
-from machine.devices.selection import Environment, Place, choose_place, step_down
+from machine.devices.recovery import step_down
+from machine.devices.selection import Environment, Place, choose_place
 from machine.errors import SotaqueError
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from machine.devices import cuda_errors
+from machine.devices import recovery
 from machine.devices.probe import report_surprise
 from machine.devices.selection import Environment, Place
 from machine.storage.atomic import crash_point, write_json
@@ -301,7 +301,7 @@ class Sampler:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
                     log.warning("%s is repeated after: %s", request.out.name, answer)
-                cuda_errors.free_after_fault(self.plan.device)
+                recovery.free_after_fault(self.plan.device)
                 continue
             if isinstance(request, SpeakRequest) and surprising(self.plan, answer):
                 self._report(self.plan.device, answer.first_line)
@@ -320,7 +320,7 @@ class Sampler:
             return self.worker.ask(request, SPEAK_SECONDS + learning, self._stopping, progress)
         except Exception as error:  # any error costs a sample, not the run
             here = self.plan.mode == "in_process"
-            return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
+            return failure_of(error, recovery.poisoned(self.plan.device) if here else "")
 
     def _lost(self, failure: WorkerFailed) -> bool:
         """Whether this process, and training with it, has lost its GPU."""

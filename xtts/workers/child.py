@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.process import reserve_stdout, write_json_line

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from machine.devices import cuda_errors
+from machine.devices import cuda_errors, recovery
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
@@ -55,7 +55,7 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
     If the device is unusable, the answer reports that instead of the error.
     """
     fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
-    if poison := cuda_errors.poisoned(device):
+    if poison := recovery.poisoned(device):
         number = fault.code if fault and fault.sticky else None
         fault = DeviceFault(Outcome.STICKY, "context", number, poison)
     elif isinstance(error, SotaqueError):

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from machine.devices.cuda_errors import exit_after_fault
+from machine.devices.recovery import exit_after_fault
 from machine.devices.selection import oom_kills
 from machine.parallel_process import JsonLineProcess
 from machine.process import module_command

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from machine.devices import cuda_errors
+from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
 from machine.memory import trim_heap
@@ -146,7 +146,7 @@ class SpeechServer:
             self._batchers.pop(key, None)
             self._standing.pop(key, None)
             self._let_go(lambda known: known[0] == key)
-            cuda_errors.free_after_fault(self.device)
+            recovery.free_after_fault(self.device)
 
     def _speak(self, message: Mapping[str, Any]) -> Doing:
         ask, key = message["ask"], message["key"]
@@ -284,7 +284,7 @@ class SpeechServer:
                 yield from self._advance(message, doing, result)
                 continue
             if refusal["reason_code"] == "out_of_memory":
-                cuda_errors.free_after_fault(self.device)
+                recovery.free_after_fault(self.device)
             yield _failed(
                 message.get("id", ""), refusal["reason_code"], refusal["reason"],
                 key=message["key"],

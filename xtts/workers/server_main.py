@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from machine.devices.cuda_errors import exit_after_fault
+from machine.devices.recovery import exit_after_fault
 from xtts.workers import child
 from xtts.workers.child import Say
 

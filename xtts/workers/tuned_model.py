@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from machine.devices import cuda_errors
+from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices import learned_decoder
@@ -88,7 +88,7 @@ class TunedModel:
             self.unload()
             # On a GPU, this also returns the memory of recorded steps and their keys and values to
             # the trainer.
-            cuda_errors.free_after_fault(self.compute.device)
+            recovery.free_after_fault(self.compute.device)
 
     def unload(self) -> None:
         """Frees the GPT, so that the next request must load it again."""

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from machine.devices import selection
-from machine.devices.cuda_errors import DeviceFault, fault
 from machine.devices.health import GpuHealth
 from machine.devices.selection import (
     DeviceError,
@@ -13,7 +12,6 @@ from machine.devices.selection import (
     choose_place,
     gpu_hint,
     oom_kills,
-    step_down,
 )
 from tests.machines import GPUS, SOUND, machine
 
@@ -94,31 +92,6 @@ def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():
     assert choose_place(machine(bad, SECOND), "cuda").value == "cuda:1"
     assert choose_place(machine(surprise, SECOND), "auto", prefer="cuda:0").value == "cuda:1"
     assert choose_place(machine(surprise), "auto", prefer="cuda:0").value == "cuda:0"
-
-
-FFT = fault("RuntimeError", "cuFFT error: CUFFT_INVALID_SIZE")
-CUDNN = fault("RuntimeError", "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
-LOW = fault("RuntimeError", "cuFFT error: CUFFT_INTERNAL_ERROR", free_bytes=1 << 20)
-DEAD = fault("RuntimeError", "CUDA error: an illegal memory access was encountered")
-
-
-@pytest.mark.parametrize(
-    ("seen", "steps"),
-    [
-        (FFT, [("cuda:0", "cpu", True), ("cpu", "cpu", True)]),
-        (CUDNN, [("cuda:0", "cuda:0", False), ("cpu", "cpu", True)]),
-        (LOW, [("cpu", "cpu", True)]),
-        (DEAD, [("cpu", "cpu", True)]),
-        (None, [("cpu", "cpu", True)]),
-    ],
-)
-def test_the_ladder_down_after_faults(seen: DeviceFault | None, steps):
-    place = Place("cuda:0", "RTX 3090 passed the check", "cuda:0")
-    for step in steps:
-        place = step_down(place, "It failed", seen)
-        assert (place.value, place.mel_device, place.cudnn) == step
-        assert place.reason.startswith("It failed")
-        assert place.code == ("gpu_fault" if place.value == "cpu" else "")
 
 
 def test_a_container_that_was_given_no_gpu_is_told_the_line():

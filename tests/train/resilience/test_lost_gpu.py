@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from machine.devices import cuda_errors
-from machine.devices.cuda_errors import GpuLost
+from machine.devices import recovery
+from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 from tests.train.test_run import Workshop, assert_same_end, losses
 from train import setup, trainer
@@ -177,7 +177,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
     chosen = SamplingPlan("in_process", compute, "passed", beside_gpu=True)
     monkeypatch.setattr(placement, "plan", lambda *_: chosen)
     monkeypatch.setattr(sampler, "InProcessSpeaker", Fails)
-    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: "")
+    monkeypatch.setattr(recovery, "poisoned", lambda _device: "")
     run = workshop.run("mel", EPOCHS, SAMPLE_TEXT="One.")
     assert_same_end(straight, run, EPOCHS)
     # The fault, its repetition, the second epoch, and the best weights at the end of the run.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import sha256_of

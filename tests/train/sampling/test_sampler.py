@@ -15,7 +15,7 @@ import pytest
 import soundfile
 import torch
 
-from machine.devices.cuda_errors import GpuLost
+from machine.devices.recovery import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
 from tests.xtts.voices.test_speakers import named

@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Any
 
-from machine.devices.cuda_errors import exit_after_fault
+from machine.devices.recovery import exit_after_fault
 from xtts.workers import file_worker
 from xtts.workers.requests import Answer, ReportProgress, Request, no_progress
 from xtts.workers.tasks import FileSpeaker

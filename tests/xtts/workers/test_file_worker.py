@@ -15,7 +15,7 @@ import pytest
 import soundfile
 import torch
 
-from machine.devices import cuda_errors
+from machine.devices import recovery
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
@@ -101,7 +101,7 @@ def test_a_fault_is_told_and_the_next_call_has_a_new_child(
 
 def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
     says = [""]
-    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(recovery, "poisoned", lambda _device: says[0])
     error = SotaqueError("The reference is silent.")
     for says[0], code in (("", "refused"), ("CUDA error: unspecified launch failure", "gpu_fault")):
         answer = answer_of(error, "cuda:0")

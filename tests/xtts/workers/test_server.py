@@ -202,7 +202,7 @@ def test_memory_is_freed_after_what_had_no_room_is_let_go(monkeypatch):
 
     server = opened(monkeypatch)
     monkeypatch.setattr("xtts.voices.loading.load_voice", load)
-    monkeypatch.setattr("xtts.workers.server.cuda_errors.free_after_fault", free)
+    monkeypatch.setattr("xtts.workers.server.recovery.free_after_fault", free)
     gc.disable()
     try:
         assert answer(server)["reason_code"] == "out_of_memory"

@@ -1,0 +1,72 @@
+"""After a fault on a GPU: whether it still computes, where to compute next, and how to end."""
+
+import contextlib
+import gc
+import os
+import sys
+from dataclasses import replace
+
+from machine.devices.cuda_errors import DeviceFault, classify
+from machine.devices.health import Outcome
+from machine.devices.selection import Place
+from machine.errors import SotaqueError
+
+
+class GpuLost(SotaqueError):
+    """The CUDA context is dead: this process can compute nothing more on that GPU."""
+
+    exit_code = 70
+
+
+def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
+    """The next rung after a fault on a GPU: without the part that failed, else the CPU."""
+    library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
+    if library == "fft" and place.mel_device != "cpu":
+        return replace(place, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
+    if library == "convolution" and place.cudnn:
+        return replace(place, cudnn=False, reason=f"{why}; without cuDNN")
+    return Place("cpu", why, code="gpu_fault")
+
+
+def poisoned(device: str) -> str:
+    """Whether `device` still computes after an error: "" if it does, else the new error's text."""
+    if not device.startswith("cuda"):
+        return ""
+    import torch
+
+    try:
+        torch.ones(1, device=device).add_(1).item()
+    except Exception as error:
+        # A context without free memory is still alive.
+        known = classify(error)
+        return "" if known and known.transient else (str(error).splitlines() or ["no answer"])[0]
+    return ""
+
+
+def free_after_fault(device: str) -> None:
+    """Frees cached memory. Call it outside the `except` block: inside, the error's traceback keeps
+    the tensors alive (pytorch #18853)."""
+    gc.collect()
+    if not device.startswith("cuda"):
+        return
+    import torch
+
+    with contextlib.suppress(RuntimeError):  # raised again by the next call
+        torch.backends.cuda.cufft_plan_cache[torch.device(device)].clear()
+        torch.cuda.empty_cache()
+
+
+def exit_after_fault(code: int) -> None:
+    """Ends this process with `code`.
+
+    With a dead CUDA context it skips the destructors: an error in them would end the process by
+    SIGABRT (pytorch PR 177780), and exit code 70 would be lost.
+    """
+    if code == GpuLost.exit_code and "torch" in sys.modules:
+        import torch
+
+        if torch.cuda.is_initialized():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
