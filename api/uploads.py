@@ -22,7 +22,8 @@ from starlette.requests import ClientDisconnect
 
 from api.errors import APIError
 from api.shared_folder import changing, kept, read, read_all
-from machine.storage.atomic import STALE_SECONDS, is_full, write_json
+from machine.storage.atomic import is_full, write_json
+from machine.storage.leftovers import STALE_SECONDS
 
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _LONGEST_SLUG = 40

@@ -16,6 +16,7 @@ from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.voices.run_folder import RunError, RunFolder, Verified
+from xtts.voices.run_lock import locked
 
 log = logging.getLogger("train")
 
@@ -56,7 +57,7 @@ def open_evaluator(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
     """
     folder = RunFolder(settings.output_dir)
     base = dict(saved(folder).manifest.base)
-    with folder.lock(), speaking(settings, folder) as (context, sampler):
+    with locked(folder), speaking(settings, folder) as (context, sampler):
         plan = plan_of(settings, context.data, sampler.reference, base, context.config)
         checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
         evaluator = Evaluator(

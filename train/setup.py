@@ -52,6 +52,7 @@ from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
+from xtts.voices.run_lock import locked
 
 log = logging.getLogger("train")
 
@@ -75,7 +76,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     with ExitStack() as closing:
         enter = closing.enter_context
         if world.is_main:
-            enter(run.lock())
+            enter(locked(run))
         for other in trainings(settings.cache_dir, device) if world.is_single_process else ():
             log.warning(
                 "%s also works on %s: both are slower, and memory may not last.", other, device

@@ -18,9 +18,11 @@ from api.errors import APIError, without_paths
 from api.runs.listing import RunSummary
 from api.settings import ApiSettings
 from machine.process import module_command, run_with_timeout
-from machine.storage.atomic import STALE_SECONDS, WriteError, make_folder, refused
+from machine.storage.atomic import WriteError, make_folder, refused
+from machine.storage.leftovers import STALE_SECONDS
 from machine.storage.reading import read_json
 from xtts.voices.run_folder import RunError
+from xtts.voices.run_lock import locked
 
 # The module that exports; replaced in tests.
 MODULE = "train"
@@ -161,7 +163,7 @@ def remove(run: RunSummary) -> None:
     folder = run.folder.folder
     gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"
     try:
-        with run.folder.lock(), refused(folder):
+        with locked(run.folder), refused(folder):
             folder.rename(gone)
         with refused(folder):
             for one in folder.parent.glob(f"{_DELETED}*"):

@@ -30,8 +30,9 @@ from api.errors import APIError, shown
 from api.schemas import VoiceRow
 from api.shared_folder import changing, now, read, read_all
 from api.voices.recordings import DecodedRecording, joined_recording
-from machine.storage.atomic import make_folder, remove_stale, replace_file, write_json
+from machine.storage.atomic import make_folder, replace_file, write_json
 from machine.storage.hashes import sha256_of
+from machine.storage.leftovers import remove_stale
 from machine.text import plain_name
 from xtts.inference import latents_file
 

@@ -22,7 +22,8 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import address_space_bytes
 from machine.steps import Steps, steps_for
-from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
+from machine.storage.atomic import make_folder, replace_file, replacing, write_json
+from machine.storage.leftovers import remove_stale
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
 from machine.text import counted, size_words

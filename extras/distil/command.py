@@ -21,8 +21,9 @@ from extras.distil.student import kept_layers, new_student
 from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import trim_heap
-from machine.storage.atomic import remove_stale, write_json
+from machine.storage.atomic import write_json
 from machine.storage.hashes import sha256_of
+from machine.storage.leftovers import remove_stale
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.plan import MOST_RECORDINGS, EvaluationPlan, plan_of
 from train.export import (
@@ -45,6 +46,7 @@ from xtts.text.errors import TextError, shown
 from xtts.text.language_names import short_code
 from xtts.voices.evaluation_file import Candidate
 from xtts.voices.run_folder import RunError, RunFolder
+from xtts.voices.run_lock import locked
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 from xtts.workers.requests import SLOTS, TunedVoice
 from xtts.workers.tuned_model import TunedModel
@@ -85,7 +87,7 @@ def run(settings: TrainSettings, asked: Asked) -> int:
         raise RunError(
             f"{folder.folder} has no epoch yet. Train one with `{commands.make('train')}`."
         )
-    with folder.lock():
+    with locked(folder):
         context = context_of_run(settings, folder)
         voice = voice_to_export(settings, None, None)
         kept = kept_layers(context.config.gpt.layers, asked.layers)

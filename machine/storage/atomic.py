@@ -10,11 +10,9 @@ import errno
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +21,8 @@ from typing import Any, BinaryIO, cast
 
 from machine.errors import SotaqueError
 
-# Only a killed writer leaves files with such names.
-_TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
 # Extra space for metadata and other writers.
 SPACE_MARGIN = 1.2
-# No running writer has a temporary file of this age: the largest write takes minutes.
-STALE_SECONDS = 24 * 3600.0
 
 
 class WriteError(SotaqueError):
@@ -125,23 +119,6 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise DiskFull(_full_sentence(what, folder, needed, free))
-
-
-def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> list[Path]:
-    """Removes temporary files of killed writers in `folder` and returns them.
-
-    Call it while holding the run's lock. If several processes may write, pass `older_than_seconds`
-    to keep the files of running writers.
-    """
-    removed = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        with contextlib.suppress(OSError):
-            age = time.time() - path.stat().st_mtime
-            old = older_than_seconds is None or age > older_than_seconds
-            if _TEMPORARY.match(path.name) and old:
-                path.unlink()
-                removed.append(path)
-    return removed
 
 
 def is_full(error: OSError) -> bool:

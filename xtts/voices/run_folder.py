@@ -25,8 +25,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage import locks
-from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
 from machine.storage.reading import read_json
 from machine.text import load_error
@@ -119,36 +117,6 @@ class RunFolder:
         self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Locks the run for this trainer, and removes temporary files of killed writers.
-
-        Raises:
-            RunError: Another trainer holds the lock; the message names its process.
-            WriteError: The folder cannot be written.
-        """
-        with ExitStack() as stack:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locks.exclusive(self.lock_file))
-            except locks.LockHeld as owner:
-                raise RunError(
-                    f"Another trainer (process {owner}) is working in OUTPUT_DIR={self.folder}. "
-                    "Wait for it or stop it, or set OUTPUT_DIR to another folder."
-                ) from None
-            except OSError as error:
-                raise WriteError(
-                    f"OUTPUT_DIR={self.folder} cannot be written ({error.strerror}). Make it "
-                    "writable for this user, or set OUTPUT_DIR to another folder."
-                ) from error
-            left = [*remove_stale(self.folder), *remove_stale(self.checkpoints),
-                    *remove_stale(self.samples)]  # fmt: skip
-            # `train sample` writes to this folder without the lock, possibly now.
-            left += remove_stale(self.samples_on_demand, older_than_seconds=STALE_SECONDS)
-            for path in left:
-                log.info("Removed %s, left by a run that was killed while writing.", path.name)
-            yield
 
     def is_locked(self) -> bool | None:
         """Whether a trainer uses this folder, in any container of this machine; None if the file

@@ -14,14 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from machine.storage.atomic import (
-    DiskFull,
-    WriteError,
-    remove_stale,
-    replace_file,
-    require_space,
-    write_json,
-)
+from machine.storage.atomic import DiskFull, WriteError, replace_file, require_space, write_json
+from machine.storage.leftovers import remove_stale
 
 POINTS = ("part opened", "half written", "after fsync", "after replace")
 

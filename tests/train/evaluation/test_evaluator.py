@@ -25,6 +25,7 @@ from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import Evaluation, read_evaluation, write_evaluation
 from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
+from xtts.voices.run_lock import locked
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
@@ -380,7 +381,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     assert ground.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
     assert "train evaluate" in best.fallback and best.weights == ground.run.checkpoint_path(2)
-    with ground.run.lock():  # while a run is at work, there is nothing to repair
+    with locked(ground.run):  # while a run is at work, there is nothing to repair
         waiting = ground.run.best_weights()
     assert "epoch 2 at 50%, is written at the end of the run" in waiting.fallback
     assert "checkpoint_epoch_2.pt is used until then" in waiting.fallback

@@ -31,6 +31,7 @@ from tests.processes import gone
 from train.resilience.at_work import at_work
 from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_lock import locked
 
 # Including the studio's settings.
 SETTINGS: Any = whole(TrainSettings)
@@ -267,19 +268,15 @@ def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tm
     """In OUTPUT_DIR itself, in the job's run, or elsewhere with the same CACHE_DIR."""
     others = tmp_path / "others"
     run = run_folder_of(ground.settings.output_dir, "ana")
-    locked = {"output": ground.settings.output_dir, "run": run}.get(where)
+    held = {"output": ground.settings.output_dir, "run": run}.get(where)
     job = ground.ask("ana", NUM_EPOCHS="1")
     ended = threading.Event()
 
     def train() -> None:
-        with (
-            RunFolder(locked).lock()
-            if locked
-            else at_work(ground.settings.cache_dir, "cpu", others)
-        ):
+        with locked(RunFolder(held)) if held else at_work(ground.settings.cache_dir, "cpu", others):
             began.set()
             until(lambda: job.state().message)
-            told = f"It waits until other work ends, in {locked or others}."
+            told = f"It waits until other work ends, in {held or others}."
             assert job.state().message == told and job.state().state == "queued"
             assert ground.calls() == []
         ended.set()
