@@ -7,10 +7,8 @@ used until the process releases them. And oneDNN caches the code that it generat
 
 import contextlib
 import ctypes
-import gc
 import mmap
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,19 +29,6 @@ def trim_heap() -> None:
     """Returns freed memory to the system, if the C library can."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-@contextlib.contextmanager
-def without_collection() -> Iterator[None]:
-    """Disables the garbage collector. While many permanent objects are created, it would examine
-    all of them again and again, which takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def address_space_bytes() -> int:

@@ -169,7 +169,7 @@ def _take(
 
 
 def _sound_gpus(machine: Environment | None) -> list[str]:
-    return [f"cuda:{gpu.index}" for gpu in machine.gpus if not gpu.verdict] if machine else []
+    return [f"cuda:{gpu.index}" for gpu in machine.gpus if not gpu.reason] if machine else []
 
 
 def _size(path: Path | None) -> int:

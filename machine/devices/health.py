@@ -62,6 +62,7 @@ class GpuHealth:
     """One CUDA device and the results of its check.
 
     Attributes:
+        reason: What failed, as a sentence; "" if every operation passed.
         surprise: A fault at run time that the check did not predict, kept for a day; "" for none.
     """
 
@@ -78,11 +79,6 @@ class GpuHealth:
     def device(self) -> str:
         """Its name in torch."""
         return f"cuda:{self.index}"
-
-    @property
-    def verdict(self) -> str:
-        """ "" if every operation passed, else a sentence that says what failed."""
-        return "" if self.outcome is Outcome.OK else self.reason
 
     @property
     def failed(self) -> frozenset[str]:

@@ -153,15 +153,18 @@ def choose_place(
     named = [gpu for gpu in machine.gpus if wish in ("auto", "cuda", gpu.device)]
     good = sorted(
         (gpu for gpu in named if gpu.works),
-        key=lambda gpu: (bool(gpu.surprise), gpu.device != prefer, bool(gpu.verdict)),
+        key=lambda gpu: (bool(gpu.surprise), gpu.device != prefer, bool(gpu.reason)),
     )
     if good:
         gpu = good[0]
         asked = "" if wish == "auto" else f"{setting}={wish}; "
         mel_device = "cpu" if "fft" in gpu.failed else gpu.device
-        return Place(gpu.device, asked + passed(gpu), mel_device, gpu.cudnn)
+        passed = f"{gpu.name} passed the check"
+        if gpu.reason:
+            passed = f"{gpu.name} passed the operations that are needed, but not all: {gpu.reason}"
+        return Place(gpu.device, asked + passed, mel_device, gpu.cudnn)
     if named:
-        why = f"{named[0].name} failed the check: {named[0].verdict}"
+        why = f"{named[0].name} failed the check: {named[0].reason}"
     elif machine.gpus:
         why = "this machine has " + ", ".join(f"{one.device} ({one.name})" for one in machine.gpus)
     else:
@@ -183,13 +186,6 @@ def choose_device(machine: Environment, wish: str) -> Place:
     if place.code == "device_refused":
         raise DeviceError(f"{place.reason.rstrip('.')}. Set DEVICE=auto.")
     return place
-
-
-def passed(gpu: GpuHealth) -> str:
-    """Why a GPU is used: it passed the check, or the part of it that is needed."""
-    if gpu.verdict:
-        return f"{gpu.name} passed the operations that are needed, but not all: {gpu.verdict}"
-    return f"{gpu.name} passed the check"
 
 
 def oom_kills() -> int:

@@ -49,15 +49,11 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
     Raises DiskFull, or WriteError for a folder that cannot be written. Then, and if `writer`
     raises, `path` is unchanged and no temporary file is left.
     """
-    with _in_place_of(path) as part, part.open("wb", buffering=0) as file:
-        crash_point("part opened", path)
+    with replacing(path) as file:
         hashing = _HashingFile(file.fileno(), path)
         writer(cast(BinaryIO, hashing))
-        with refused(path, hashing.num_bytes):
-            if hashing.error is not None:
-                raise hashing.error
-            os.fsync(file.fileno())
-        crash_point("after fsync", path)
+        if hashing.error is not None:
+            raise _explained(hashing.error, path, hashing.num_bytes) from hashing.error
         return Written(hashing.hash.hexdigest(), hashing.num_bytes)
 
 
@@ -65,24 +61,19 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """As `replace_file`, for writers that seek or need more than the memory: yields a file to read
     and write, which replaces `path` if the block ends without an error."""
-    with _in_place_of(path) as part, part.open("w+b") as file:
-        yield file
-        file.flush()
-        crash_point("half written", path)
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _in_place_of(path: Path) -> Iterator[Path]:
-    """A temporary path. Its file replaces `path` if the block ends without an error."""
     # Random, because two threads, or two containers with the same process ID, may write one path.
     part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
     try:
-        try:
-            yield part
+        with refused(path), part.open("w+b") as file:
+            crash_point("part opened", path)
+            yield file
+            file.flush()
+            crash_point("half written", path)
+            with refused(path, os.fstat(file.fileno()).st_size):
+                os.fsync(file.fileno())
+        crash_point("after fsync", path)
+        with refused(path):
             os.replace(part, path)
-        except OSError as error:
-            raise _explained(error, path, 0) from error
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()

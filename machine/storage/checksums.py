@@ -82,13 +82,10 @@ def read_manifest(path: Path) -> Manifest:
         raise ManifestError(f"{path} cannot be read as a manifest ({error}).") from error
 
 
-def fault_of(files: Mapping[str, Written], folder: Path, *, fresh: bool = False) -> str | None:
-    """The first file of `folder` that does not match its manifest, as a sentence; None if all do.
-
-    fresh: computes hashes again, even if this process knows them.
-    """
+def fault_of(files: Mapping[str, Written], folder: Path) -> str | None:
+    """The first file that does not match its manifest, as a sentence; None if all do."""
     for name, expected in files.items():
-        if fault := _file_fault(folder / name, expected, fresh):
+        if fault := _file_fault(folder / name, expected):
             return fault
     return None
 
@@ -103,12 +100,12 @@ def zip_fault(path: Path) -> str | None:
     return f"{path} is damaged: the checksum of {damaged} does not match." if damaged else None
 
 
-def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
+def _file_fault(path: Path, expected: Written) -> str | None:
     try:
         size = path.stat().st_size
         if size != expected.bytes:
             return f"{path} has {size:,} bytes, but its manifest says {expected.bytes:,}."
-        digest = sha256_of(path, fresh=fresh)
+        digest = sha256_of(path)
     except FileNotFoundError:
         return f"{path} is missing."
     except OSError as error:

@@ -54,6 +54,11 @@ def remember_hash(path: Path, sha256: str) -> None:
     _hashed[stamp_of(path)] = sha256
 
 
+def forget_hashes() -> None:
+    """Computes every hash again, even of a file whose size and time stay."""
+    _hashed.clear()
+
+
 def _kept(path: Path, folder: Path) -> str:
     """The hash of a file, kept in the facts of `folder` between starts.
 

@@ -233,7 +233,7 @@ def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(device, tmp
 
 def test_the_check_passes_on_a_good_gpu(tmp_path):
     gpu = probe(cache=tmp_path / "gpus.json")[0]
-    assert gpu.verdict == "" and gpu.works
+    assert gpu.reason == "" and gpu.works
 
 
 def test_every_distance_is_four_times_under_its_limit(device):

@@ -1,6 +1,5 @@
 """Freeing memory: pages of a file are read again on use, anonymous memory is kept."""
 
-import gc
 import mmap
 import os
 import subprocess
@@ -10,22 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from machine import memory
 from machine.memory import MappedFiles
 
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-
-
-def test_garbage_is_not_looked_for_inside_and_is_afterwards():
-    assert gc.isenabled()
-    with memory.without_collection(), pytest.raises(ZeroDivisionError):
-        with memory.without_collection():
-            assert not gc.isenabled()
-        assert not gc.isenabled()  # still inside the outer block
-        raise ZeroDivisionError
-    assert gc.isenabled()
 
 
 def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):

@@ -71,7 +71,7 @@ def test_a_damaged_adapter_is_no_whole_epoch_and_a_pruned_one_goes_along(worksho
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert path.name in run.look(3, fresh=True)
+    assert path.name in run.look(3)
 
 
 def test_without_lora_there_is_none_and_the_export_says_so(workshop, capfd, tmp_path):

@@ -49,7 +49,7 @@ def assert_readable(folder: Path) -> None:
 
 def newest(run: RunFolder) -> int:
     """The epoch that the next start resumes from; 0 is the base."""
-    found = run.newest_verified(fresh=True)
+    found = run.newest_verified()
     return found.epoch if found else 0
 
 

@@ -61,7 +61,7 @@ def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
     assert poison.split()[0].replace("held_gil", "deadlock_with_the_gil") in told or (
         "poisons.py" in told and "Thread" in told
     )
-    assert RunFolder(ground.folder / name).newest_verified(fresh=True).epoch == 1
+    assert RunFolder(ground.folder / name).newest_verified().epoch == 1
     assert_goes_on(ground, whole, name)
 
 
@@ -161,7 +161,7 @@ def test_a_signal_at_any_step(ground, whole, number, step):
 def test_a_signal_inside_a_save_lets_it_end(ground, whole):
     assert ground.run("in-save", poison="signals_while_saving 15 1", NUM_EPOCHS=3) == 143
     run = RunFolder(ground.folder / "in-save")
-    assert run.newest_verified(fresh=True).epoch == 2
+    assert run.newest_verified().epoch == 2
     assert_same_end(run, whole, EPOCHS)
 
 
@@ -170,7 +170,7 @@ def test_a_second_signal_inside_a_save_ends_it(ground, whole):
     assert ground.run("in-save-2", poison="signals_while_saving 15 2") == 143
     assert "Second signal: exiting at once" in ground.told()
     run = RunFolder(ground.folder / "in-save-2")
-    assert run.newest_verified(fresh=True).epoch == 1
+    assert run.newest_verified().epoch == 1
     assert_readable(run.folder)
     assert ground.run("in-save-2") == 0, ground.told()
     assert_same_end(run, whole, EPOCHS)
@@ -184,7 +184,7 @@ def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(ground, whole):
     assert time.time() - signalled < 8 + 2  # STOP_SECONDS, and a margin for a busy machine
     run = RunFolder(ground.folder / "in-sample")
     assert "interrupted. The next start" in ground.told()
-    assert run.newest_verified(fresh=True).epoch == 1
+    assert run.newest_verified().epoch == 1
     assert list(run.samples.glob("*_output.json")) == []  # the sample was given up
     assert_goes_on(ground, whole, "in-sample")
 
@@ -209,9 +209,7 @@ def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
     assert "bytes needed" in told and "Everything saved before is intact" in told
     saved = num_bytes // 2_860_000  # an epoch: weights, trainer state, manifest, best.json
     run = RunFolder(ground.folder / name)
-    assert [epoch for epoch in run.epochs() if run.verified(epoch, fresh=True)] == list(
-        range(1, saved + 1)
-    )
+    assert [epoch for epoch in run.epochs() if run.verified(epoch)] == list(range(1, saved + 1))
     assert_goes_on(ground, whole, name)
 
 
@@ -245,7 +243,7 @@ def test_a_true_disk_that_is_full(ground, whole, small_disk, asked):
     assert ground.run("disk/run", poison=poison) == 74, ground.told()
     assert "bytes needed" in ground.told()
     run = RunFolder(small_disk / "run")
-    assert run.newest_verified(fresh=True).epoch == 1
+    assert run.newest_verified().epoch == 1
     filler.unlink()
     assert ground.run("disk/run") == 0, ground.told()
     assert_same_end(run, whole, EPOCHS)

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from machine.storage.hashes import sha256_of
+from machine.storage.hashes import forget_hashes, sha256_of
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curves
 from xtts.voices.run_folder import (
@@ -149,8 +149,9 @@ def _furthest(run: RunFolder) -> Resumed | None:
 
 def _newest_verified(run: RunFolder) -> Verified | None:
     """As `RunFolder.newest_verified`, after reading all files again. Sets damaged ones aside."""
+    forget_hashes()
     for epoch in reversed(run.epochs()):
-        result = run.look(epoch, fresh=True)
+        result = run.look(epoch)
         if isinstance(result, Verified):
             return result
         manifest, checkpoint = run.manifest_path(epoch), run.checkpoint_path(epoch)

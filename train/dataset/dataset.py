@@ -6,6 +6,8 @@ Features (`train.dataset.features`) need a second decoding and take by far the l
 computed only after every check that can refuse a run.
 """
 
+import contextlib
+import gc
 import hashlib
 import os
 import shlex
@@ -18,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from machine import commands
-from machine.memory import without_collection
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
 from train.dataset.entries import (
@@ -180,6 +181,19 @@ class Dataset:
             "more are used for validation; or list validation clips in a metadata_val.csv "
             "(docs/datasets.md)."
         )
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Disables the garbage collector. While many permanent objects are created, it would examine
+    all of them again and again, which takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @without_collection()

@@ -36,12 +36,11 @@ from machine import commands
 from machine.devices import cuda_errors, recovery
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
-from machine.memory import without_collection
 from machine.storage.atomic import replace_file, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import STALE_SECONDS, remove_stale
 from machine.text import listed
-from train.dataset.dataset import Clip, Dataset
+from train.dataset.dataset import Clip, Dataset, without_collection
 from train.progress import in_threads, lookahead, with_progress
 from xtts.audio import (
     CODE_RATE,

@@ -163,28 +163,25 @@ class RunFolder:
             )
         return f"{self.folder} lacks epoch {epoch}; the newest is {newest or 'none'}."
 
-    def look(self, epoch: int, *, fresh: bool = False) -> Verified | str:
-        """The epoch if its files are complete, else their fault, as a sentence.
-
-        fresh: verifies the files even if this process has done so before.
-        """
+    def look(self, epoch: int) -> Verified | str:
+        """The epoch if its files are complete, else their fault, as a sentence."""
         if absent := self.absent(epoch):
             return absent
         path, state = self.manifest_path(epoch), self.state_path(epoch)
-        found = self._look(path, self.checkpoint_path(epoch), state, fresh=fresh)
+        found = self._look(path, self.checkpoint_path(epoch), state)
         if isinstance(found, Verified) and found.epoch != epoch:
             return f"{path} is the manifest of another epoch."
         return found
 
-    def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
+    def verified(self, epoch: int) -> Verified | None:
         """The epoch, if its files are complete; else None."""
-        result = self.look(epoch, fresh=fresh)
+        result = self.look(epoch)
         return None if isinstance(result, str) else result
 
-    def newest_verified(self, *, fresh: bool = False) -> Verified | None:
+    def newest_verified(self) -> Verified | None:
         """The newest epoch whose files are complete; logs newer ones that are not."""
         for epoch in reversed(self.epochs()):
-            result = self.look(epoch, fresh=fresh)
+            result = self.look(epoch)
             if isinstance(result, Verified):
                 return result
             log.warning("Epoch %d is not used: %s", epoch, result)
@@ -291,9 +288,7 @@ class RunFolder:
         """Whether a checkpoint exists without its manifest, which is written last."""
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
-    def _look(
-        self, path: Path, checkpoint: Path, state: Path | None = None, *, fresh: bool = False
-    ) -> Verified | str:
+    def _look(self, path: Path, checkpoint: Path, state: Path | None = None) -> Verified | str:
         """A checkpoint if the files of its manifest `path` are complete, else their fault."""
         try:
             manifest = read_manifest(path)
@@ -301,7 +296,7 @@ class RunFolder:
             return str(error)
         if checkpoint.name not in manifest.files:
             return f"{path} is the manifest of another epoch."
-        if fault := fault_of(manifest.files, self.checkpoints, fresh=fresh):
+        if fault := fault_of(manifest.files, self.checkpoints):
             return fault
         sha256 = manifest.files[checkpoint.name].sha256
         kept = state if state and state.name in manifest.files else None

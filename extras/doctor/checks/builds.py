@@ -117,7 +117,7 @@ def library_path(
         return ok("torch loads its own CUDA libraries", evidence="; ".join(variables_set))
     first, paths = next(iter(sorted(foreign.items())))
     more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-    judge = fail if any(gpu.verdict for gpu in environment.gpus) else warn
+    judge = fail if any(gpu.reason for gpu in environment.gpus) else warn
     return judge(
         f"{first} is loaded from {paths[0]}{more}, not from torch's own folder",
         "the libraries that came with torch",

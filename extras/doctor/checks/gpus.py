@@ -110,7 +110,7 @@ def _judged(
             "If it happens again, set SAMPLE_DEVICE=cpu.", evidence,
         )  # fmt: skip
     meaning, fix = _meant(gpu, nodes, driver, managed, container)
-    seen = f"{name}: {gpu.verdict or gpu.surprise}"
+    seen = f"{name}: {gpu.reason or gpu.surprise}"
     if gpu.outcome is Outcome.COULD_NOT_RUN:
         return could_not_run(seen, meaning, fix, evidence)
     works = gpu.outcome is Outcome.TRANSIENT or gpu.works

@@ -13,13 +13,13 @@ def test_what_one_bad_operation_costs(bad):
     gpu = failing(bad)
     dispensable = bad in ("fft", "attention_fp16", "attention_bf16")
     assert gpu.works is dispensable
-    assert gpu.failed == {bad} and gpu.verdict == f"{bad} failed." and gpu.cudnn
+    assert gpu.failed == {bad} and gpu.reason == f"{bad} failed." and gpu.cudnn
 
 
 def test_without_cudnn_some_operations_pass():
     gpu = without_cudnn("convolution", "train_step")
     assert gpu.works and not gpu.cudnn and not gpu.failed
-    assert gpu.verdict == "convolution failed. train_step failed."
+    assert gpu.reason == "convolution failed. train_step failed."
 
 
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
@@ -27,8 +27,8 @@ def test_a_check_without_an_end_is_good_for_nothing(outcome):
     """A check that hung has no results, so no operation failed either."""
     for operations in (SOUND.operations, ()):
         gpu = replace(SOUND, outcome=outcome, reason="No.", operations=operations)
-        assert not gpu.works and gpu.verdict == "No."
+        assert not gpu.works and gpu.reason == "No."
 
 
 def test_a_gpu_without_a_fault_says_nothing():
-    assert SOUND.verdict == "" and not SOUND.failed and SOUND.works and SOUND.cudnn
+    assert SOUND.reason == "" and not SOUND.failed and SOUND.works and SOUND.cudnn

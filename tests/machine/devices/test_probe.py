@@ -99,7 +99,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_every_operation_runs_and_equals_itself(checked):
     gpu, count = gpu_of(0, checked(list(OPERATIONS)), DONE)
-    assert count == 1 and gpu.outcome is Outcome.OK and gpu.verdict == "" and gpu.works
+    assert count == 1 and gpu.outcome is Outcome.OK and gpu.reason == "" and gpu.works
     assert tuple(one.name for one in gpu.operations) == OPERATIONS
     assert tuple(probe_child.TOLERANCES) == tuple(probe_child.operations()) == OPERATIONS
     # 16 bits differ from float32, so a distance of 0 would mean that nothing was compared.
@@ -133,16 +133,16 @@ def test_a_fault_in_one_operation(checked, kind, outcome, words):
     assert ("sampling" in found) is (outcome != "sticky")
     gpu, _ = gpu_of(0, events, DONE)
     assert gpu.outcome == (outcome if outcome in ("sticky", "transient") else "degraded")
-    assert gpu.failed == {"fft"} and gpu.verdict == found["fft"]["reason"]
+    assert gpu.failed == {"fft"} and gpu.reason == found["fft"]["reason"]
 
 
 def test_what_passes_without_cudnn_is_used_that_way(checked):
     cudnn = "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
     gpu, _ = gpu_of(0, checked(["fft", "train_step"], f"train_step:{cudnn}@cudnn"), DONE)
     assert gpu.works and not gpu.cudnn and not gpu.failed and gpu.outcome is Outcome.DEGRADED
-    assert cudnn in gpu.verdict and "passes without cuDNN" in gpu.verdict
+    assert cudnn in gpu.reason and "passes without cuDNN" in gpu.reason
     gpu, _ = gpu_of(0, checked(["fft", "train_step"], f"train_step:{cudnn}"), DONE)
-    assert not gpu.works and gpu.cudnn and "without" not in gpu.verdict
+    assert not gpu.works and gpu.cudnn and "without" not in gpu.reason
 
 
 def test_a_device_that_cannot_be_had_is_refused_with_its_words():
@@ -150,7 +150,7 @@ def test_a_device_that_cannot_be_had_is_refused_with_its_words():
     assert [one["event"] for one in events] == ["refused"]
     gpu, _ = gpu_of(7, events, DONE)
     assert gpu.outcome in (Outcome.DRIVER, Outcome.BUILD) and not gpu.works
-    assert gpu.verdict.startswith("the GPU cannot be used: ") and gpu.index == 7
+    assert gpu.reason.startswith("the GPU cannot be used: ") and gpu.index == 7
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_real_child_dies_or_hangs(tmp_path, fault, limit_seconds, outcome, w
     child = ProbeChild(module_command(FAULTY, fault), "cpu", limit_seconds)
     begun = time.monotonic()
     (gpu,) = probe(folder=tmp_path, child=child)
-    assert (gpu.outcome, gpu.name) == (outcome, "the GPU") and words in gpu.verdict
+    assert (gpu.outcome, gpu.name) == (outcome, "the GPU") and words in gpu.reason
     assert not gpu.works
     assert time.monotonic() - begun < 60
 
@@ -178,7 +178,7 @@ def test_what_was_told_before_a_hang_is_known(tmp_path):
     events, ending = run((sys.executable, "-c", code), os.environ, 1.5)
     gpu, _ = gpu_of(0, events, ending)
     assert (gpu.name, gpu.total_bytes, gpu.outcome) == ("RTX 3090", 24 << 30, Outcome.HANG)
-    assert "hung in convolution" in gpu.verdict and gpu.failed == {"convolution"}
+    assert "hung in convolution" in gpu.reason and gpu.failed == {"convolution"}
 
 
 def test_a_child_that_cannot_be_killed_is_left_behind(monkeypatch, tmp_path, caplog):
@@ -253,7 +253,7 @@ def told(**failures: str) -> list[dict[str, Any]]:
 def test_what_the_operations_come_to(failures, outcome):
     gpu, _ = gpu_of(2, told(**failures), DONE)
     assert gpu.outcome is outcome and gpu.failed == set(failures)
-    assert bool(gpu.verdict) == bool(failures)
+    assert bool(gpu.reason) == bool(failures)
     assert (gpu.index, gpu.name, gpu.total_bytes) == (2, "RTX 3090", 24 << 30)
 
 
@@ -261,7 +261,7 @@ def test_nonsense_from_a_child_is_a_verdict(tmp_path):
     for code in ('print(\'{"event": "device", "capability": 3}\')', "print('noise')"):
         child = ProbeChild(command=(sys.executable, "-c", code))
         (gpu,) = probe(folder=tmp_path, child=child, use_cache=False)
-        assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be parsed" in gpu.verdict
+        assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be parsed" in gpu.reason
 
 
 @pytest.mark.parametrize("bad", ["()", "('fft',)"])
@@ -269,14 +269,14 @@ def test_a_library_path_is_named_after_a_failure(tmp_path, bad):
     machine = Machine(tmp_path, bad, LD_LIBRARY_PATH="/opt", LD_PRELOAD="x")
     (gpu,) = machine.probe()
     hint = "put `env -u LD_LIBRARY_PATH -u LD_PRELOAD` before the command."
-    assert gpu.verdict.endswith(hint) is (bad != "()")
+    assert gpu.reason.endswith(hint) is (bad != "()")
 
 
 def test_every_gpu_is_checked(tmp_path):
     machine = Machine(tmp_path, "('fft',) if index == 0 else ()", gpus=2)
     bad, good = machine.probe()
-    assert (bad.verdict, bad.index) == ("fft failed.", 0)
-    assert (good.verdict, good.index) == ("", 1)
+    assert (bad.reason, bad.index) == ("fft failed.", 0)
+    assert (good.reason, good.index) == ("", 1)
     assert machine.calls == ["cuda:0", "cuda:1"]
 
 
@@ -287,7 +287,7 @@ def test_every_gpu_is_checked(tmp_path):
 def test_a_check_is_made_once_and_again_on_demand(tmp_path, bad):
     machine = Machine(tmp_path, bad)
     first = machine.probe()
-    assert bool(first[0].verdict) == (bad != "()")
+    assert bool(first[0].reason) == (bad != "()")
     assert machine.probe() == first and len(machine.calls) == 1
     assert machine.probe(use_cache=False) == first and len(machine.calls) == 2
 
@@ -296,14 +296,14 @@ def test_a_broken_cache_is_none(tmp_path):
     machine = Machine(tmp_path, "()")
     machine.cache.mkdir()
     (machine.cache / FILE).write_text("no table")
-    assert machine.probe()[0].verdict == "" and len(machine.calls) == 1
-    assert machine.probe()[0].verdict == "" and len(machine.calls) == 1
+    assert machine.probe()[0].reason == "" and len(machine.calls) == 1
+    assert machine.probe()[0].reason == "" and len(machine.calls) == 1
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path):
     machine = Machine(tmp_path, "()")
     machine.cache.write_text("a file in the place of the folder")
-    assert machine.probe()[0].verdict == "" and machine.probe()[0].verdict == ""
+    assert machine.probe()[0].reason == "" and machine.probe()[0].reason == ""
     assert len(machine.calls) == 2
 
 
@@ -313,7 +313,7 @@ def test_a_surprise_makes_the_next_check_new_and_is_remembered(tmp_path):
     report_surprise("cuda:1", "CUDA error: an illegal memory access", machine.cache)
     first, second = machine.probe()
     assert len(machine.calls) == 4 and first.surprise == ""
-    assert second.surprise == "CUDA error: an illegal memory access" and second.verdict == ""
+    assert second.surprise == "CUDA error: an illegal memory access" and second.reason == ""
     assert machine.probe()[1].surprise == second.surprise and len(machine.calls) == 4
 
 
@@ -414,7 +414,7 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path):
     command = module_command(FAULTY, "fft:cuFFT error: CUFFT_INVALID_SIZE")
     (gpu,) = probe(folder=tmp_path, child=ProbeChild(command, "cpu", 240.0, environ))
     assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"} and gpu.works
-    assert "CUFFT_INVALID_SIZE" in gpu.verdict and "env -u LD_LIBRARY_PATH" in gpu.verdict
+    assert "CUFFT_INVALID_SIZE" in gpu.reason and "env -u LD_LIBRARY_PATH" in gpu.reason
 
 
 def test_of_several_processes_one_checks_and_the_others_read(tmp_path, monkeypatch):

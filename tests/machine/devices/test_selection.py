@@ -74,7 +74,7 @@ def test_the_first_rung_by_verdicts(state, wish):
     assert (place.value, place.mel_device, place.cudnn) == (device, mel_device, cudnn)
     assert (place.features.value, place.features.reason) == (mel_device, place.reason)
     # The reason names the check's finding and a requested device that is not used.
-    assert gpu.name in place.reason and gpu.verdict in place.reason
+    assert gpu.name in place.reason and gpu.reason in place.reason
     refused = device == "cpu" and wish != "auto"
     assert place.reason.startswith(f"SAMPLE_DEVICE={wish}, but ") is refused
     assert place.code == (
@@ -83,7 +83,7 @@ def test_the_first_rung_by_verdicts(state, wish):
     if refused:
         with pytest.raises(DeviceError, match="failed the check") as error:
             choose_device(found, wish)
-        assert gpu.verdict in str(error.value)
+        assert gpu.reason in str(error.value)
 
 
 def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():

@@ -133,10 +133,10 @@ def test_a_damaged_epoch_is_found_told_and_not_taken(run, caplog, name, damage):
     done = 0
     for what in damage(run.checkpoints / name):
         done += 1
-        reason = run.look(2, fresh=True)
+        reason = run.look(2)
         assert reason, f"{name}, {what}: not found"
         assert name in reason and reason.endswith(".")
-        found = run.newest_verified(fresh=True)
+        found = run.newest_verified()
         assert (found.epoch if found else None) == (None if "swapped" in what else 1), what
     assert done >= (7 if damage in (one_bit_per_region, a_zeroed_block) and ".pt" in name else 1)
     if damage is not swapped:  # `swapped` undoes its damage
@@ -172,7 +172,7 @@ def test_an_epoch_that_was_renamed_is_not_another_one(run):
         two.rename(one)
         (run.checkpoints / "aside").rename(two)
     for epoch in (1, 2):
-        reason = run.look(epoch, fresh=True)
+        reason = run.look(epoch)
         assert reason and "the manifest of another epoch" in reason
 
 

@@ -43,4 +43,4 @@ def test_pruning_spares_the_newest_whole_epoch_behind_damaged_ones(run):
     for epoch in (3, 4):
         damage(run.checkpoint_path(epoch))
     prune(run, 1)
-    assert run.newest_verified(fresh=True).epoch == 2
+    assert run.newest_verified().epoch == 2

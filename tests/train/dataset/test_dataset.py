@@ -1,5 +1,6 @@
 """Each clip is checked before step 1: refused with a reason, split by content, decoded once."""
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,14 @@ from machine.storage.facts import Facts
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
 from train.dataset import dataset
-from train.dataset.dataset import Clip, Dataset, DatasetError, RejectedClip, decode_clip
+from train.dataset.dataset import (
+    Clip,
+    Dataset,
+    DatasetError,
+    RejectedClip,
+    decode_clip,
+    without_collection,
+)
 from train.dataset.entries import TranscriptEntry
 from train.settings import TrainSettings
 from xtts import sound_file
@@ -410,3 +418,13 @@ def test_clips_that_are_taken_out_are_told_and_the_split_stays(read, tmp_path):
     every = [RejectedClip(one.name, "a tone", "SUSPECT_CLIPS=keep") for one in data.clips]
     with pytest.raises(DatasetError, match="All 8 training clips are suspect"):
         data.without(every)
+
+
+def test_garbage_is_not_looked_for_inside_and_is_afterwards():
+    assert gc.isenabled()
+    with without_collection(), pytest.raises(ZeroDivisionError):
+        with without_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()  # still inside the outer block
+        raise ZeroDivisionError
+    assert gc.isenabled()

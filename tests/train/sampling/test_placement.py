@@ -65,7 +65,7 @@ def test_where_a_sample_is_spoken(state, wish, training):
     assert found.compute.cudnn is (change != "dnn")
     assert found.overlap is (place == "cpu" and beside) and found.beside_gpu is beside
     # The reason names the finding of the check or a run, and a SAMPLE_DEVICE that is not used.
-    assert gpu.name in found.reason and gpu.verdict in found.reason
+    assert gpu.name in found.reason and gpu.reason in found.reason
     assert gpu.surprise in found.reason or not beside
     unfulfilled = wish.startswith("cuda") and place == "cpu"
     assert found.reason.startswith(f"SAMPLE_DEVICE={wish}, but ") is unfulfilled
@@ -118,7 +118,7 @@ def test_a_gpu_named_by_its_number_speaks(wish, device, mode, overlap):
 def test_a_named_gpu_that_failed_is_not_replaced_by_the_one_that_trains():
     bad = replace(GPUS["dead"], index=1)
     found = plan(machine(SOUND, bad), "cuda:1", "cuda:0", ASKED)
-    assert found.device == "cpu" and bad.verdict in found.reason
+    assert found.device == "cpu" and bad.reason in found.reason
 
 
 ON_GPU = replace(ASKED, device="cuda:0", mel_device="cuda:0")

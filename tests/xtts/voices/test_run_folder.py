@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def newest(run: RunFolder) -> int:
-    found = run.newest_verified(fresh=True)
+    found = run.newest_verified()
     assert found is not None
     return found.epoch
 
@@ -159,14 +159,15 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
 
 
 def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
-    hashes._hashed.clear()
+    hashes.forget_hashes()
     hashed = []
     real = hashes._digest
     monkeypatch.setattr(hashes, "_digest", lambda path: [hashed.append(path), real(path)][1])
     run.newest_verified()
     run.newest_verified()
     assert len(hashed) == 2
-    run.newest_verified(fresh=True)
+    hashes.forget_hashes()
+    run.newest_verified()
     assert len(hashed) == 4
     flip_bit(run.checkpoint_path(3))  # a later change is detected
     assert run.newest_verified().epoch == 2
@@ -204,7 +205,7 @@ def test_a_moved_run_is_the_same_run(run, tmp_path):
     before = run.newest_verified()
     shutil.move(run.folder, tmp_path / "elsewhere")
     moved = RunFolder(tmp_path / "elsewhere")
-    assert moved.newest_verified(fresh=True).sha256 == before.sha256
+    assert moved.newest_verified().sha256 == before.sha256
     held = (path.read_bytes() for path in moved.checkpoints.iterdir())
     assert not any(str(tmp_path).encode() in content for content in held)
 
