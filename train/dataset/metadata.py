@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from machine.text import counted, plain_name, table
+from machine.text import counted, listed, plain_name, table
 from train.dataset.columns import (
     NO_NAMES,
     SPLITS,
@@ -163,8 +163,7 @@ def _unify_spellings(found: Transcript) -> None:
                 other.setdefault(composed, parts[-1])
         entry.speaker = STYLE_MARK.join(parts)
     if other:
-        some = list(other.items())[:_MOST_FAULTS_SHOWN]
-        pairs = ", ".join(f"{one} = {name}" for one, name in some)
+        pairs = listed([f"{one} = {name}" for one, name in other.items()])
         found.notes.append(f"Speakers whose names differ only in case are one: {pairs}.")
 
 
@@ -218,8 +217,8 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
 def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcript:
     files = (*transcripts.train, *transcripts.validation)
     names = [path.relative_to(folder).as_posix() for path in files]
-    listed = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
-    found = Transcript([], f"{folder}: {listed}")
+    some = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
+    found = Transcript([], f"{folder}: {some}")
     tables = [rows for path in files if (rows := table_of(path)).rows]
     columns = _columns(tables, folder, language)
     for one, known in zip(tables, columns, strict=True):
@@ -241,24 +240,19 @@ def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcrip
 def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Columns]:
     """The columns of each file, from its header or, without one, from the rows of all files of that
     width, because a few validation clips show too little."""
-    widths = [most_common_width(table.rows) for table in tables]
-    found = [named(table.rows[0].cells) for table in tables]
-    for width in {width for width, columns in zip(widths, found, strict=True) if not columns}:
-        alike = [
-            place for place, columns in enumerate(found) if not columns and widths[place] == width
-        ]
-        some = [tables[place] for place in alike]
-        usual = [row.cells for table in some for row in table.rows if len(row.cells) == width]
+    found = {table.path: columns for table in tables if (columns := named(table.rows[0].cells))}
+    widths = {table: most_common_width(table.rows) for table in tables if table.path not in found}
+    for width in set(widths.values()):
+        alike = [table for table in widths if widths[table] == width]
+        known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
         if width > 1:
-            exists = partial(names_recording, folders=recording_folders(some[0].path, folder))
-            known = judged(usual, exists, language, str(some[0].path))
-        else:
-            known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
-        for place in alike:
-            if width > 1:
-                _refuse_header(tables[place], known, exists)
-            found[place] = known
-    return [columns for columns in found if columns]
+            usual = [row.cells for table in alike for row in table.rows if len(row.cells) == width]
+            exists = partial(names_recording, folders=recording_folders(alike[0].path, folder))
+            known = judged(usual, exists, language, str(alike[0].path))
+            for table in alike:
+                _refuse_header(table, known, exists)
+        found |= dict.fromkeys((table.path for table in alike), known)
+    return [found[table.path] for table in tables]
 
 
 def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
@@ -267,8 +261,8 @@ def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
     held_out = {(one.path, one.text) for one in found.entries if one.validation}
     train = [one for one in found.entries if not one.validation]
     kept = [one for one in train if (one.path, one.text) not in held_out]
-    names = [path.name for path in (*transcripts.train, *transcripts.validation)]
     held = [one for one in found.entries if one.validation]
+    names = [path.name for path in (*transcripts.train, *transcripts.validation)]
     if held and (kept or not train):
         note = f"{names[-1]} is the validation set: {counted(len(held), 'clip')}."
         if twice := len(train) - len(kept):
@@ -279,12 +273,8 @@ def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
         found.entries = [*train, *(one for one in held if (one.path, one.text) not in known)]
         for one in found.entries:
             one.validation = None
-        note = f"{names[-1]} holds no clip, so the validation clips are chosen from {names[0]}."
-        if held:
-            note = (
-                f"{names[-1]} holds all clips of {names[0]}, so it is not used as the validation "
-                "set."
-            )
+        has = f"all clips of {names[0]}" if held else "no clip"
+        note = f"{names[-1]} holds {has}, so it is not used as the validation set."
     found.notes.append(note)
 
 
@@ -452,11 +442,8 @@ def _add_styles(found: Transcript, styles: Sequence[str]) -> None:
 def _some(entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
     """The first row, then rows of other speakers and languages or, if there are none, rows from the
     middle and the end."""
-    first = dict[tuple[str, str], int]()
-    for place, entry in enumerate(entries):
-        first.setdefault((entry.speaker, entry.language), place)
-        if len(first) == _ROWS_SHOWN:
-            break
+    numbered = reversed(list(enumerate(entries)))
+    first = {(entry.speaker, entry.language): place for place, entry in numbered}
     spread = (len(entries) // 2, len(entries) - 1, *range(len(entries)))
-    places = dict.fromkeys((*first.values(), *spread))
+    places = dict.fromkeys((*sorted(first.values()), *spread))
     return [entries[place] for place in sorted(list(places)[:_ROWS_SHOWN])]
