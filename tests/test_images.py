@@ -286,7 +286,7 @@ def test_the_trainer_runs_the_demo_into_folders_that_were_roots(images, mounts):
 
     again = images.run("sotaque-train", (), *lent(mounts, NUM_EPOCHS="1", NUM_THREADS="1"))
     assert again.returncode == 0
-    assert "The one epoch is done already" in again.stdout
+    assert "The run already has 1 epoch, and NUM_EPOCHS=1" in again.stdout
 
 
 def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images, mounts):

@@ -23,6 +23,7 @@ from torch import Tensor
 from machine import commands
 from machine.devices import cuda_errors, recovery
 from machine.memory import trim_heap
+from machine.text import counted
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, agreed
@@ -505,12 +506,9 @@ def nothing_left(epochs: int, batches: int, num_epochs: int) -> str:
 
     epochs, batches: the finished epochs, and the finished batches of the next one.
     """
-    ways = f"Set NUM_EPOCHS to {epochs + 1} or more to continue, or RESUME=never to start over."
-    if epochs == num_epochs and not batches:
-        all_of_them = f"All {epochs} epochs are" if epochs > 1 else "The one epoch is"
-        return f"{all_of_them} done already. {ways}"
     inside = f" and {batches} batches of epoch {epochs + 1}" if batches else ""
     return (
-        f"The run already has {epochs} epoch{'s' if epochs > 1 else ''}{inside}, more than "
-        f"NUM_EPOCHS={num_epochs}. Nothing is trained, and nothing is removed. {ways}"
+        f"The run already has {counted(epochs, 'epoch')}{inside}, and NUM_EPOCHS={num_epochs}. "
+        "Nothing is trained, and nothing is removed. Set NUM_EPOCHS to "
+        f"{epochs + 1} or more to continue, or RESUME=never to start over."
     )

@@ -295,7 +295,7 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
     shares = [one["learning_rate"] / one["step"] for one in told if one["kind"] == "train"]
     assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the linear warm-up
     assert ground.run("rate", NUM_EPOCHS=1) == 0
-    assert "The run already has 2 epochs, more than NUM_EPOCHS=1" in ground.told()
+    assert "The run already has 2 epochs, and NUM_EPOCHS=1" in ground.told()
     assert "Ready to train" not in ground.told()
 
 

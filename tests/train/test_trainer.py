@@ -261,10 +261,10 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, la
 @pytest.mark.parametrize(
     ("epochs", "batches", "wanted", "said"),
     [
-        (4, 0, 4, "All 4 epochs are done already."),
-        (1, 0, 1, "The one epoch is done already."),
-        (2, 0, 1, "The run already has 2 epochs, more than NUM_EPOCHS=1"),
-        (1, 3, 1, "The run already has 1 epoch and 3 batches of epoch 2, more than"),
+        (4, 0, 4, "The run already has 4 epochs, and NUM_EPOCHS=4."),
+        (1, 0, 1, "The run already has 1 epoch, and NUM_EPOCHS=1."),
+        (2, 0, 1, "The run already has 2 epochs, and NUM_EPOCHS=1"),
+        (1, 3, 1, "The run already has 1 epoch and 3 batches of epoch 2, and NUM_EPOCHS=1"),
     ],
 )
 def test_what_is_done_already_is_counted(epochs, batches, wanted, said):

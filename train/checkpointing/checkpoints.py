@@ -21,6 +21,7 @@ from machine.storage.atomic import (
     WriteError,
     Written,
     crash_point,
+    make_folder,
     replace_file,
     require_space,
     sync_folder,
@@ -247,14 +248,11 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
             f"{bad[0]} holds non-finite values, so the checkpoint is not written. "
             "Lower LEARNING_RATE or set PRECISION=fp32, and resume from the last epoch."
         )
-    try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True)
-            # The folder's entry must survive a power cut, or its files are lost.
-            sync_folder(path.parent.parent)
-            sync_folder(path.parent.parent.parent)
-    except OSError as error:
-        raise WriteError(f"{path.parent} cannot be created ({error.strerror}).") from error
+    if not path.parent.is_dir():
+        make_folder(path.parent)
+        # The folder's entry must survive a power cut, or its files are lost.
+        sync_folder(path.parent.parent)
+        sync_folder(path.parent.parent.parent)
     require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
 
 
