@@ -96,8 +96,9 @@ def reason_of(error: BaseException) -> str:
 
 
 class _Forwards(soundfile.SoundFile):
-    """soundfile seeks to its position after each block, which fails at the end of a FLAC file
-    without a total number of samples."""
+    """Reads without seeking. soundfile seeks to its position after each block, which fails at the
+    end of a FLAC file without a total number of samples, and damages the sound of an MP3 file,
+    whose frames use bits of earlier ones."""
 
     def seekable(self) -> bool:
         return False
@@ -124,9 +125,9 @@ class _Sndfile(Sound):
             return io.BytesIO(source) if isinstance(source, bytes) else str(source)
 
         self._file: Any = stack.enter_context(soundfile.SoundFile(file()))
-        if self._file.frames == _UNKNOWN_FRAMES:
+        if self._file.frames == _UNKNOWN_FRAMES or self._file.format == "MP3":
             self._file = stack.enter_context(_Forwards(file()))
-        elif not self._later:
+        if self._file.frames != _UNKNOWN_FRAMES and not self._later:
             self.declared_frames = self._file.frames
         self.rate, self.channels = self._file.samplerate, self._file.channels
 

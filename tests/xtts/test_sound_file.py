@@ -124,3 +124,12 @@ def test_opus_is_read_without_ffmpeg(tmp_path, monkeypatch):
     soundfile.write(file, SOUND, RATE, format="OGG", subtype="OPUS")
     path.write_bytes(file.getvalue())
     assert facts(path).seconds == pytest.approx(SECONDS, abs=0.1)
+
+
+def test_an_mp3_file_in_blocks_is_the_sound_of_the_whole_file():
+    """A seek between two blocks loses the bits that a frame takes from earlier ones."""
+    noise = np.random.default_rng(0).normal(0.0, 0.2, 7 * RATE).astype(np.float32)
+    data = encoded(noise, "MP3", "MPEG_LAYER_III", RATE)
+    whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    with sound_file.opened(data) as sound:
+        assert np.allclose(np.concatenate(list(sound.blocks())), whole, rtol=0, atol=1e-6)
