@@ -66,8 +66,13 @@ class VarlenLayout(AttentionLayout):
         return cast_together(child for part in parts for child in part.children())
 
     def attend_packed(self, packed: Tensor, heads: int) -> Tensor | None:
-        """As in `AttentionLayout`, in a padded grid."""
-        return None if attends_per_clip(packed) else self.in_one_grid(packed, heads)
+        """As in `AttentionLayout`: all clips in one kernel, with one copy into a padded grid and
+        one out of it; causal attention never reads the padding after a clip."""
+        if attends_per_clip(packed):
+            return None
+        queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        return self.out_of_grid(mixed).unsqueeze(0)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Causal attention within each clip, clip by clip."""
@@ -75,14 +80,6 @@ class VarlenLayout(AttentionLayout):
         return torch.cat([causal_attention(*part) for part in parts], 2)
 
     # The same in a padded grid.
-
-    def in_one_grid(self, packed: Tensor, heads: int) -> Tensor:
-        """Attention of all clips in one kernel. Right-padded, because causal attention never reads
-        the padding after a clip. From adjacent queries, keys and values: `[1, sum, 3 * width]` ->
-        `[1, sum, width]`, with one copy into the grid and one out of it."""
-        queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
-        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-        return self.out_of_grid(mixed).unsqueeze(0)
 
     def out_of_grid(self, mixed: Tensor) -> Tensor:
         """[clips, heads, longest, head_width] -> [sum, heads * head_width]."""

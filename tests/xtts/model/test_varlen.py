@@ -77,15 +77,16 @@ def test_products_written_out_say_what_the_kernel_says():
     assert torch.equal(written[:, :, 0], values[:, :, 0].float())
 
 
-def test_a_grid_gives_back_the_gradients_of_clips_by_themselves():
+def test_a_grid_gives_back_the_gradients_of_clips_by_themselves(monkeypatch):
     """The padding has no gradients, so it adds nothing to their sums."""
+    monkeypatch.setattr(varlen, "attends_per_clip", lambda _: False)
     clips = VarlenLayout.of((3, 5, 2))
     packed = torch.randn(1, 10, 3 * 8, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(1, 10, 8, dtype=torch.float64)
-    (clips.in_one_grid(packed, 2) * towards).sum().backward()
+    (clips.attend_packed(packed, 2) * towards).sum().backward()
     found, packed.grad = packed.grad, None
     parts = [part.view(1, 10, 2, 4).transpose(1, 2) for part in packed.split(8, 2)]
     alone = clips.attend(0, *parts).transpose(1, 2).reshape(1, 10, 8)
-    assert torch.allclose(clips.in_one_grid(packed, 2), alone, atol=1e-12)
+    assert torch.allclose(clips.attend_packed(packed, 2), alone, atol=1e-12)
     (alone * towards).sum().backward()
     assert torch.allclose(found, packed.grad, atol=1e-12) and found.abs().sum(2).min() > 0
