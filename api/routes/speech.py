@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from api.engine.child import VoiceTarget
@@ -31,15 +30,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
 SOUND_RESPONSES = speaking.sound(*MEDIA_TYPES)
 SOUND_RESPONSES[200]["content"]["text/event-stream"] = {}
-SOUND_RESPONSES[200]["content"]["application/json"] = {
-    "schema": {"$ref": "#/components/schemas/CaptionedSpeech"}
-}
-CAPTIONED_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "model": CaptionedSpeech,
-        "content": {"application/x-ndjson": {}, "text/event-stream": {}},
-    }
-}
+SOUND_RESPONSES[200]["model"] = CaptionedSpeech  # with the times of the words
 # The field names that a header and a log line may show; a client's body may contain anything.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _MOST_NAMED = 20
@@ -56,18 +47,15 @@ class VoiceName(BaseModel):
 
 def _nulls_are_taken(schema: dict[str, Any]) -> None:
     """Makes every optional field nullable in /openapi.json, as `_null_is_left_out` allows."""
-    for name, field in schema["properties"].items():
-        kinds = field.setdefault("anyOf", [])
-        if name in schema["required"] or {"type": "null"} in kinds:
-            if not kinds:
-                del field["anyOf"]
-            continue
-        if not kinds:
-            about = {key: field.pop(key) for key in list(field) if key not in _ABOUT_A_FIELD}
-            kinds.append(about)
-        kinds.append({"type": "null"})
+    for name in schema["properties"].keys() - schema["required"]:
+        field = schema["properties"][name]
+        kind = {key: field.pop(key) for key in field.keys() - _ABOUT_A_FIELD}
+        kinds = field.setdefault("anyOf", [kind])
+        if _NULL not in kinds:
+            kinds.append(_NULL)
 
 
+_NULL = {"type": "null"}
 _ABOUT_A_FIELD = frozenset({"title", "description", "default", "anyOf"})
 
 
@@ -162,18 +150,30 @@ class SpeechRequest(BaseModel):
     @classmethod
     def _known_formats(cls, value: Any) -> Any:
         if value in encoding.AAC_FORMATS and value not in encoding.offered():
-            raise PydanticCustomError("unsupported", "{text}", {"text": encoding.missing_encoder()})
+            text = encoding.missing_encoder()
+            raise APIError(400, "unsupported", text, param="response_format")
         return value
-
-    @field_validator("speed", "temperature", mode="before")
-    @classmethod
-    def _whole_numbers_are_numbers(cls, value: Any) -> Any:
-        return float(value) if type(value) is int else value
 
     @property
     def voice_id(self) -> str:
         """The voice's id or name, given in either form."""
         return self.voice if isinstance(self.voice, str) else self.voice.id
+
+    @property
+    def with_words(self) -> bool:
+        """Whether the response has the times of the words."""
+        return bool(self.timestamp_granularities or self.return_timestamps)
+
+    @property
+    def sending(self) -> Sending:
+        """How the audio is sent. OpenAI's `stream_format` takes precedence over `stream`; without
+        either, formats with their length in the header are sent whole."""
+        if self.stream_format == "sse":
+            return "events"
+        if self.with_words:
+            return "object"
+        whole = self.response_format in SENT_WHOLE if self.stream is None else not self.stream
+        return "whole" if whole and self.stream_format != "audio" else "stream"
 
     def unused(self, voice: str) -> list[str]:
         """The fields of this request that have no effect. voice: with its style; instructions count
@@ -183,29 +183,9 @@ class SpeechRequest(BaseModel):
         return [*(self.model_extra or ()), *unused]
 
 
-class CaptionedSpeechRequest(SpeechRequest):
-    """Kokoro-FastAPI's request for audio with the times of its words."""
-
-    stream: Annotated[
-        bool | None, Field(description="true: stream lines of JSON; false: send one object.")
-    ] = True
-    return_timestamps: Annotated[bool | None, Field(description="false: `timestamps` is null.")] = (
-        True
-    )
-
-
 @router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
 async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
     """Speaks `input`."""
-    return await respond(parts, parts.check_rate(request), wanted)
-
-
-@router.post("/dev/captioned_speech", response_class=Response, responses=CAPTIONED_RESPONSES)
-async def speak_captioned(
-    wanted: CaptionedSpeechRequest, request: Request, parts: Shared
-) -> Response:
-    """Speaks `input`, with the time of each word, as Kokoro-FastAPI does: lines of JSON as audio is
-    made, or one object with `stream: false`."""
     return await respond(parts, parts.check_rate(request), wanted)
 
 
@@ -229,28 +209,16 @@ async def respond(
 
 
 def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm:
-    """How the audio is sent. unused: fields without effect.
-
-    OpenAI's `stream_format` takes precedence over `stream`; without either, formats with their
-    length in the header are sent whole.
-    """
+    """The form of the audio, with its headers. unused: fields without effect."""
     # Headers are ASCII: other characters of a model's name are percent-encoded, and a field name
     # with any becomes `?`.
     headers = {"X-Model": quote(model, safe=" !#$&'()*+,-./:;=?@[]_~")}
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
     if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
-    words = bool(wanted.timestamp_granularities or wanted.return_timestamps)
-    whole = wanted.response_format in SENT_WHOLE if wanted.stream is None else not wanted.stream
-    if wanted.stream_format == "sse":
-        sending: Sending = "events"
-    elif isinstance(wanted, CaptionedSpeechRequest):
-        sending = "object" if wanted.stream is False else "lines"
-    elif words:
-        sending = "object"
-    else:
-        sending = "whole" if whole and wanted.stream_format != "audio" else "stream"
-    return SoundForm(wanted.response_format, sending, headers=headers, words=words)
+    return SoundForm(
+        wanted.response_format, wanted.sending, headers=headers, words=wanted.with_words
+    )
 
 
 def check_strictly(wanted: SpeechRequest, unused: Sequence[str], parts: AppState) -> None:

@@ -2,6 +2,7 @@
 
 from extras.dialects import (
     alltalk,
+    captions,
     coqui_server,
     openai_lists,
     xtts_api_server,
@@ -11,6 +12,6 @@ from extras.dialects.memory import Memory as Part
 
 ROUTERS = (
     openai_lists.router, xtts_api_server.router, alltalk.router, coqui_server.router,
-    xtts_streaming_server.router,
+    xtts_streaming_server.router, captions.router,
 )  # fmt: skip
 __all__ = ["ROUTERS", "Part"]
