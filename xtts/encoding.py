@@ -6,11 +6,8 @@ package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
 
 import io
 import struct
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from machine.errors import SotaqueError
-from machine.storage.atomic import Written, make_folder, replace_file
 from xtts import mp3_frames
 from xtts.sound_endings import av_is_installed
 
@@ -29,10 +26,6 @@ MEDIA_TYPES = {
     "aac": "audio/aac",
     "m4a": "audio/mp4",
 }
-ENDINGS = {
-    ".wav": "wav", ".mp3": "mp3", ".flac": "flac", ".opus": "opus", ".ogg": "opus",
-    ".m4a": "m4a", ".aac": "aac",
-}  # fmt: skip
 # Their headers contain the length, so they are sent whole, unless the request asks for a stream.
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
@@ -57,41 +50,9 @@ def missing_encoder() -> str:
     )
 
 
-class EncodingError(SotaqueError):
-    """A file cannot be written in the format of its name."""
-
-
 def offered() -> list[str]:
     """The formats that this installation can encode; aac and m4a need FFmpeg's encoder."""
     return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or av_is_installed()]
-
-
-def form_of(path: Path) -> str:
-    """The format of a file by its ending. Raises EncodingError, which lists the possible
-    endings."""
-    form = ENDINGS.get(path.suffix.lower(), "")
-    known = offered()
-    if form in known:
-        return form
-    can = ", ".join(ending for ending, one in ENDINGS.items() if one in known)
-    if form:
-        raise EncodingError(
-            f"{path} needs FFmpeg's encoder, which is not installed here. Install it with: "
-            f"{commands.install_extra('aac')}, or use one of these endings: {can}."
-        )
-    ending = f"ends in {path.suffix}" if path.suffix else "has no ending"
-    raise EncodingError(f"{path} {ending}, which is not a known format. Use one of these: {can}.")
-
-
-def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
-    """Writes `[samples]` in -1..1 at 24 kHz atomically, in the format of the path's ending.
-
-    Raises EncodingError as `form_of`, DiskFull (exit 74), and WriteError for a folder that cannot
-    be written.
-    """
-    file = whole(form_of(path), pcm16(samples))
-    make_folder(path.parent)
-    return replace_file(path, lambda out: out.write(file))
 
 
 def pcm16(samples: "np.ndarray[Any, Any]") -> bytes:
@@ -172,13 +133,13 @@ def whole(form: str, pcm: bytes) -> bytes:
     return out.getvalue()
 
 
-def wav_header(pcm_bytes: int | None) -> bytes:
+def wav_header(pcm_bytes: int | None, rate: int = RATE) -> bytes:
     """The 44 bytes of a WAV header. None: for a stream of unknown length, like OpenAI's and
     FFmpeg's."""
     size = _UNKNOWN if pcm_bytes is None else pcm_bytes
     riff = _UNKNOWN if pcm_bytes is None else pcm_bytes + 36
     return struct.pack(
-        "<4sI4s4sIHHIIHH4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16, 1, 1, RATE, RATE * 2, 2, 16,
+        "<4sI4s4sIHHIIHH4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16,
         b"data", size,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xtts.encoding import pcm16, wav_header
 from xtts.speech_span import HOP_SECONDS, frame_levels, speech_start
 
 Array = np.ndarray[Any, Any]
@@ -34,13 +35,8 @@ _RING_SECONDS = 0.1
 
 def wav_of(samples: Array, rate: int) -> bytes:
     """Samples `[n]`, clipped to -1..1, as a WAV file of 16-bit mono PCM, as voices are stored."""
-    out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes((samples.clip(-1.0, 1.0) * _FULL_PCM).round().astype("<i2").tobytes())
-    return out.getvalue()
+    pcm = pcm16(samples)
+    return wav_header(len(pcm), rate) + pcm
 
 
 def read_wav(data: bytes) -> tuple[Array, int]:
