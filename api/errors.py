@@ -1,13 +1,14 @@
 """Turns every HTTP error into an RFC 9457 body; on OpenAI's routes it also has OpenAI's `error`.
 
 No body contains a path of this machine or a traceback: messages of other modules pass through
-`without_paths`. Pydantic's errors are reworded for the client.
+`without_paths`.
 """
 
 import errno
 import logging
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -18,27 +19,6 @@ from starlette.routing import Match
 log = logging.getLogger("api")
 
 PROBLEM = "application/problem+json"
-# Title, and the code of a refusal by the framework.
-_STATUSES = {
-    400: ("Bad request", "bad_request"),
-    401: ("API key required", "unauthorized"),
-    403: ("Origin not allowed", "refused"),
-    404: ("Not found", "not_found"),
-    405: ("Method not allowed", "method_not_allowed"),
-    406: ("Format not available", "not_acceptable"),
-    408: ("Request timeout", "refused"),
-    409: ("Conflict with the current state", "refused"),
-    411: ("Too much", "refused"),
-    413: ("Too much", "too_large"),
-    415: ("Unsupported media type", "unsupported_media_type"),
-    416: ("Range not satisfiable", "range_not_satisfiable"),
-    422: ("Invalid input", "refused"),
-    429: ("Too many requests", "refused"),
-    500: ("Internal error", "refused"),
-    503: ("Not now", "refused"),
-    507: ("Storage failed", "refused"),
-}
-_OTHER_STATUS = ("Request refused", "refused")
 # The paths of OpenAI's clients.
 _OPENAI = ("/v1/audio/", "/v1/models")
 # An absolute path, such as /data/output/x.pt, but not a URL path of this service, nor C:\x.
@@ -47,18 +27,6 @@ _PATH = re.compile(
     r"~?/[^\s'\"(),;]*[^\s'\"(),;.:]"
 )
 _LONGEST_SHOWN = 40
-_KINDS = {
-    "string": "a string",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "list": "a list",
-}
-_PLAIN = {
-    "missing": "is missing.",
-    "extra_forbidden": "is not a field of this request. Leave it out.",
-    "string_unicode": "is not Unicode text.",
-}
 
 
 class APIError(HTTPException):
@@ -108,7 +76,7 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
     state["refused"] = refusal.code
     body: dict[str, Any] = {
         "type": f"about:blank#{refusal.code}",
-        "title": _STATUSES.get(refusal.status, _OTHER_STATUS)[0],
+        "title": HTTPStatus(refusal.status).phrase,
         "status": refusal.status,
         "detail": without_paths(refusal.detail),
         "code": refusal.code,
@@ -133,8 +101,7 @@ async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
 async def answer_http(request: Request, error: Exception) -> JSONResponse:
     """Answers requests that the framework refuses, such as an unknown path or method."""
     status = int(getattr(error, "status_code", 500))
-    title, code = _STATUSES.get(status, _OTHER_STATUS)
-    detail = str(getattr(error, "detail", "")) or title
+    detail = str(getattr(error, "detail", ""))
     if status in (404, 405) and _is_route(request, f"/v1{request.url.path}"):
         status = 404
         detail = f"There is nothing at this path. Did you mean /v1{request.url.path}?"
@@ -146,6 +113,7 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
         if (refusal := _unread_body(request, error)) is not None:
             return response(refusal, request.scope)
         detail = "The body does not match its Content-Type."
+    code = HTTPStatus(status).phrase.lower().replace(" ", "_")
     answer = response(APIError(status, code, detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
@@ -214,9 +182,7 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     # If the field is a union, pydantic adds the type that it tried.
     param = where[0] if where else None
     status, code = 422, "invalid_request"
-    if first["type"] == "unsupported":
-        status, code = 400, "unsupported"
-    elif first["type"] == "json_invalid":
+    if first["type"] == "json_invalid":
         status, code, param = 400, "invalid_json", None
     detail = sentence(first, param)
     kind = request.headers.get("content-type", "").lower()
@@ -265,25 +231,17 @@ def sentence(fault: Mapping[str, Any], param: str | None) -> str:
     kind, context = str(fault["type"]), fault.get("ctx") or {}
     if param is None:
         return _of_body(kind, context)
-    if kind in ("missing", "extra_forbidden", "string_unicode"):
-        return f"{param} {_PLAIN[kind]}"
-    if param == "voice" and kind in ("string_type", "model_attributes_type", "model_type"):
-        return f'voice must be a string, or {{"id": "…"}}, not {shown(fault.get("input"))}.'
-    if kind == "string_too_short":
-        return f"{param} is empty; at least {context['min_length']} character is needed."
-    if kind == "string_too_long":
-        length = len(str(fault.get("input", "")))
-        return f"{param} has {length:,} characters; at most {context['max_length']:,} are allowed."
-    value = shown(fault.get("input"))
-    if kind == "literal_error":
-        return f"{param} is {value}; allowed are {context['expected']}."
-    for bound, words in (("ge", "at least"), ("le", "at most")):
-        if bound in context:
-            return f"{param} is {value}; {words} {context[bound]:,} is allowed."
-    if (wanted := _KINDS.get(kind.partition("_")[0])) is not None:
-        return f"{param} must be {wanted}, not {value}."
+    if kind == "missing":
+        return f"{param} is missing."
+    if kind == "extra_forbidden":
+        return f"{param} is not a field of this request. Leave it out."
     message = str(fault["msg"]).rstrip(".")
-    return f"{param}: {message}."
+    rule = message.removeprefix("Input ").removeprefix("String ")
+    if rule == message:
+        return f"{param}: {message}."
+    value = fault.get("input")
+    seen = f"{len(str(value)):,}" if kind.startswith("string_too_") else shown(value)
+    return f"{param} {rule}, not {seen}."
 
 
 def _of_body(kind: str, context: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ def test_what_no_job_may_ask_for_is_refused_at_once(service, folder):
         ({"run": "current"}, "is taken"),
         ({"run": "../x"}, "run"),
         ({"command": "rm"}, "not a field"),
-        ({"settings": {"SEED": 3}}, "must be a string"),
+        ({"settings": {"SEED": 3}}, "should be a valid string"),
     )
     for changed, expected in asked:
         body = {"run": "ana", "dataset": str(folder / "data" / "ana"), **changed}
@@ -196,7 +196,10 @@ def test_with_a_key_trainings_are_off_until_the_setting_says_so(tmp_path):
 def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     run = folder / "output" / "runs" / "ana"
     write_epoch(run, 7, loss=2.0)
-    service.wait_until(lambda: "ana" in service.parts.follower.runs)
+    follower = service.parts.follower
+    service.wait_until(
+        lambda: "ana" in follower.runs and follower.runs["ana"].epochs[7].state == "whole"
+    )
     rows = {one["id"]: one for one in service.client.get("/v1/runs").json()["runs"]}
     assert (rows["ana"]["kind"], rows["current"]["kind"]) == ("named", "current")
     body = {"input": "Hello.", "response_format": "wav"}
