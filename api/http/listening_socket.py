@@ -1,6 +1,7 @@
 """Binds API_PORT and WYOMING_PORT before anything else starts, and explains a failure."""
 
 import errno
+import os
 import socket
 
 from machine.errors import SotaqueError
@@ -21,9 +22,12 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
         ) from error
     bound: list[socket.socket] = []
     refusal: OSError | None = None
-    for family, kind, protocol, _, address in dict.fromkeys(addresses):
+    for family, _, _, _, address in dict.fromkeys(addresses):
         try:
-            bound.append(_bound(family, kind, protocol, address))
+            # It listens at once: before that, a second program can bind the same port.
+            bound.append(socket.create_server(address, family=family))
+            # Accepted connections inherit it; asyncio does not set it on these.
+            bound[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             refusal = error
     # One address is enough: localhost may name ::1 on a machine without IPv6. But a port that
@@ -32,21 +36,6 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
         for one in bound:
             one.close()
         raise _refused(host, port, refusal, setting) from refusal
-    return bound
-
-
-def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
-    # The protocol is given because asyncio turns Nagle's algorithm off only if it is known.
-    bound = socket.socket(family, kind, protocol)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind(address)  # type: ignore[arg-type]
-        bound.listen()  # before that, a second program can bind the same port
-    except OSError:
-        bound.close()
-        raise
     return bound
 
 
@@ -64,7 +53,8 @@ def _refused(host: str, port: int, error: OSError, setting: str) -> SotaqueError
         return SotaqueError(
             f"{setting}={port} is reserved for root. Set {setting} to 1024 or more."
         )
+    why = os.strerror(error.errno or 0)
     return SotaqueError(
-        f"Cannot listen on {host} port {port} ({error.strerror}). API_HOST must be an address "
-        "of this machine: 127.0.0.1, or 0.0.0.0 for all of its networks."
+        f"Cannot listen on {host} port {port} ({why}). API_HOST must be an address of this "
+        "machine: 127.0.0.1, or 0.0.0.0 for all of its networks."
     )

@@ -5,10 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from starlette.responses import FileResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import FileResponse, MalformedRangeHeader, RangeNotSatisfiable
 
-from api.errors import APIError, response
+from api.errors import APIError
 from api.schemas import PROBLEMS
 
 
@@ -32,29 +31,17 @@ class RangedFile(FileResponse):
     Files are replaced atomically, so clients must revalidate them.
     """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused: Message | None = None
-
-        async def sending(message: Message) -> None:
-            nonlocal refused
-            if message["type"] == "http.response.start" and message["status"] in (400, 416):
-                refused = message
-            if refused is None:
-                await send(message)
-
-        await super().__call__(scope, receive, sending)
-        if refused is None:
-            return
-        if refused["status"] == 400:
-            plain = [pair for pair in scope["headers"] if pair[0] != b"range"]
-            await super().__call__({**scope, "headers": plain}, receive, send)
-            return
-        text = "The range begins after the end of the file."
-        refusal = APIError(416, "range_not_satisfiable", text)
-        # The length of the file.
-        length = dict(refused["headers"]).get(b"content-range")
-        refusal.headers = {"Content-Range": length.decode()} if length else {}
-        await response(refusal, scope)(scope, receive, send)
+    @classmethod
+    def _parse_range_header(cls, http_range: str, file_size: int) -> list[tuple[int, int]]:
+        try:
+            return super()._parse_range_header(http_range, file_size)
+        except MalformedRangeHeader:
+            return []
+        except RangeNotSatisfiable:
+            text = "The range begins after the end of the file."
+            refusal = APIError(416, "range_not_satisfiable", text)
+            refusal.headers = {"Content-Range": f"bytes */{file_size}"}
+            raise refusal from None
 
 
 async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:
