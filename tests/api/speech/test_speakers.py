@@ -14,7 +14,6 @@ from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refusal
 from tests.api.paths import served
 from tests.api.sounds import file_of, speech, upload
-from xtts.inference.synthesis_request import SynthesisRequest
 
 NAMES = ("kim", "kim:calm", "ben")
 
@@ -46,13 +45,10 @@ def orders(
     for voice in cast.parts.voices.all():
         names[str(cast.parts.voices.recording(voice))] = voice.name
 
-    def spy(
-        self: Engine, ask: SynthesisRequest, recording: str | None, caller: str,
-        cast: dict[str, str | None],
-    ) -> SpeechStream:  # fmt: skip
-        others = {name: path and names[path] for name, path in cast.items()}
-        found.append((recording and names[recording], others))
-        return speak(self, ask, recording, caller, cast)
+    def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
+        others = {name: path and names[path] for name, path in spoken.cast.items()}
+        found.append((spoken.recording and names[spoken.recording], others))
+        return speak(self, spoken)
 
     monkeypatch.setattr(Engine, "speak", spy)
     return found
