@@ -72,5 +72,5 @@ class Events:
 
 
 def _event(name: str, data: EventData) -> bytes:
-    content = data.model_dump(mode="json") if isinstance(data, BaseModel) else data
-    return f"event: {name}\ndata: {json.dumps(content)}\n\n".encode()
+    content = data.model_dump_json() if isinstance(data, BaseModel) else json.dumps(data)
+    return f"event: {name}\ndata: {content}\n\n".encode()

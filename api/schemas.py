@@ -1,9 +1,10 @@
 """Models of answers, and fields of requests that routes share, such as a text and its length."""
 
-import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
+
+from xtts.voices.evaluation_file import JudgeDescription, JudgeFigure
 
 MOST_CHARACTERS = 4096
 MOST_NAME = 100
@@ -13,14 +14,6 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
 # `Brazilian Portuguese` is the longest that a client sends.
 LanguageText = Annotated[str, Field(max_length=32)]
-
-
-def _number(value: Any) -> Any:
-    """JSON has neither NaN nor infinity: they become null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Number = Annotated[float | None, BeforeValidator(_number)]
 
 
 class Problem(BaseModel):
@@ -78,33 +71,8 @@ class EpochRow(BaseModel):
     verified: bool | None
     sample: Sample | None
     validation_loss: float | None
-    train_loss: float | None
     is_best: bool
     is_served: bool
-
-
-class Judge(BaseModel, from_attributes=True):
-    """The unit and meaning of a judge's figure. absent: why there is none; null if there is one."""
-
-    unit: str
-    better: Literal["higher", "lower", "zero"]
-    meaning: str
-    absent: str | None
-
-
-class Difference(BaseModel, from_attributes=True):
-    """The mean difference from the base on the same sentences, and its 95 % interval."""
-
-    mean: Number
-    low: Number
-    high: Number
-    count: int
-
-
-class Figure(Difference):
-    """A mean over the sentences that finished, and its 95 % interval."""
-
-    against_base: Difference | None
 
 
 class CandidateRow(BaseModel):
@@ -120,8 +88,8 @@ class CandidateRow(BaseModel):
     unfinished: int
     cut: int
     babbling: int
-    judges: dict[str, Figure]
-    validation_loss: Number
+    judges: dict[str, JudgeFigure]
+    validation_loss: float | None
     indistinguishable_from_base: bool
     ruled_out: str | None
     remarks: list[str]
@@ -151,8 +119,8 @@ class EvaluationRow(BaseModel):
     language: str
     sentence_set: str
     sentences: int
-    judges: dict[str, Judge]
-    smallest_difference: dict[str, Number]
+    judges: dict[str, JudgeDescription]
+    smallest_difference: dict[str, float | None]
     candidates: list[CandidateRow]
     verdict: VerdictRow | None
 
@@ -200,10 +168,10 @@ class SaidSentence(BaseModel):
     text: str
     source: str
     seed: int
-    seconds: Number
-    expected_seconds: Number
+    seconds: float | None
+    expected_seconds: float | None
     outcome: Literal["finished", "unfinished", "cut", "babbling"]
-    judges: dict[str, Number]
+    judges: dict[str, float | None]
     sound: str | None
 
 
@@ -340,20 +308,6 @@ _PROBLEM = {
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {**_PROBLEM, "description": words}
-    for status, words in {
-        400: "The request is wrong, or its body is not JSON.",
-        401: "The API key is missing or wrong.",
-        403: "The request comes from a page of another site.",
-        404: "It does not exist.",
-        408: "The body did not arrive within the time limit.",
-        409: "The current state does not allow it.",
-        413: "The body is too large.",
-        415: "The body has the wrong media type.",
-        422: "The input is invalid.",
-        429: "Too many requests.",
-        500: "The service failed. Its log has the details.",
-        503: "Not now.",
-        507: "It could not be written: the disk is full, or the folder is not writable.",
-    }.items()
+    status: dict(_PROBLEM)
+    for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507)
 }

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from api.engine.child import VoiceTarget
 from api.engine.engine import Engine
@@ -13,9 +12,9 @@ from api.errors import APIError
 from api.events import Events
 from api.runs import exports, promotion, targets
 from api.runs import listing as runs
-from api.runs.listing import CURRENT, LossCurve, RunSummary
+from api.runs.listing import CURRENT, RunSummary
 from api.runs.promotion import Promotion
-from api.schemas import RunList, RunRow, Served
+from api.schemas import RunList, Served
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
@@ -39,7 +38,6 @@ class VoiceFollower:
         self.adapters = adapters
         self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
-        self.curves = defaultdict[Path, LossCurve](LossCurve)
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
         self._changing = asyncio.Lock()
@@ -54,7 +52,6 @@ class VoiceFollower:
                 runs.listed(
                     run, served=served if served and served.run == run.id else None,
                     verified=self._verified,
-                    train_losses=self.curves[run.folder.metrics].losses(),
                     speakable=targets.speakable(self.settings, run),
                 )
                 for run in self.runs.values()
@@ -157,9 +154,6 @@ class VoiceFollower:
         child."""
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
         self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
-        for run in self.runs.values():
-            curve = self.curves[run.folder.metrics]
-            await asyncio.to_thread(curve.read, run.folder.metrics)
 
     async def first(self) -> None:
         """Chooses the voice to start with."""
@@ -169,7 +163,7 @@ class VoiceFollower:
 
     async def follow(self) -> None:
         """Polls adapters and runs every two seconds until it is cancelled."""
-        seen: list[RunRow] = []
+        seen: Any = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -180,7 +174,8 @@ class VoiceFollower:
                     await self.look()
                     await self._turn_if_needed()
                 await self._verify_one()
-                now = self.listing().runs
+                sizes = [run.metrics_bytes for run in self.runs.values()]
+                now = self.listing().runs, sizes
                 if now != seen:
                     self.tell()
                 seen = now
@@ -193,8 +188,7 @@ class VoiceFollower:
             self.events.tell("epoch", self.listing())
             current = self.runs.get(CURRENT)
             if current is not None:
-                end = self.curves[current.folder.metrics].end
-                self.events.tell("metrics", {"run": CURRENT, "next": end})
+                self.events.tell("metrics", {"run": CURRENT, "next": current.metrics_bytes})
 
     def wanted(self) -> VoiceTarget:
         """The voice to serve, as of the last `look`: the promoted epoch, else VOICE. Without VOICE:

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -88,7 +88,7 @@ class EpochSummary:
 class RunSummary:
     """A run and its epochs by number. kind: as `RunRow`; evaluation: None if nothing was judged;
     learned: the content of best_decoder.json; blend: the manifest of best.pt, None if that has
-    another size; recording: the person's."""
+    another size; recording: the person's; metrics_bytes: the size of its metrics.jsonl."""
 
     id: str
     kind: RunKind
@@ -96,6 +96,7 @@ class RunSummary:
     created: float
     epochs: Mapping[int, EpochSummary]
     training: bool
+    metrics_bytes: int
     evaluation: Evaluation | None = None
     learned: LearnedDecoder | None = None
     blend: Manifest | None = None
@@ -166,8 +167,8 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
     # Archived runs are never trained.
     training = kind != "archived" and is_training(folder)
     return RunSummary(
-        name, kind, folder, _created(folder), epochs, training, _evaluation(folder), learned,
-        _blend(folder), reference_beside(folder.best_blend),
+        name, kind, folder, _created(folder), epochs, training, _size(folder.metrics),
+        _evaluation(folder), learned, _blend(folder), reference_beside(folder.best_blend),
     )  # fmt: skip
 
 
@@ -229,7 +230,6 @@ def listed(
     *,
     served: Served | None,
     verified: Mapping[str, bool],
-    train_losses: Mapping[int, float],
     speakable: Collection[str],
 ) -> RunRow:
     """One run as /v1/runs lists it. served: None if it belongs to another run; verified: SHA-256 ->
@@ -246,7 +246,6 @@ def listed(
             verified=whole,
             sample=_sample(run, epoch),
             validation_loss=losses_of(epoch).get("validation_audio_loss"),
-            train_loss=train_losses.get(epoch.number),
             is_best=epoch.number == best,
             is_served=speaks == candidate_id("epoch", epoch.number),
         ))  # fmt: skip
@@ -318,31 +317,10 @@ def _created(folder: RunFolder) -> float:
     return 0.0
 
 
-@dataclass
-class LossCurve:
-    """The mean loss of each epoch, read incrementally from a metrics.jsonl. end: how many bytes
-    were read."""
-
-    end: int = 0
-    _sums: dict[int, tuple[float, int]] = field(default_factory=dict)
-
-    def read(self, path: Path) -> None:
-        """Resumes where the last call ended; a truncated file is read again."""
-        while True:
-            rows, end = records(path, self.end)
-            if end < self.end:
-                self._sums.clear()
-            for row in rows:
-                if row.get("kind") == "train" and isinstance(row.get("loss"), float):
-                    total, count = self._sums.get(int(row["epoch"]), (0.0, 0))
-                    self._sums[int(row["epoch"])] = (total + row["loss"], count + 1)
-            moved, self.end = end != self.end, end
-            if not rows or not moved:
-                return
-
-    def losses(self) -> dict[int, float]:
-        """Epoch -> mean training loss."""
-        return {epoch: total / count for epoch, (total, count) in self._sums.items()}
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas import Number
 from extras.studio.training_jobs import ALLOWED, MOST_DATASET, MOST_VALUE, State
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -78,8 +77,8 @@ class TrainingProgress(BaseModel):
     epochs: int
     step: int
     steps: int
-    seconds_left: Number
-    loss: Number
+    seconds_left: float | None
+    loss: float | None
     phase: str
 
 
