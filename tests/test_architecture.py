@@ -323,8 +323,8 @@ def test_what_the_extras_offer_can_be_imported():
 DOORS = {
     "speak": (("xtts",), 12_547),
     "train": (("train.setup", "train.trainer"), 28_384),
-    "serve": (("api.__main__",), 22_038),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 37_725),
+    "serve": (("api.__main__",), 21_824),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 37_560),
 }
 
 
