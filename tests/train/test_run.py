@@ -274,7 +274,7 @@ def test_nothing_is_left_to_do(workshop, straight, caplog):
     before = losses(straight)
     workshop.run("straight", 4)
     assert losses(straight) == before
-    assert "All 4 epochs are done" in caplog.text
+    assert "The run already has 4 epochs, and NUM_EPOCHS=4." in caplog.text
 
 
 @pytest.mark.parametrize("verb", ["run", "evaluate", "learn-decoder", "sample"])
