@@ -124,23 +124,26 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     """
     plain = name.replace("\\", "/")
     ending = PurePosixPath(plain).suffix.lower()
-    if ending not in FOREIGN:
-        for folder in folders:
-            if (folder / plain).is_file():
-                return folder / plain
     stem = plain[: -len(ending)] if ending in FOREIGN else plain
+    expected: Path = folders[0] / (plain if ending in DECODED else f"{stem}{DECODED[0]}")
+    paths = [folder / plain for folder in folders]
+    # Nearly every row: listing a folder is slower.
+    for path in (expected, *(paths if ending in DECODED else ())):
+        if path.is_file():
+            return path
     spelled = {_composed(plain)} if ending in DECODED else {
         _composed(f"{stem}{one}") for one in SOUND_ENDINGS
     }  # fmt: skip
-    near = [[one for one in beside(folder / plain) if names_sound(one.name)] for folder in folders]
-    for folder, found in zip(folders, near, strict=True):
-        for one in found:
+    near = list[list[Path]]()
+    for folder, path in zip(folders, paths, strict=True):
+        near.append([one for one in beside(path) if names_sound(one.name)])
+        for one in near[-1]:
             if _composed(one.relative_to(folder).as_posix()) in spelled:
                 return one
     for found in near:
         if len(found) == 1 or (found and found[0].suffix.lower() != found[1].suffix.lower()):
             return found[0]
-    return folders[0] / f"{name}{'' if ending in DECODED else DECODED[0]}"
+    return next(filter(Path.is_file, paths), expected)
 
 
 def located(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
