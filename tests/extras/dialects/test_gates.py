@@ -13,6 +13,7 @@ from tests.api.heard import refusal
 LATENTS = {"speaker_embedding": [0.1], "gpt_cond_latent": [[0.1]]}
 # A request to each path of a dialect; those in SPEAKING speak.
 SPEAKING: dict[tuple[str, str], dict[str, object]] = {
+    ("POST", "/dev/captioned_speech"): {"json": {"input": "hi"}},
     ("POST", "/tts_to_audio/"): {"json": {"text": "hi"}},
     ("GET", "/tts_stream"): {"params": {"text": "hi"}},
     ("GET", "/tts_stream/"): {"params": {"text": "hi"}},
