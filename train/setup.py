@@ -166,9 +166,9 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     """Reads the machine, the base model and the dataset. Raises their errors."""
     # 1. Machine
     machine = selection.look_at_machine()
-    device = selection.choose_device(machine, settings.device)
+    device = selection.choose_device(machine, settings.device, trains=True)
     if (own := distributed.device_of(world, device.value)) != device.value:
-        device = selection.choose_device(machine, own)
+        device = selection.choose_device(machine, own, trains=True)
     runtime.set_up_runtime(settings, machine, device, world)
     precision = choose_precision(machine, device.value, settings.precision)
 

@@ -86,9 +86,23 @@ class GpuHealth:
         return frozenset(one.name for one in self.operations if not one.ok)
 
     @property
+    def trains(self) -> bool:
+        """Whether it can train; failed dispensable operations have a replacement."""
+        return self._passes_without("sampling")
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it can speak; failed dispensable operations have a replacement."""
+        return self._passes_without("train_step")
+
+    @property
     def works(self) -> bool:
-        """Whether it trains and speaks; failed dispensable operations have a replacement."""
-        return self.outcome in (Outcome.OK, Outcome.DEGRADED) and self.failed <= DISPENSABLE
+        """Whether it can train and speak."""
+        return self.trains and self.speaks
+
+    def _passes_without(self, operation: str) -> bool:
+        ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)
+        return ended and self.failed <= DISPENSABLE | {operation}
 
     @property
     def cudnn(self) -> bool:

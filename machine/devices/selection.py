@@ -136,8 +136,9 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
 
 
 def choose_place(
-    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = ""
-) -> Place:
+    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = "", *,
+    trains: bool = False,
+) -> Place:  # fmt: skip
     """Chooses the first rung of the ladder: the best GPU that the wish allows, else the CPU.
 
     GPUs that passed everything come first, then those that failed a dispensable operation, then
@@ -147,12 +148,13 @@ def choose_place(
         wish: cpu, auto, cuda (any GPU) or cuda:N.
         setting: The name of the setting that holds the wish.
         prefer: The GPU to take unless it failed in a run.
+        trains: Whether the place is for training; otherwise it is for speech.
     """
     if wish == "cpu":
         return Place("cpu", f"{setting}=cpu")
     named = [gpu for gpu in machine.gpus if wish in ("auto", "cuda", gpu.device)]
     good = sorted(
-        (gpu for gpu in named if gpu.works),
+        (gpu for gpu in named if (gpu.trains if trains else gpu.speaks)),
         key=lambda gpu: (bool(gpu.surprise), gpu.device != prefer, bool(gpu.reason)),
     )
     if good:
@@ -176,13 +178,13 @@ def choose_place(
     return Place("cpu", why, code="gpu_failed_check" if machine.gpus else code)
 
 
-def choose_device(machine: Environment, wish: str) -> Place:
+def choose_device(machine: Environment, wish: str, *, trains: bool = False) -> Place:
     """As `choose_place`, but never replaces the requested device.
 
     Raises:
         DeviceError: `wish` names a GPU that does not exist or failed its check.
     """
-    place = choose_place(machine, wish)
+    place = choose_place(machine, wish, trains=trains)
     if place.code == "device_refused":
         raise DeviceError(f"{place.reason.rstrip('.')}. Set DEVICE=auto.")
     return place

@@ -113,7 +113,7 @@ def _judged(
     seen = f"{name}: {gpu.reason or gpu.surprise}"
     if gpu.outcome is Outcome.COULD_NOT_RUN:
         return could_not_run(seen, meaning, fix, evidence)
-    works = gpu.outcome is Outcome.TRANSIENT or gpu.works
+    works = gpu.outcome is Outcome.TRANSIENT or gpu.trains or gpu.speaks
     judge = warn if works else fail
     return judge(seen, expected, meaning, fix, evidence)
 
@@ -126,7 +126,12 @@ def _meant(
     if outcome is Outcome.DEGRADED:
         if not gpu.works:
             bad = ", ".join(sorted(gpu.failed))
-            return f"Failed: {bad}. Sotaque does not use this GPU.", CPU_ONLY
+            use = "does not use this GPU"
+            if gpu.trains:
+                use = "trains on this GPU and speaks on the CPU"
+            elif gpu.speaks:
+                use = "speaks on this GPU and trains on the CPU"
+            return f"Failed: {bad}. Sotaque {use}.", CPU_ONLY
         bad = ", ".join(sorted(one.name for one in gpu.operations if one.reason))
         rest = "Sotaque can still train and speak on this GPU and avoids what failed."
         return f"Failed: {bad}. {rest}", CPU_ONLY

@@ -73,7 +73,7 @@ def memory(settings: MachineSettings, environment: Environment) -> Finding:
     needed = _FULL_RUN_BYTES if full else _SMALL_RUN_BYTES
     seen = f"{gigabytes(environment.memory_bytes)}, {environment.cpu_count} cores"
     expected = f"{gigabytes(needed)} to train BASE_MODEL={settings.base_model} on the CPU"
-    if environment.memory_bytes < needed and not any(gpu.works for gpu in environment.gpus):
+    if environment.memory_bytes < needed and not any(gpu.trains for gpu in environment.gpus):
         return warn(
             seen, expected, "The kernel may kill the trainer when memory runs out (signal 9).",
             "Close other programs, add swap, or raise the container's memory limit.",

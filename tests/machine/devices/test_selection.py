@@ -52,7 +52,7 @@ DECISIONS = {
     "bf16, right without cuDNN": ("cuda:0", "cuda:0", False),
     "16 bits": ("cuda:0", "cuda:0", True),
     "sampling": ("cpu", "cpu", True),
-    "train step": ("cpu", "cpu", True),
+    "train step": ("cuda:0", "cuda:0", True),
     "everything": ("cpu", "cpu", True),
     "driver": ("cpu", "cpu", True),
     "full": ("cpu", "cpu", True),
@@ -84,6 +84,13 @@ def test_the_first_rung_by_verdicts(state, wish):
         with pytest.raises(DeviceError, match="failed the check") as error:
             choose_device(found, wish)
         assert gpu.reason in str(error.value)
+
+
+@pytest.mark.parametrize("state", GPUS)
+def test_a_gpu_that_only_trains_or_only_speaks_is_used_for_that(state):
+    device = choose_place(machine(GPUS[state]), "auto", trains=True).value
+    speaks = DECISIONS[state][0]
+    assert device == {"sampling": "cuda:0", "train step": "cpu"}.get(state, speaks)
 
 
 def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():

@@ -27,7 +27,7 @@ PLACES = {
     "bf16, right without cuDNN": ("in-dnn", "gpu-dnn"),
     "16 bits": ("in", "gpu"),
     "sampling": ("cpu", "cpu"),
-    "train step": ("cpu", "cpu"),
+    "train step": ("in", "gpu"),
     "everything": ("cpu", "cpu"),
     "driver": ("cpu", "cpu"),
     "full": ("cpu", "cpu"),
