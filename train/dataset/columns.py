@@ -202,7 +202,9 @@ def judged(
     if spoken is not None:
         places["language"] = spoken
         rest.remove(spoken)
-    shared = _Judged(columns, rest, source, is_sound=_is_sound(columns[places["path"]]))
+    shared = _Judged(
+        columns, rest, source, is_sound=_nearly_all(columns[places["path"]], names_sound)
+    )
     places |= shared.text_and_speaker()
     return Columns(places, len(columns), by_rows=True, ignored=ignored)
 
@@ -294,15 +296,11 @@ class _Judged:
 def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool]) -> int:
     """The column of recordings: by file endings, else by existing files, else the first."""
     for place, column in enumerate(columns):
-        if _is_sound(column):
+        if _nearly_all(column, names_sound):
             return place
     step = max(1, len(columns[0]) // _MOST_LOOKED_UP)
     found = [sum(map(exists, filter(None, column[::step]))) for column in columns]
     return found.index(max(found))
-
-
-def _is_sound(column: Sequence[str]) -> bool:
-    return _nearly_all(column, names_sound)
 
 
 def _are_splits(column: Sequence[str]) -> bool:

@@ -125,15 +125,14 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     plain = name.replace("\\", "/")
     ending = PurePosixPath(plain).suffix.lower()
     stem = plain[: -len(ending)] if ending in FOREIGN else plain
-    expected: Path = folders[0] / (plain if ending in DECODED else f"{stem}{DECODED[0]}")
+    endings = ("",) if ending in DECODED else SOUND_ENDINGS
+    expected: Path = folders[0] / f"{stem}{endings[0]}"
     paths = [folder / plain for folder in folders]
     # Nearly every row: listing a folder is slower.
     for path in (expected, *(paths if ending in DECODED else ())):
         if path.is_file():
             return path
-    spelled = {_composed(plain)} if ending in DECODED else {
-        _composed(f"{stem}{one}") for one in SOUND_ENDINGS
-    }  # fmt: skip
+    spelled = {_composed(f"{stem}{one}") for one in endings}
     near = list[list[Path]]()
     for folder, path in zip(folders, paths, strict=True):
         near.append([one for one in beside(path) if names_sound(one.name)])
@@ -175,8 +174,7 @@ def recording_folders(transcript: Path, folder: Path) -> list[Path]:
 def beside(path: Path) -> list[Path]:
     """Files with the name of a missing recording, except texts. The case of the name and of its
     folder and the ending may differ. Files with the same ending come first."""
-    known = path.suffix.lower() in SOUND_ENDINGS
-    stem = _folded(path.stem if known else path.name)
+    stem = _folded(path.stem if names_sound(path.name) else path.name)
     try:
         folder = _folder_without_case(path.parent)
         found = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
