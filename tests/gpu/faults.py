@@ -87,7 +87,7 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
     index = int(device.partition(":")[2] or 0)
-    gpus = probe(cache=folder / "gpus.json", child=ProbeChild(environ=environ))
+    gpus = probe(folder=folder / "cache", child=ProbeChild(environ=environ))
     gpu = gpus[index]
     check = {
         "outcome": gpu.outcome, "failed": sorted(gpu.failed), "reason": gpu.reason,

@@ -232,7 +232,7 @@ def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(device, tmp
 
 
 def test_the_check_passes_on_a_good_gpu(tmp_path):
-    gpu = probe(cache=tmp_path / "gpus.json")[0]
+    gpu = probe(folder=tmp_path)[0]
     assert gpu.reason == "" and gpu.works
 
 
