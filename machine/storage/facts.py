@@ -42,8 +42,9 @@ class Facts:
         self._rows: dict[str, tuple[str, str]] = {}
         self._changed: set[str] = set()
         self._lock = threading.Lock()
-        if self.path.exists():
-            self._use("ro", self._read)
+        with contextlib.suppress(OSError):  # a folder that this user may not search
+            if self.path.exists():
+                self._use("ro", self._read)
 
     def get(self, key: str, stamp: str = "") -> Any | None:
         """The value that was put under `key` with the same stamp, or None."""
