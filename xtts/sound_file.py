@@ -32,6 +32,7 @@ MOST_CHANNELS = 8
 RATES = range(8_000, 192_001, 25)
 # soundfile's errors (RuntimeError from libsndfile, TypeError for a name such as x.raw) and av's.
 UNDECODABLE = (EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+_KNOWN = (*UNDECODABLE, MemoryError)
 # libsndfile's length of a FLAC file without a total number of samples.
 _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
@@ -152,15 +153,25 @@ class _Av(Sound):
         # As a nameless stream and without protocols, because a playlist could make FFmpeg read
         # other files.
         plain = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+
+        def as_undecodable(_kind: object, error: object, _trace: object) -> None:
+            # Such as UndefinedError and PatchWelcomeError, which are only FFmpegErrors.
+            if isinstance(error, av.FFmpegError) and not isinstance(error, _KNOWN):
+                raise OSError(error.errno, error.strerror) from error
+
+        stack.push(as_undecodable)
         how = {"options": {"protocol_whitelist": "none"}, **how}
         container = stack.enter_context(av.open(stack.enter_context(plain), **how))
         if not container.streams.audio:
             raise ValueError("It has no audio track.")
-        codec, allowed = container.streams.audio[0].codec_context.name, how["options"]
+        track = container.streams.audio[0]
+        if track.codec_context is None:
+            raise ValueError("FFmpeg has no decoder for its sound. Convert it to WAV.")
+        codec, allowed = track.codec_context.name, how["options"]
         if codec not in allowed.get("codec_whitelist", codec).split(","):
             raise ValueError(f"Its sound is {codec}, which is not supported. Convert it to WAV.")
         self._to_float = av.AudioResampler(format="flt")
-        self._frames = container.decode(container.streams.audio[0])
+        self._frames = container.decode(track)
         first = next(self._frames, None)
         if first is None:
             raise ValueError("Its audio track is empty.")

@@ -108,6 +108,14 @@ def test_what_messengers_write_is_read_where_ffmpeg_is(tmp_path, name):
     assert pipe_audio.correlation(audio.read(path, RATE).numpy()) > 0.98
 
 
+@pytest.mark.parametrize("change", [(b"OpusHead\1", b"OpusHead\x20"), (b"A_OPUS", b"A_XYZQ")])
+def test_sound_that_ffmpeg_does_not_know_is_refused_with_the_line_that_converts(tmp_path, change):
+    path = tmp_path / "memo.webm"
+    path.write_bytes(pipe_audio.webm().replace(*change))
+    with pytest.raises(AudioError, match=r"ffmpeg -i .*memo\.webm"):
+        audio.read(path, RATE)
+
+
 def test_without_ffmpeg_the_line_that_converts_is_shown(tmp_path, monkeypatch):
     path = tmp_path / "my memo.webm"
     path.write_bytes(pipe_audio.webm())

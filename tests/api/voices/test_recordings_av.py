@@ -80,13 +80,27 @@ def test_a_browsers_recording_says_no_length_and_is_read():
         (lambda: b"\x1a\x45\xdf\xa3" + bytes(200), "cannot be decoded"),
         (lambda: b"\xff\xf1" + bytes(200), "track is empty"),
         (lambda: made("m4a", speech())[:-3_000], "cannot be decoded"),
+        (lambda: made("webm", speech()).replace(b"Head\1", b"Head\x20"), "Not yet implemented"),
+        (lambda: made("webm", speech()).replace(b"A_OPUS", b"A_XYZQ"), "no decoder"),
         (lambda: made("m4a", speech(0.5, RATE)), "s long. A voice needs"),
         (lambda: made("m4a", np.zeros(2 * RATE)), "silent"),
         (lambda: made("m4a", speech(70.0, 8_000), 8_000), "longer than 60 s"),
         (lambda: made("aac", speech(62.0, 8_000), 8_000), "longer than 60 s"),
         (lambda: made("webm", 0.3 * np.sin(np.arange(2 * RATE) / 10)), "steady tone or noise"),
     ],
-    ids=["mov", "matroska", "adts", "cut off", "short", "silent", "long", "long, untold", "tone"],
+    ids=[
+        "mov",
+        "matroska",
+        "adts",
+        "cut off",
+        "unknown version",
+        "unknown codec",
+        "short",
+        "silent",
+        "long",
+        "long, untold",
+        "tone",
+    ],
 )
 def test_what_is_no_usable_recording_is_refused(recording, words):
     data = recording()
