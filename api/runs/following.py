@@ -213,10 +213,11 @@ class VoiceFollower:
         loss."""
         epochs = self._epochs(run)
         if run.evaluation is None:
-            if run.best not in epochs or not by_loss:
+            best_epoch = runs.lowest_loss(run.epochs[number] for number in epochs)
+            if best_epoch is None or not by_loss:
                 return None, ""
-            reason = f"Epoch {run.best} has the lowest validation loss. There is no evaluation."
-            return epochs[run.best], reason
+            reason = f"Epoch {best_epoch} has the lowest validation loss. There is no evaluation."
+            return epochs[best_epoch], reason
         if (verdict := run.evaluation.verdict) is None:
             return None, "The evaluation has no verdict yet."
         best = run.evaluation.best

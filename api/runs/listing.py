@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -108,12 +108,7 @@ class RunSummary:
         verdict, the epoch with the lowest validation audio loss among those with a checkpoint."""
         if self.evaluation and (verdict := self.evaluation.verdict):
             return verdict.epoch if verdict.kind == "epoch" else None
-        losses = [
-            (loss, number)
-            for number, epoch in self.epochs.items()
-            if epoch.checkpoint and (loss := losses_of(epoch).get("validation_audio_loss"))
-        ]
-        return min(losses)[1] if losses else None
+        return lowest_loss(epoch for epoch in self.epochs.values() if epoch.checkpoint)
 
     @property
     def minutes(self) -> float | None:
@@ -213,6 +208,15 @@ def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> Checkpo
 def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
     """The losses in the epoch's manifest."""
     return epoch.manifest.losses if epoch.manifest else {}
+
+
+def lowest_loss(epochs: Iterable[EpochSummary]) -> int | None:
+    """The number of the epoch with the lowest validation audio loss; None if none has one."""
+    losses = [
+        (loss, epoch.number) for epoch in epochs
+        if (loss := losses_of(epoch).get("validation_audio_loss")) is not None
+    ]  # fmt: skip
+    return min(losses)[1] if losses else None
 
 
 def is_training(folder: RunFolder) -> bool:

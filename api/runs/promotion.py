@@ -72,7 +72,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
             # The old files go first: there may be no room for both.
             for path in (folder / "promoted").glob("*"):
                 if promotion is None or path.name != promotion.sha256:
-                    shutil.rmtree(path)
+                    shutil.rmtree(path, ignore_errors=True)
             if promotion and checkpoint and kept(folder, promotion) is None:
                 _keep_files(folder, promotion, checkpoint)
     except APIError as error:

@@ -149,12 +149,15 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
 
 
 def test_only_one_promotion_is_kept(service, output, tmp_path):
-    (tmp_path / "voices" / "promoted" / "of a replica").mkdir(parents=True)
+    folders = tmp_path / "voices" / "promoted"
+    (folders / "of a replica").mkdir(parents=True)
+    stray = folders / ".DS_Store"
+    stray.touch()
     for epoch in (1, 2, 1):
-        promoted(service, epoch)
-        (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/*.pt")
+        assert promoted(service, epoch).status_code == 200
+        (kept,) = folders.glob("*/checkpoints/*.pt")
         assert kept.name == f"checkpoint_epoch_{epoch}.pt"
-        assert list((tmp_path / "voices" / "promoted").iterdir()) == [kept.parents[1]]
+        assert {*folders.iterdir()} == {kept.parents[1], stray}
     # An already promoted epoch is not copied again: the disk may be full.
     folder = kept.parents[1].stat().st_ino
     promoted(service, 1)

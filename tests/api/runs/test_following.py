@@ -102,6 +102,16 @@ def test_what_voice_says_goes_before(tmp_path, voice, epoch, reason):
         assert service.status()["voice_reason"].startswith(reason)
 
 
+def test_without_evaluation_the_lowest_loss_of_those_that_open_is_the_best(tmp_path):
+    for epoch, loss in ((1, 2.5), (2, 1.5), (3, 3.5)):
+        write_epoch(tmp_path / "output", epoch, loss=loss)
+    with running(settings_in(tmp_path, voice="best"), limits=PATIENT) as service:
+        assert served(service)["epoch"] == 2
+        follower = service.parts.follower
+        follower._refused.add(follower.wanted().name)
+        assert follower.wanted().reason.startswith("VOICE=best: Epoch 1 has the lowest")
+
+
 def test_a_promoted_epoch_goes_before_the_best(service):
     service.client.post("/v1/runs/current/epochs/2/promote")
     assert service.status()["voice_reason"] == "Epoch 2 was promoted."
