@@ -38,7 +38,7 @@ _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
 _CHUNK_HEAD = 8
 _HELD_BYTES = 1 << 18
-_CHANGES = "Its sample rate or its channels change inside the file."
+_CHANGES = "Its sample rate or its channels change inside the file. Convert it to WAV."
 # The offset of the 36 bits with a FLAC file's total number of samples.
 _FLAC_TOTAL = 21
 _OGG_HEAD = 27

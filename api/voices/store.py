@@ -207,7 +207,7 @@ class Voices:
             was_old = _is_old(own)
             for path in (wav, about, *own.glob("*.wav")):
                 if path not in kept and _is_old(path):
-                    path.unlink()
+                    path.unlink(missing_ok=True)  # a replica on a file system without locks
                     if path.name.startswith(_JOINED):
                         latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
             if was_old:
