@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 from machine.storage.facts import Facts
 
+log = logging.getLogger(__name__)
+
+_WORTH_A_LINE = 50_000_000
+
 
 class FileStamp(NamedTuple):
     """A file's resolved path, size and modification time; a changed file has another stamp."""
@@ -70,6 +74,8 @@ def _kept(path: Path, folder: Path) -> str:
     key = hashlib.sha256(repr(stamp).encode()).hexdigest()
     facts = Facts(folder, "sha256", logging.DEBUG)
     if (known := facts.get(key)) is None:
+        if status.st_size > _WORTH_A_LINE:
+            log.info("Computing the SHA-256 of %s (%d MB) ...", path, status.st_size / 1e6)
         known = _digest(path)
         facts.put(key, known)
         facts.save()

@@ -3,15 +3,12 @@
 Users must agree to its licence; `xtts.voices.base_models` checks that first.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
-
-log = logging.getLogger(__name__)
 
 # XTTS-v2.0.3, the last revision that changed a file (December 2023).
 REPOSITORY = "coqui/XTTS-v2"
@@ -46,7 +43,6 @@ XTTS_V2: Mapping[str, Written] = {
 }
 # Coqui's own voices: exports copy them, but nothing here needs them.
 OPTIONAL = frozenset({"speakers_xtts.pth"})
-_WORTH_A_LINE = 50_000_000
 
 
 class FilesError(SotaqueError):

@@ -58,3 +58,13 @@ def test_a_kept_hash_does_not_name_the_file(path, read, tmp_path):
     assert sha256_of(path, kept_in=folder) == sha256_of(path, kept_in=folder) == ONE
     assert read == [path]
     assert [bytes(path) in file.read_bytes() for file in folder.iterdir()] == [False]
+
+
+def test_a_large_file_says_that_it_is_read_and_only_then(path, read, tmp_path, monkeypatch, caplog):
+    """XTTS-v2's model.pth takes seconds, and a minute from a slow disk."""
+    monkeypatch.setattr(hashes, "_WORTH_A_LINE", 2)
+    caplog.set_level("INFO")
+    for _ in range(2):
+        hashes._hashed.clear()  # the next start
+        sha256_of(path, kept_in=tmp_path / "kept")
+    assert [str(path) in line for line in caplog.messages] == [True]
