@@ -133,8 +133,15 @@ class ModelConfig(_Own):
         """
         path = folder / "config.json"
         config = _read_json(path)
-        own = _validated(_Own, config.get("sotaque") or {}, f'{path}, key "sotaque"')
+        own = _validated(_Own, config.get("sotaque") or {}, where := f'{path}, key "sotaque"')
         gpt = _gpt_shape(config.get("model_args") or {}, folder)
+        for layer, head in own.alignment_heads or ():
+            if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
+                raise ConfigError(
+                    f"{where}: alignment_heads names head {head} of layer {layer}; this model has "
+                    f"{gpt.heads} heads in {gpt.layers} layers. Remove alignment_heads, and they "
+                    "will be measured again."
+                )
         values: dict[str, Any] = vars(own) | {
             "gpt": gpt,
             "dvae": own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),

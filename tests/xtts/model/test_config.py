@@ -41,6 +41,7 @@ def test_without_our_key_every_size_is_xtts_v2s(folder):
         ({"vocodr": {}}, "unknown name 'vocodr'; remove it"),
         ({"vocoder": {"upsample_rates": [8, 8, 3]}}, "192, which does not divide the 1024 samples"),
         ({"weights": 3}, "weights is 3"),
+        ({"alignment_heads": [[0, 0], [0, 99]]}, "head 99 of layer 0; this model has"),
     ],
 )
 def test_what_cannot_be_is_told_with_file_and_key(folder, own, told):
