@@ -158,7 +158,8 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 def _find(spec: VoiceSpec) -> VoiceFiles:
     path = spec.path
     run = path.parent.parent if spec.base_only else path
-    if (run / "checkpoints").is_dir() and not (run / "config.json").is_file():
+    is_run = (run / "checkpoints").is_dir() and not (run / "config.json").is_file()
+    if is_run or spec.base_only:
         return _best_of_run(RunFolder(run), spec)
     if path.is_dir():
         return _in_folder(path, spec)

@@ -167,6 +167,9 @@ def test_a_speakers_decoder_is_not_for_other_weights(base, tmp_path):
     spec = VoiceSpec(str(checkpoint), base=str(base))
     shifted_decoder(speakers.decoder_of(ben), base, checkpoint, 1.1)
     assert find_voice(spec).speaker_decoders == {ben: speakers.decoder_of(ben)}
-    assert find_voice(VoiceSpec(str(checkpoint), base=str(base), base_only=True)).decoder is None
+    of_base = VoiceSpec(str(checkpoint), base=str(base), base_only=True)
+    assert find_voice(of_base).decoder is None
+    (run.folder / "config.json").write_bytes((base / "config.json").read_bytes())
+    assert find_voice(of_base).weights == base / "model.pth"
     shifted_decoder(speakers.decoder_of(ben), base, checkpoint, 1.1, sha256="0" * 64)
     assert find_voice(spec).speaker_decoders == {}
