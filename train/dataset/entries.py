@@ -120,7 +120,8 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     """The file of the recording `name`; the expected path if there is none.
 
     Also tries sound extensions, Windows separators, accents composed or decomposed (as in archives
-    from a Mac), another case (a recorder's `A.WAV`), and converted files: `a.wav` for `a.m4a`.
+    from a Mac), another case (a recorder's `A.WAV`), and converted files: `a.wav` or `a.m4a.wav`
+    for `a.m4a`.
     """
     plain = name.replace("\\", "/")
     ending = PurePosixPath(plain).suffix.lower()
@@ -142,7 +143,9 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     for found in near:
         if len(found) == 1 or (found and found[0].suffix.lower() != found[1].suffix.lower()):
             return found[0]
-    return next(filter(Path.is_file, paths), expected)
+    added = DECODED if ending in FOREIGN else ()
+    converted = [folder / f"{plain}{one}" for folder in folders for one in added]
+    return next(filter(Path.is_file, (*paths, *converted)), expected)
 
 
 def located(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
