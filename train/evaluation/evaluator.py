@@ -145,7 +145,6 @@ class Evaluator:
             return
         try:
             work(*arguments)
-            self.failures = 0
         except GpuLost:
             raise
         except Exception as error:  # a failed evaluation must not stop the run
@@ -192,6 +191,7 @@ class Evaluator:
         crash_point("after evaluation")
         if decided.verdict and decided.verdict.kind != "blend":
             self.checkpoints.publish_best()
+        self.failures = 0
         if self._on_evaluation:
             self._on_evaluation(decided, decided.candidates[-1])
 

@@ -501,6 +501,16 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
     assert ground.best() == {"epoch": 1, "validation_audio_loss": 2.0}
 
 
+def test_three_faults_up_to_the_end_of_a_run_end_its_evaluation(ground, caplog):
+    epoch = ground.save(1)
+    ground.save(2)
+    ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
+    ground.evaluator.judge(epoch)
+    ground.evaluator.judge_rest((0.5,))
+    assert caplog.text.count("The evaluation failed: The worker was ended.") == 3
+    assert not ground.evaluator.working
+
+
 def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
     ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
     ground.judge(1)
