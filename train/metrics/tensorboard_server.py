@@ -3,8 +3,10 @@
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from train.settings import TrainSettings, load
 log = logging.getLogger("train")
 
 MOST_PORTS_TRIED = 50
+START_SECONDS = 90.0
 # By default it shows ten samples, drawn at random. "0 = all" shows none in the audio plugin of
 # 2.21, so this is a number that no run reaches. It costs no memory for samples that do not exist.
 _EVERY_SAMPLE = ("--samples_per_plugin", "audio=10000,images=10000")
@@ -35,12 +38,15 @@ class TensorBoard:
                    "--reload_interval", "5", *_EVERY_SAMPLE]  # fmt: skip
         self._child = ChildProcess(module_command("tensorboard.main", *options))
         log.info("TensorBoard: %s (it takes some seconds to start)", self.address)
+        threading.Thread(target=self._watch, name="tensorboard", daemon=True).start()
 
     def close(self) -> None:
         """Ends the server."""
-        if self._child.code is not None:
-            log.warning("TensorBoard had ended. `%s` shows why.", commands.make("tensorboard"))
         self._child.end()
+
+    def _watch(self) -> None:
+        if self._child.wait(START_SECONDS) not in (None, -signal.SIGKILL):
+            log.warning("TensorBoard did not start. `%s` shows why.", commands.make("tensorboard"))
 
 
 def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:

@@ -28,6 +28,7 @@ from tests.train.test_learner import a_batch
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
 from train.learner import DeferredStepResult, StepResult
+from train.metrics import tensorboard_server
 from train.metrics.curves import spectrogram
 from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
@@ -339,6 +340,15 @@ def test_a_taken_port_is_not_waited_for(caplog, tmp_path):
         server.close()
     assert server.port > port
     assert f"Port {port} is in use. TensorBoard uses {server.port}." in caplog.messages
+
+
+def test_a_tensorboard_that_does_not_start_is_told_at_once(caplog, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard_server, "module_command", lambda *_: ("sh", "-c", "exit 1"))
+    with contextlib.closing(TensorBoard(tmp_path / "runs", 36_006)):
+        end = time.monotonic() + 20
+        while "did not start" not in caplog.text and time.monotonic() < end:
+            time.sleep(0.01)
+    assert "TensorBoard did not start. `make tensorboard` shows why." in caplog.messages
 
 
 @pytest.mark.slow
