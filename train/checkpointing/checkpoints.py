@@ -22,6 +22,7 @@ from machine.storage.atomic import (
     Written,
     crash_point,
     make_folder,
+    refused,
     replace_file,
     require_space,
     sync_folder,
@@ -251,8 +252,9 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
     if not path.parent.is_dir():
         make_folder(path.parent)
         # The folder's entry must survive a power cut, or its files are lost.
-        sync_folder(path.parent.parent)
-        sync_folder(path.parent.parent.parent)
+        with refused(path.parent):
+            sync_folder(path.parent.parent)
+            sync_folder(path.parent.parent.parent)
     require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
 
 

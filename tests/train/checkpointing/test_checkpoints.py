@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from machine.storage.atomic import DiskFull
+from machine.storage.atomic import DiskFull, WriteError
 from machine.storage.hashes import sha256_of
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
@@ -60,6 +60,15 @@ def test_new_folders_outlive_a_power_cut_too(run, checkpoints, monkeypatch):
     monkeypatch.setattr("train.checkpointing.checkpoints.sync_folder", synced.append)
     save(checkpoints, 1)
     assert synced[:2] == [run.folder, run.folder.parent]
+
+
+def test_a_folder_that_cannot_be_synced_is_refused_in_words(checkpoints, monkeypatch):
+    def refuse(_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("train.checkpointing.checkpoints.sync_folder", refuse)
+    with pytest.raises(WriteError, match=r"cannot be written \(Permission denied\)"):
+        save(checkpoints, 1)
 
 
 # Weights that must not be saved, and a full disk
