@@ -17,7 +17,7 @@ CLIPS       a check of clips before training: `train.run_context`
 LANGUAGES   adds languages to a base model; REHEARSAL: clips in those that it has learned
 OPTIMIZER   AdamW with 8-bit states: `train.optim.optimizer`
 RULES       rules of languages that XTTS-v2 lacks: `xtts.text.normalization.registry`
-USAGE       GPU, CPU and RAM usage beside a run's losses; GRAPHS: its steps as CUDA graphs
+USAGE       logs a run's GPU, CPU and RAM usage; GRAPHS: runs its steps as CUDA graphs
 SPEECH_GRAPHS   decode steps and the vocoder's windows as CUDA graphs: `xtts.inference.decode_step`
 STEPS       computes steps elsewhere: `machine.steps`
 """

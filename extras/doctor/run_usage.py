@@ -1,4 +1,4 @@
-"""GPU, CPU and RAM usage and MFU, which a run logs beside its losses (`USAGE`).
+"""Logs the GPU, CPU and RAM usage and the MFU of a run with its losses (`USAGE`).
 
 A thread takes the readings, so a driver that hangs loses points of the curves but delays nothing.
 """

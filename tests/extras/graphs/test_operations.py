@@ -1,4 +1,4 @@
-"""Upper bounds for what a code would ask of a GPU (`tests.operations`), without one."""
+"""Upper bounds for the operations of a code on a GPU, counted without one (`tests.operations`)."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -215,7 +215,7 @@ def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(
 def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
     """A notebook takes a chunk of one sentence, then one of another."""
     alone = [said_by(gpt, n) for n in (1, 4)]
-    gpt = copy.copy(gpt)  # none of whose steps is kept
+    gpt = copy.copy(gpt)  # kept steps belong to the original
     with_graphs(monkeypatch)
     said = [utterance(gpt, n) for n in (1, 4)]
     streams = [DecodingSlots(gpt, 1) for _ in said]

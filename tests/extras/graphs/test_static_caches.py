@@ -1,4 +1,4 @@
-"""Fixed slots hold the same as rows of their own."""
+"""Fixed slots hold the same keys and values as separate rows."""
 
 import torch
 
