@@ -7,5 +7,5 @@ imports the core, and no other extra.
 # In the order in which help and /openapi.json list what they offer.
 NAMES = (
     "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "onnx", "ray", "graphs",
-    "eight_bit", "dialects", "wyoming", "cli",
+    "eight_bit", "ssml", "dialects", "wyoming", "cli",
 )  # fmt: skip

@@ -17,6 +17,7 @@ CLIPS       a check of clips before training: `train.run_context`
 LANGUAGES   adds languages to a base model; REHEARSAL: clips in those that it has learned
 OPTIMIZER   AdamW with 8-bit states: `train.optim.optimizer`
 RULES       rules of languages that XTTS-v2 lacks: `xtts.text.normalization.registry`
+MARKUP      reads further tags in texts: `xtts.text.markup`
 USAGE       logs a run's GPU, CPU and RAM usage; GRAPHS: runs its steps as CUDA graphs
 SPEECH_GRAPHS   decode steps and the vocoder's windows as CUDA graphs: `xtts.inference.decode_step`
 STEPS       computes steps elsewhere: `machine.steps`

@@ -1,4 +1,4 @@
-"""Saves epoch checkpoints, interrupted checkpoints and best.json, and prunes old ones.
+"""Saves checkpoints and best.json, prunes old ones, and raises DiskFull.
 
 The loop calls it at the end of an epoch and before a stop. One save writes the weights, the trainer
 state, LoRA's adapter, the manifest and best.json, then deletes old files. A kill between any two of

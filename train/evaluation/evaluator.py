@@ -22,7 +22,14 @@ from machine.devices.recovery import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
-from train.evaluation.plan import OLD_RATE, SENTENCES_FOLDER, EvaluationPlan, Person, describe
+from train.evaluation.plan import (
+    NATURAL_EVERY,
+    OLD_RATE,
+    SENTENCES_FOLDER,
+    EvaluationPlan,
+    Person,
+    describe,
+)
 from train.evaluation.verdict import decide
 from train.progress import Progress
 from train.sampling.sampler import Sampler
@@ -50,8 +57,6 @@ log = logging.getLogger("train")
 # A run skips epochs if judging one takes longer than this share of its training time and longer
 # than these seconds. The embedded base takes 12 s on two cores, half of its epoch.
 TIME_SHARE, SHORT_SECONDS = 0.15, 60.0
-# A run judges the naturalness of every second sound: judging it costs a sixth of everything else.
-NATURAL_EVERY = 2
 OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 # Added to the seeds of the sentences (100 apart) for speech that no choice was based on.

@@ -48,6 +48,8 @@ OLD_SENTENCES = SLOTS
 OLD_RATE = SpeakingRate(8.0, 10.0)
 # Sentences for each candidate in a run; `train evaluate` speaks all.
 RUN_SENTENCES = 16
+# A run judges the naturalness of every second sound: judging it costs a sixth of everything else.
+NATURAL_EVERY = 2
 # WAV files to keep for each candidate.
 KEPT_SOUNDS = 4
 # Clips to encode: enough for a mean, at half a second of work each.

@@ -1,4 +1,4 @@
-"""Default parameters of inference: sampling, conditioning and fades."""
+"""Default parameters of inference, where config.json has none: sampling, conditioning, fades."""
 
 from dataclasses import dataclass
 

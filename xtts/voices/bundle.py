@@ -1,4 +1,4 @@
-"""bundle.json, the manifest of an exported voice: provenance, licence, and the hash of each file.
+"""The schema of bundle.json, an exported voice's manifest: provenance, licence, files.
 
 In a voice of kind `adapter`, the weights are a LoRA adapter (`xtts.voices.adapter_file`) of the
 base model that it names. `train.export` and `train.adapter_export` write it.

@@ -1,4 +1,4 @@
-"""Divides a chapter into sentences, with the pauses after them.
+"""Divides a chapter into the sentences to speak, without footnotes, and the pauses after them.
 
 Sentences are spoken separately, so that a changed word does not change other sentences. A very
 short sentence is joined to its neighbour, because voices speak single words badly.

@@ -21,7 +21,7 @@ from xtts.model import loading
 from xtts.model.loading import Model
 from xtts.model.shapes import VOCODER_RATE
 
-TEXT = "[pause:120ms]one two[pause:500ms]three<break time='1.25s'/>four\n\nfive[pause:300ms]"
+TEXT = "[pause:120ms]one two[pause:500ms]three[pause:1.25s]four\n\nfive[pause:300ms]"
 SECONDS = [0.12, 0.5, 1.25, 0.6, 0.3]
 CODES = 6
 Spoken = Callable[[], np.ndarray[Any, Any]]

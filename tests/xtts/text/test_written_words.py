@@ -78,10 +78,9 @@ def test_a_word_that_is_read_across_two_pieces_is_one_word(phones):
     assert len(found[1][1].split()) == 23
 
 
-def test_tags_are_no_words_and_aliases_are(phones):
-    text = 'Go <sub alias="World Wide Web">WWW</sub> [pause:1s] <break/> on'
-    words = [word.text for piece in phones.split(text, "en") for word in piece.words]
-    assert words == ["Go", "World", "Wide", "Web", "on"]
+def test_tags_are_no_words(phones):
+    pieces = phones.split("Go [voice:ben] far [pause:1s] on", "en")
+    assert [word.text for piece in pieces for word in piece.words] == ["Go", "far", "on"]
 
 
 def test_every_word_has_a_place_and_places_never_go_back(phones):

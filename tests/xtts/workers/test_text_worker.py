@@ -89,9 +89,7 @@ def test_it_reads_as_the_tokenizer_does(worker, folder):
 
 
 def test_pauses_come_with_the_pieces(worker, folder):
-    found = worker.read(
-        spec(folder), "[pause:1s]hello[pause:500ms]there<break time='250ms'/>", "en"
-    )
+    found = worker.read(spec(folder), "[pause:1s]hello[pause:500ms]there[pause:250ms]", "en")
     assert [(piece.before, piece.after) for piece in found] == [(1.0, 0.0), (0.5, 0.25)]
 
 

@@ -10,11 +10,10 @@ from machine import extras
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.numbers import NoWordsError, engine, spell
 from xtts.text.normalization.numerals import in_digits
-from xtts.text.normalization.say_as import KINDS, say_as
 
 __all__ = [
-    "COQUI", "KINDS", "LANGUAGES", "NEWEST", "NORMALIZERS", "SOTAQUE_1", "LanguageRules",
-    "NoWordsError", "engine", "in_digits", "rules_of", "say_as", "spell",
+    "COQUI", "LANGUAGES", "NEWEST", "NORMALIZERS", "SOTAQUE_1", "LanguageRules", "NoWordsError",
+    "engine", "in_digits", "rules_of", "spell",
 ]  # fmt: skip
 
 # The names of the rules in `config.json`, checkpoints and caches. To fix a reading, keep the name

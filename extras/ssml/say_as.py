@@ -6,8 +6,7 @@ from datetime import date
 
 from xtts.text.cleaning import MOST_DIGITS
 from xtts.text.errors import TextError, shown
-from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.numbers import NoWordsError
+from xtts.text.normalization.registry import LanguageRules, NoWordsError
 
 _MOST_CHARACTERS = 200
 # The values of interpret-as, and the noun for the error "is not …".

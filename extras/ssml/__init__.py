@@ -1,0 +1,3 @@
+"""SSML in a text: pauses, paragraphs, spelled words and replaced words."""
+
+MARKUP = "extras.ssml.reader"

@@ -1,0 +1,164 @@
+"""Reads a subset of SSML beside the tags in brackets (MARKUP in `machine.extras`).
+
+    <break time="500ms"/>  <break strength="strong"/>  <break/>
+    <say-as interpret-as="characters|digits|telephone|date|time|cardinal|ordinal">…</say-as>
+    <sub alias="spoken text">written text</sub>
+    <p>…</p>  <s>…</s>  <speak>…</speak>
+
+An unknown tag is an error that names it, because a tag must never be spoken. A `<` that begins no
+tag is text.
+
+W3C Speech Synthesis Markup Language 1.1, sections 3.1.8 to 3.1.11 and 3.2.3.
+"""
+
+import re
+from html import unescape
+
+from extras.ssml.say_as import KINDS, say_as
+from xtts.text import markup
+from xtts.text.errors import TextError, shown
+from xtts.text.markup import PARAGRAPH_SECONDS, PAUSE, VOICE, MarkedText, MarkupReader, seconds_of
+from xtts.text.normalization.registry import LanguageRules
+
+# SSML leaves their durations to the synthesizer.
+STRENGTHS = {
+    "none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0,
+}  # fmt: skip
+TAGS = ("speak", "p", "s", "break", "say-as", "sub")
+# A malformed tag with one of these names is an error, not text.
+_SSML = (
+    *TAGS, "audio", "desc", "emphasis", "lang", "lexicon", "lookup", "mark", "meta", "metadata",
+    "paragraph", "phoneme", "prosody", "sentence", "token", "voice", "w",
+)  # fmt: skip
+_NAME = r"[A-Za-z][A-Za-z0-9_.:-]{0,40}"
+_ATTRIBUTE = re.compile(r"""\s+([A-Za-z][A-Za-z0-9_.:-]{0,40})\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""")
+_TAG = re.compile(rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
+_BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(?![\w-])", re.I)
+_PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
+# A tag of SSML in brackets, even without a closing one.
+_IN_BRACKETS = re.compile(
+    rf"\[({'|'.join(one for one in _SSML if len(one) > 2)})(?::|\s+[a-z-]+=)", re.I
+)
+_TIME = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})\s*(ms|s)", re.I)
+
+
+class Reader(MarkupReader):
+    """Reads one text with SSML and tags in brackets.
+
+    open: the open tags, with their attributes and the text before them; escaped: whether the text
+    is an SSML document, in which `&lt;` is an entity.
+    """
+
+    patterns = (_TAG, *MarkupReader.patterns)
+
+    def __init__(self, rules: LanguageRules | None) -> None:
+        super().__init__(rules)
+        self.open = list[tuple[str, dict[str, str], str]]()
+        self.escaped = False
+
+    def read(self, text: str) -> list[MarkedText]:
+        self.escaped = bool(re.search(r"<speak\b", text, re.I))
+        said = super().read(_PROLOGUE.sub(" ", text) if self.escaped else text)
+        if self.open:
+            name = self.open[-1][0]
+            raise TextError(f"The tag <{name}> is not closed: write </{name}> after its text.")
+        for one in said if self.escaped else ():
+            # From `&lt;break/&gt;` or an alias: text that looks like a tag must not be spoken.
+            if match := _TAG.search(one.text) or _BEGUN.search(one.text):
+                raise TextError(
+                    f"The text contains {shown(match[0])}, a tag inside words; remove it."
+                )
+        return said
+
+    @property
+    def inside(self) -> str:
+        """The innermost open tag, if it may contain text only."""
+        return self.open[-1][0] if self.open and self.open[-1][0] in ("say-as", "sub") else ""
+
+    def interrupt(self, what: str) -> None:
+        if self.inside:
+            raise TextError(f"<{self.inside}> may contain text only, not {what}.")
+
+    def words(self, text: str) -> None:
+        if begun := _BEGUN.search(text):
+            raise TextError(
+                f"The tag {shown(text[begun.start() : begun.start() + 30])} is malformed; "
+                f'write <{begun[1].lower()} name="value"> with its quotes and its >.'
+            )
+        if match := _IN_BRACKETS.search(text):
+            raise markup.unknown(match[0], match[1])
+        super().words(text)
+
+    def paragraphs(self, text: str) -> list[str]:
+        parts = [text] if self.inside else super().paragraphs(text)
+        return list(map(unescape, parts)) if self.escaped else parts
+
+    def tag(self, match: re.Match[str]) -> None:
+        if match.re is not _TAG:
+            super().tag(match)
+            return
+        closing, name, closed = bool(match[1]), match[2].lower(), bool(match[4])
+        if name not in TAGS:
+            raise TextError(
+                f"The tag <{match[1]}{match[2]}> is unknown. Known are "
+                f"{', '.join(f'<{one}>' for one in TAGS)}, {markup.KNOWN}."
+            )
+        if not (closing and name == self.inside):
+            self.interrupt(f"<{name}>")
+        attributes = {
+            match[1].lower(): match[2] if match[2] is not None else match[3]
+            for match in _ATTRIBUTE.finditer(match[3])
+        }
+        if name == "break":
+            if not closing:  # <break></break> is one break
+                self.wait(_break(attributes))
+        elif closing:
+            self._close(name)
+        elif not closed:
+            self._open(name, attributes)
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "say-as" and attributes.get("interpret-as", "").lower() not in KINDS:
+            raise TextError(
+                f'<say-as interpret-as="{attributes.get("interpret-as", "")[:30]}"> is unknown. '
+                f"Known are {', '.join(KINDS)}."
+            )
+        if name == "sub" and "alias" not in attributes:
+            raise TextError('<sub> needs the text to speak: <sub alias="…">.')
+        if name == "p":
+            self.wait(PARAGRAPH_SECONDS, paragraph=True)
+        self.open.append((name, attributes, self.text))
+        if name in ("say-as", "sub"):
+            self.text = ""
+
+    def _close(self, name: str) -> None:
+        if not self.open or self.open[-1][0] != name:
+            raise TextError(f"</{name}> closes a tag that is not open.")
+        _, attributes, before = self.open.pop()
+        if name == "say-as":
+            kind, form = attributes["interpret-as"].lower(), attributes.get("format", "")
+            self.text = before + say_as(kind, self.text.strip(), form, self.rules)
+        elif name == "sub":
+            alias = attributes["alias"]
+            if any(one.search(alias) for one in (PAUSE, VOICE, markup.MALFORMED, _IN_BRACKETS)):
+                raise TextError(f"The alias {shown(alias)} contains a tag; write words.")
+            self.text = before + (unescape(alias) if self.escaped else alias)
+        elif name == "p":
+            self.wait(PARAGRAPH_SECONDS, paragraph=True)
+
+
+def _break(attributes: dict[str, str]) -> float:
+    """The duration of a `<break>` in seconds."""
+    if "time" in attributes:
+        match = _TIME.fullmatch(attributes["time"].strip())
+        if match is None:
+            raise TextError(
+                f'<break time={shown(attributes["time"])}> is not valid: write "500ms" or "1.5s".'
+            )
+        return seconds_of(match[1], match[2])
+    strength = attributes.get("strength", "medium").lower()
+    if strength not in STRENGTHS:
+        raise TextError(
+            f"<break strength={shown(strength)}> is unknown; known are {', '.join(STRENGTHS)}."
+        )
+    return STRENGTHS[strength]
