@@ -13,14 +13,16 @@ SERVICE     routes of the HTTP service, and their state: `api.parts`
 PAGE        the folder of its part of the web page: `api.parts`
 LISTENER    a further protocol: `api.parts`
 VOICES      a further format of voices: `xtts.voices.formats`
-CLIPS       a check of clips before training: `train.run_context`
-LANGUAGES   adds languages to a base model; REHEARSAL: clips in those that it has learned
-OPTIMIZER   AdamW with 8-bit states: `train.optim.optimizer`
-RULES       rules of languages that XTTS-v2 lacks: `xtts.text.normalization.registry`
-MARKUP      reads further tags in texts: `xtts.text.markup`
-USAGE       logs a run's GPU, CPU and RAM usage; GRAPHS: runs its steps as CUDA graphs
-SPEECH_GRAPHS   decode steps and the vocoder's windows as CUDA graphs: `xtts.inference.decode_step`
-STEPS       computes steps elsewhere: `machine.steps`
+CLIPS       looks at clips before training: `look`, `report_kept`, `left_out`
+LANGUAGES   tells which languages a base lacks: `report_lacking`
+REHEARSAL   clips in the added languages that a base has learned: `rehearsal_of`
+OPTIMIZER   AdamW with 8-bit states: `AdamW8bit`
+RULES       rules of languages that XTTS-v2 lacks: `rules_of`
+MARKUP      reads further tags in texts: `Reader`
+USAGE       a run's GPU, CPU and RAM usage, and FLOPs: `MachineMetrics`, `of_steps`
+GRAPHS      training steps as CUDA graphs: `graphs_of`
+SPEECH_GRAPHS   decode steps and the vocoder's windows as CUDA graphs: `rows_of`, `record_windows`
+STEPS       computes steps elsewhere: `steps_on`
 """
 
 import importlib
@@ -57,6 +59,11 @@ def offered(port: str) -> list[Any]:
 def modules(port: str) -> list[Any]:
     """The modules that the extras declare for a port, imported."""
     return [importlib.import_module(name) for name in offered(port)]
+
+
+def first(port: str) -> Any | None:
+    """The module of the first extra that declares a port; None without one."""
+    return next(iter(modules(port)), None)
 
 
 def verbs(program: str) -> dict[str, str]:

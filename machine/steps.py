@@ -46,6 +46,6 @@ def steps_for(
         return Steps
     if workers is not None and workers < 1:
         raise SotaqueError(f"--workers {workers}: Ray needs at least one worker.")
-    for elsewhere in extras.modules("STEPS"):
+    if elsewhere := extras.first("STEPS"):
         return elsewhere.steps_on(address, workers, cores)
     raise SotaqueError("--ray and RAY_ADDRESS need extras/ray, which this copy of Sotaque lacks.")

@@ -64,12 +64,18 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
+def first_line(error: BaseException) -> str:
+    """At most 300 characters of an error's first line, without its full stop; without text, the
+    name of its type."""
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return first[:_LINE_CHARACTERS].rstrip(". ")
+
+
 def load_error(error: Exception) -> str:
     """Why torch cannot load a file, in one line, without torch's advice to load it unsafely."""
-    first = next(iter(str(error).splitlines()), "") or type(error).__name__
     if type(error).__name__ == "UnpicklingError":  # not imported: nothing here unpickles
         return "it is damaged, or holds more than tensors, which could run code"
-    return first
+    return first_line(error)
 
 
 def last_line(text: str) -> str:

@@ -24,8 +24,9 @@ from torch import Tensor
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import (
-    WriteError,
     Written,
+    make_folder,
+    refused,
     replace_file,
     require_space,
     sync_folder,
@@ -172,7 +173,7 @@ def exported(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> 
     config = config or ModelConfig.read(voice.folder)
     state = _state(voice, config, same_shape)
     with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
-        with _explained(to):
+        with refused(to):
             config = replace(config, normalizer=voice.normalizer or config.normalizer)
             files = _write_files(part, state, voice, config)
             _keep_pronunciations(part, to, voice.pronunciations)
@@ -186,25 +187,16 @@ def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
     num_bytes: the space needed. Raises DiskFull, WriteError."""
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
-        with _explained(to):
-            to.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(to.parent)
+        with refused(to):
             require_space(to.parent, num_bytes, to.name)
             _remove_parts(to)
             part.mkdir()
         yield part
-        with _explained(to):
+        with refused(to):
             _give_name(part, to)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _explained(to: Path) -> Iterator[None]:
-    """Turns an OSError in its block into WriteError."""
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
 
 
 def _remove_parts(to: Path) -> None:

@@ -59,7 +59,7 @@ class Rehearsal:
 def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) -> Rehearsal:
     """The rehearsal of a run. speaks: whether this process speaks the missing clips; other
     processes only read them. Raises the errors of speaking and of the dataset."""
-    for languages in extras.modules("REHEARSAL"):
+    if languages := extras.first("REHEARSAL"):
         found: Rehearsal = languages.rehearsal_of(settings, context, speaks=speaks)
         return found
     if settings.rehearsal != "off" and learned_languages(context):

@@ -109,11 +109,10 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         logs, evaluator = None, None
         first_epoch = resumed.epoch + 1 if resumed else 1
         if world.is_main:
-            meters = extras.modules("USAGE")
             figures: dict[str, Any] = {}
-            if meters:
-                usage = enter(meters[0].MachineMetrics()).take
-                figures = {"usage": usage, "step_figures": meters[0].of_steps(learner)}
+            if meter := extras.first("USAGE"):
+                usage = enter(meter.MachineMetrics()).take
+                figures = {"usage": usage, "step_figures": meter.of_steps(learner)}
             steps = -(-len(batches.plan(first_epoch)) // world.size)
             logs = enter(
                 build_logs(settings, context, run, num_epochs, steps, learner.step, figures)
@@ -136,6 +135,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         # 7. The loop. Only a single process writes in the background: several ranks take each step
         # together, so one that is still writing would delay the others.
         background = device.startswith("cuda") and world.is_single_process
+        graphs = extras.first("GRAPHS")
         yield Trainer(
             settings=settings,
             num_epochs=num_epochs,
@@ -143,7 +143,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             first_batch=resumed.batch if resumed else 0,
             started_at=started_at,
             learner=learner,
-            graphs=next((one.graphs_of(learner) for one in extras.modules("GRAPHS")), None),
+            graphs=graphs.graphs_of(learner) if graphs else None,
             batches=batches,
             validation=validation,
             early_stopping=early_stopping,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xtts.arguments import ArgumentError, shown
+from xtts.inference.defaults import ConditioningParams
 from xtts.sound_endings import SOUND_ENDINGS, is_recording
 from xtts.speech_span import frame_levels, speech_start
 
@@ -56,6 +57,14 @@ def _files_of(path: Path) -> list[Path]:
             f"it ends in {', '.join(SOUND_ENDINGS)}."
         )
     return found
+
+
+def for_conditioning(recordings: Sequence[Array], rate: int, wanted: ConditioningParams) -> Array:
+    """Joins recordings `[samples]` so that the latents and the speaker embedding use each of
+    them."""
+    heard = min(wanted.total_seconds, wanted.speaker_seconds)
+    turn = turn_seconds(len(recordings), wanted.chunk_seconds, heard)
+    return joined(recordings, rate, turn, max(wanted.total_seconds, wanted.speaker_seconds))
 
 
 def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> float:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from extras.graphs.capture import cuda_graph, difference
+from machine.text import first_line
 from train.dataset.batches import Batch
 from train.learner import Learner
 from train.losses import LOSS_TERMS
@@ -356,7 +357,7 @@ class CapturedSteps:
             graph.replay()
             reason = difference(graph.numbers.unbind(), plain[-1].unbind())
         except (RuntimeError, torch.AcceleratorError) as error:
-            reason = str(error).partition("\n")[0] or type(error).__name__
+            reason = first_line(error)
         finally:
             self._still.fill_(False)
             self.learner.optimizer.zero_grad(set_to_none=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from extras.graphs.capture import Capture, captures_on, difference
 from extras.graphs.static_caches import StaticCaches
+from machine.text import first_line
 from xtts.inference.decode_step import NO_ADAPTERS, Adapters, DecodeStep, slot_positions
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, QueryLog
@@ -135,7 +136,7 @@ class CudaGraphStep:
         try:
             outputs, replay = self._capture(self._compute)
         except (RuntimeError, torch.AcceleratorError) as error:
-            self.reason = str(error).splitlines()[0] or type(error).__name__
+            self.reason = first_line(error)
         else:
             self.caches.lengths.copy_(lengths)
             replay()
@@ -205,7 +206,7 @@ class RecordedWindows:
         try:
             outputs, replay = capture(lambda: (self._compute(*given),))
         except (RuntimeError, torch.AcceleratorError) as error:
-            return str(error).splitlines()[0] or type(error).__name__
+            return first_line(error)
         replay()
         reason = difference(outputs, (plain,))
         if not reason:

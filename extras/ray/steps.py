@@ -17,6 +17,7 @@ from machine import commands
 from machine.devices.selection import cpu_count
 from machine.errors import SotaqueError
 from machine.steps import Steps
+from machine.text import first_line
 
 T = TypeVar("T")
 
@@ -85,10 +86,9 @@ class RaySteps(Steps):
             # Raises the step's own error, without the worker's traceback in its message.
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
-            text = str(error).strip().splitlines()[0]
             raise SotaqueError(
-                f"Ray lost a step and its {_RETRIES} repetitions ({text}). The progress is kept: "
-                "run the same command again."
+                f"Ray lost a step and its {_RETRIES} repetitions ({first_line(error)}). The "
+                "progress is kept: run the same command again."
             ) from error
 
 

@@ -23,6 +23,7 @@ from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.health import OperationVerdict, Outcome
 from machine.process import reserve_stdout, write_json_line
+from machine.text import first_line
 
 # The largest relative L2 distance from the CPU's float32 result (TF32 off). The limits come from
 # rounding errors and published comparisons; on an H200 the largest distance was an eighth of its
@@ -70,7 +71,7 @@ def check(device: str) -> Iterator[dict[str, Any]]:
     except Exception as error:
         fault = cuda_errors.classify(error)
         outcome = fault.outcome if fault else Outcome.COULD_NOT_RUN
-        reason = f"the GPU cannot be used: {_words(error)}."
+        reason = f"the GPU cannot be used: {first_line(error)}."
         yield {"event": "refused", "outcome": outcome, "reason": reason}
         return
     yield {"event": "device", **facts}
@@ -121,7 +122,7 @@ def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationV
             # The input is known to be valid: an error about data here means a faulty library.
             known = fault is not None and fault.outcome is not Outcome.DATA
             outcome = fault.outcome if fault and known else Outcome.BUILD
-            reason = f"{name} failed ({part_name}): {_words(error)}."
+            reason = f"{name} failed ({part_name}): {first_line(error)}."
             return OperationVerdict(name, False, reason, outcome)
         if not off <= TOLERANCES[name]:
             by = "a non-finite value" if off == float("inf") else f"{off:.1e}"
@@ -131,10 +132,6 @@ def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationV
             )
             return OperationVerdict(name, False, reason, Outcome.DEGRADED)
     return OperationVerdict(name, True)
-
-
-def _words(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 
 def distance(ours: Tensor, reference: Tensor) -> float:

@@ -10,6 +10,7 @@ from machine.devices.cuda_errors import DeviceFault, classify
 from machine.devices.health import Outcome
 from machine.devices.selection import Place
 from machine.errors import SotaqueError
+from machine.text import first_line
 
 
 class GpuLost(SotaqueError):
@@ -39,7 +40,7 @@ def poisoned(device: str) -> str:
     except Exception as error:
         # A context without free memory is still alive.
         known = classify(error)
-        return "" if known and known.transient else (str(error).splitlines() or ["no answer"])[0]
+        return "" if known and known.transient else first_line(error)
     return ""
 
 

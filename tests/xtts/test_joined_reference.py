@@ -12,7 +12,13 @@ from tests.datasets import a_sound
 from xtts.arguments import ArgumentError
 from xtts.inference import voice
 from xtts.inference.defaults import ConditioningParams
-from xtts.joined_reference import joined, reference_of, turn_seconds, without_silent_ends
+from xtts.joined_reference import (
+    for_conditioning,
+    joined,
+    reference_of,
+    turn_seconds,
+    without_silent_ends,
+)
 from xtts.model.config import ModelConfig
 from xtts.voices.base_models import DEMO
 
@@ -64,9 +70,11 @@ def test_a_turn_is_a_chunk_or_a_whole_part_of_one_with_which_all_are_heard(count
 @pytest.mark.parametrize("count", [2, 8, 31, 100])
 def test_every_recording_is_heard_by_latents_and_embedding(count):
     recordings = [level(10 * (number + 1), 6.0) for number in range(count)]
-    sound = joined(recordings, RATE, turn_seconds(count, 4.0, 30.0), 30.0)
+    sound = for_conditioning(recordings, RATE, ConditioningParams(12.0, 4.0, 30.0))
     assert len(sound) == 30_000 or count * 6 < 30
-    heard = {int(round(float(value), -1)) for value in sound[np.abs(sound) > 9]}
+    levels, samples = np.unique(np.round(sound[:12_000], -1), return_counts=True)
+    # A fade passes through the levels of others, for a few samples.
+    heard = {int(one) for one, count in zip(levels, samples, strict=True) if count > 50}
     assert {10 * (number + 1) for number in range(count)} <= heard
 
 

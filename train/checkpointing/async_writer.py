@@ -17,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_map_with_path
 
 from machine.devices.selection import memory_bytes
+from machine.text import first_line
 from train.checkpointing.checkpoints import SavedCheckpoint
 
 log = logging.getLogger("train")
@@ -142,7 +143,7 @@ class PinnedStaging:
                 self._room = 0
                 log.warning(
                     "Checkpoints are saved without pinned memory, which is slower: %s",
-                    str(error).split("\n")[0],
+                    first_line(error),
                 )
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 

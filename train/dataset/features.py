@@ -39,7 +39,7 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import STALE_SECONDS, remove_stale
-from machine.text import listed
+from machine.text import first_line, listed
 from train.dataset.dataset import Clip, Dataset, without_collection
 from train.progress import in_threads, lookahead, with_progress
 from xtts.audio import (
@@ -280,7 +280,7 @@ class Extractor:
         except Exception as error:
             if self._device == "cpu" or not cuda_errors.classify(error):
                 raise
-            words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            words = first_line(error)
         log.warning("Features are computed on the CPU from here on: %s: %s.", self._device, words)
         self.close()
         self._device = "cpu"

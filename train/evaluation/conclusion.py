@@ -85,7 +85,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     if known is None or verdict is None:
         return
     try:
-        # Before best.json names the weights: the service loads both together.
+        # Before best.json names a blend: the service loads it together with its decoder.
         keep_best_decoder(evaluator, verdict, settings)
         known = judge_speakers(evaluator, known, settings)
         keep_best_blend(evaluator.checkpoints, verdict, base)

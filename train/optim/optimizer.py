@@ -34,13 +34,13 @@ def new_optimizer(
     SotaqueError if its extra was deleted."""
     kind: Callable[..., torch.optim.Optimizer] = partial(eager(torch.optim.AdamW), fused=True)
     if name == "adamw8bit":
-        found = extras.modules("OPTIMIZER")
-        if not found:
+        found = extras.first("OPTIMIZER")
+        if found is None:
             raise SotaqueError(
                 "OPTIMIZER=adamw8bit needs extras/eight_bit, which this copy of Sotaque lacks. Set "
                 "OPTIMIZER=adamw."
             )
-        kind = found[0].AdamW8bit
+        kind = found.AdamW8bit
     return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 

@@ -14,7 +14,7 @@ from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
 from xtts import audio, wav
 from xtts.audio import CODE_RATE
-from xtts.joined_reference import joined, turn_seconds, without_silent_ends
+from xtts.joined_reference import for_conditioning, without_silent_ends
 from xtts.model.config import ModelConfig
 from xtts.speech_span import frame_levels
 from xtts.voices import speakers
@@ -71,11 +71,8 @@ def _kept(
     identity = [clip.sha256 for clip in heard]
     if known and known.file == file and list(known.clips) == identity:
         return known
-    wanted = config.conditioning
-    seconds = max(wanted.total_seconds, wanted.speaker_seconds)
     chosen = best_clips([audio.read(clip.path, CODE_RATE).numpy() for clip in heard])
-    turn = turn_seconds(len(chosen), wanted.chunk_seconds, seconds)
-    recording = joined(chosen, CODE_RATE, turn, seconds)
+    recording = for_conditioning(chosen, CODE_RATE, config.conditioning)
     path = run.folder / speakers.FOLDER / file
     path.parent.mkdir(parents=True, exist_ok=True)
     wav.write(path, recording, CODE_RATE)

@@ -54,9 +54,8 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     log.info(transcript.shown(settings.dataset_dir))
     # A program that reads JSON gets only the error.
-    if not arguments.json:
-        for languages in extras.modules("LANGUAGES"):
-            languages.report_lacking(settings)
+    if not arguments.json and (languages := extras.first("LANGUAGES")):
+        languages.report_lacking(settings)
     # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
     if arguments.show_text:

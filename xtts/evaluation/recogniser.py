@@ -22,6 +22,7 @@ import numpy as np
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
+from machine.text import first_line
 from xtts.text.errors import TextError
 
 if TYPE_CHECKING:
@@ -201,8 +202,9 @@ def _reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise RecogniserError(f"The Whisper model in {folder} cannot be opened: {first}") from error
+        raise RecogniserError(
+            f"The Whisper model in {folder} cannot be opened: {first_line(error)}"
+        ) from error
 
 
 def words_of(tokenizer: "Tokenizer", text: str, language: str) -> list[str]:

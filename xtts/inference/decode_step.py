@@ -159,10 +159,9 @@ class Rows:
 def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Rows:
     """Rows for `count` utterances, which are in use as long as `owner` lives: on a GPU those of the
     extra that replays steps as CUDA graphs, and that stores the queries of `layers` only."""
-    if gpt.mel_head.weight.device.type == "cuda":
-        for module in extras.modules("SPEECH_GRAPHS"):
-            rows: Rows = module.rows_of(gpt, count, layers, owner)
-            return rows
+    if gpt.mel_head.weight.device.type == "cuda" and (graphs := extras.first("SPEECH_GRAPHS")):
+        rows: Rows = graphs.rows_of(gpt, count, layers, owner)
+        return rows
     return Rows(gpt, count)
 
 

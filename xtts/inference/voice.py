@@ -37,9 +37,7 @@ def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
     if isinstance(reference, Path):
         return _spoken(reference, seconds, "The reference")
     recordings = [_spoken(path, seconds, f"The reference {path}").numpy() for path in reference]
-    heard = min(wanted.total_seconds, wanted.speaker_seconds)
-    turn = joined_reference.turn_seconds(len(recordings), wanted.chunk_seconds, heard)
-    return torch.from_numpy(joined_reference.joined(recordings, CODE_RATE, turn, seconds))
+    return torch.from_numpy(joined_reference.for_conditioning(recordings, CODE_RATE, wanted))
 
 
 def _spoken(path: Path, seconds: float, what: str) -> Tensor:

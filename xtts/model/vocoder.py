@@ -122,8 +122,8 @@ class Vocoder(nn.Module):
             return
         widths, like = (first_steps(self.shape), *self.widths), next(self.parameters())
         if records and plans_each_width(self):
-            modules = extras.modules("SPEECH_GRAPHS")
-            if any(one.record_windows(self, widths) for one in modules):
+            graphs = extras.first("SPEECH_GRAPHS")
+            if graphs and graphs.record_windows(self, widths):
                 return
         for width in widths:
             speaker = like.new_zeros(1, self.speaker_width, 1)

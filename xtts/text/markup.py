@@ -84,8 +84,8 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
     """
     if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
         return [MarkedText(text)]
-    found = extras.modules("MARKUP")
-    reader: MarkupReader = (found[0].Reader if found else MarkupReader)(rules)
+    found = extras.first("MARKUP")
+    reader: MarkupReader = found.Reader(rules) if found else MarkupReader(rules)
     return reader.read(text)
 
 

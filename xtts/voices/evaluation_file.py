@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
 from machine.storage.atomic import Written, write_json
+from machine.text import first_line
 from xtts.voices.verdict import CandidateKind, Verdict
 
 log = logging.getLogger(__name__)
@@ -220,9 +221,8 @@ def read_evaluation(path: Path) -> Evaluation | None:
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        first = str(error).splitlines()[0]
         log.warning(
             "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
-            path, first, commands.program("train evaluate"),
+            path, first_line(error), commands.program("train evaluate"),
         )  # fmt: skip
         return None

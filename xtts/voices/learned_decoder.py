@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, replace_file, write_json
 from machine.storage.checksums import ManifestError, fault_of, read_manifest
+from machine.text import first_line
 from xtts.voices.run_folder import RunError, RunFolder, epoch_of, manifest_beside
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        fault = str(error).splitlines()[0]
+        fault = first_line(error)
     if fault:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
         return None

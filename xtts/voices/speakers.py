@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
-from machine.text import plain_name
+from machine.text import first_line, plain_name
 from xtts.text.markup import STYLE_MARK
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def rows(folder: Path) -> list[Speaker]:
     except FileNotFoundError:
         return []
     except (OSError, ValidationError, KeyError) as error:
-        fault = str(error).splitlines()[0]
+        fault = first_line(error)
     if fault:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
         return []
