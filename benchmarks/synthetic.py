@@ -350,6 +350,5 @@ def noise_batch(shape: GPTShape, sizes: Sequence[tuple[int, int, int]], seconds:
         [torch.randn(80, many, generator=draw) for many in frames],
         shape,
         stop_input=False,
-        padded=False,
     )
     return Batch(rows, tuple(range(len(sizes))), seconds)

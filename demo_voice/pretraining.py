@@ -27,6 +27,7 @@ from xtts.model.gpt import GPT
 from xtts.model.packed_batch import STOP_TARGETS
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.transformer import Attention
+from xtts.model.varlen import VarlenLayout
 
 TEXT_WEIGHT, MEL_WEIGHT, PITCH_WEIGHT, GUIDE_WEIGHT = 0.02, 0.5, 0.3, 0.3
 VOICE_WEIGHT, CALM_WEIGHT = 0.5, 0.05
@@ -206,7 +207,9 @@ class Pupil(nn.Module):
         """The GPT's output `[rows, length, width]` after the conditioning, and the latents of
         the references `[references, 32, width]`."""
         gpt = self.gpt
-        heard = training.heard(gpt, rows.references, training.layout_of(rows.reference_lengths))
+        lengths = rows.reference_lengths
+        clips = VarlenLayout.of(lengths.tolist()).moved(lambda one: one.to(lengths.device))
+        heard = training.heard(gpt, rows.references, clips)
         text = gpt.text_embedding(laid.text) + gpt.text_pos_embedding(
             laid.text_positions.clamp(max=gpt.shape.text_positions - 1)
         )

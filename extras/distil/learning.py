@@ -230,7 +230,7 @@ def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
     """The latents `[codes + 1 of every lesson, width]` of a GPT."""
     rows = pack(
         [one.ids for one in lessons], [one.codes for one in lessons], [_NO_MEL] * len(lessons),
-        gpt.shape, stop_input=True, padded=False,
+        gpt.shape, stop_input=True,
     )  # fmt: skip
     # Only the first STOP target of a clip is used, because decoding ends there.
     heard = torch.cat(

@@ -53,8 +53,7 @@ def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float
     gradient, so one of its three matrix products is left out.
     """
     width = shape.width
-    clips = rows.segments.lengths if rows.segments else (rows.length,) * rows.num_rows
-    frames = rows.frames.lengths if rows.frames else (rows.conditioning.shape[2],) * rows.num_rows
+    clips, frames = rows.segments.lengths, rows.frames.lengths
     products = sum(clips) * shape.layers * 12 * width**2
     products += len(rows.text_targets) * width * shape.text_ids
     products += len(rows.audio_targets) * width * shape.audio_ids

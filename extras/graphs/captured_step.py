@@ -66,10 +66,8 @@ class Sizes(NamedTuple):
     longest_frames: int
 
     @staticmethod
-    def of(rows: PackedBatch) -> "Sizes | None":
-        """The sizes of a packed batch; None for a padded one."""
-        if rows.segments is None or rows.frames is None:
-            return None
+    def of(rows: PackedBatch) -> "Sizes":
+        """The sizes of a batch."""
         return Sizes(
             len(rows.segments.lengths), rows.length, max(rows.segments.lengths), len(rows.text),
             len(rows.audio), sum(rows.frames.lengths), max(rows.frames.lengths),
@@ -122,7 +120,6 @@ class StaticRows:
         trash, place = sizes.positions - 1, sizes.clips * sizes.longest - 1
         flat = {
             "conditioning_slots": (sizes.clips * NUM_LATENTS, trash),
-            "conditioning_lengths": (sizes.clips, 1),
         }
         for part, count in (("text", sizes.text), ("audio", sizes.audio)):
             flat |= {
@@ -150,7 +147,6 @@ class StaticRows:
 
     def load(self, rows: PackedBatch) -> None:
         """Copies a batch from the same device; `sizes` must hold it. The host does not wait."""
-        assert rows.segments is not None and rows.frames is not None
         for name, (buffer, padding) in self._flat.items():
             value: Tensor = getattr(rows, name)
             buffer[: len(value)].copy_(value)
@@ -165,7 +161,7 @@ class StaticRows:
         """The batch in the buffers. Its layouts are new, so they keep no mask of an earlier
         batch."""
         return PackedBatch(
-            num_rows=1, length=self.sizes.positions, conditioning=self._conditioning,
+            length=self.sizes.positions, conditioning=self._conditioning,
             **{name: buffer for name, (buffer, _) in self._flat.items()},
             segments=self._segments.layout(), frames=self._frames.layout(),
         )  # fmt: skip
@@ -302,7 +298,7 @@ class CapturedSteps:
         batch without a graph."""
         rows = batch.rows.to(self.learner.device)
         sizes = Sizes.of(rows)
-        if sizes is None or self.reason:
+        if self.reason:
             return None
         self._rate.fill_(learning_rate)
         graph = self._holding(sizes)

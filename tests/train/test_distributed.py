@@ -35,7 +35,7 @@ def clips(numbers) -> Batch:
         tokens.append(torch.randint(2, 27, (3 + 2 * number,), generator=draw))
         codes.append(torch.randint(0, 16, (5 + 6 * number,), generator=draw))
         mels.append(torch.randn(80, 20 + number, generator=draw))
-    rows = pack(tokens, codes, mels, SHAPE, stop_input=False, padded=False)
+    rows = pack(tokens, codes, mels, SHAPE, stop_input=False)
     return Batch(rows, tuple(numbers), 1.0)
 
 

@@ -182,7 +182,6 @@ class Batches:
             self.shape,
             stop_input=self.stop_input,
             unheard=[unheard for _, unheard in conditioning],
-            padded=False,
         )
         if self.pinned:
             rows = rows.pinned()

@@ -116,7 +116,6 @@ class Logs:
             "clips_per_second": len(batch.clips) / step_seconds,
             "audio_seconds_per_second": batch.audio_seconds / step_seconds,
             "data_wait_share": one.waited_seconds / step_seconds,
-            "padding_share": 1 - batch.rows.used / (batch.rows.num_rows * batch.rows.length),
             "memory_bytes": memory_bytes(),
             "progress": {
                 "epochs": self.num_epochs,

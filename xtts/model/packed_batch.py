@@ -1,4 +1,4 @@
-"""Packs clips into a training batch without padding: inputs, targets and layout.
+"""Packs clips into a training batch, one row without padding: inputs, targets and layout.
 
     [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
                         t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
@@ -7,11 +7,8 @@ Coqui puts text and audio at fixed columns and masks the gaps; the results are t
 positions are counted per part. Coqui masks the text STOP *input* in training, but feeds it when
 speaking; `stop_input` is whether the model was trained with it.
 
-Clips are either right-padded, one per row, without a mask, because causal attention never sees
-later positions; or packed into one row without padding (`xtts.model.varlen`), with the same
-results. In both cases tokens are stored flat, and `*_slots` give their places in the `[num_rows *
-length]` grid. So embeddings and heads run on real tokens only, without a host-device
-synchronisation.
+All clips are in one row (`xtts.model.varlen`). Tokens are stored flat, and `*_slots` give their
+positions in the row, so embeddings and heads run without a host-device synchronisation.
 """
 
 import itertools
@@ -21,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.varlen import VarlenLayout
@@ -33,18 +31,15 @@ STOP_TARGETS = 4
 class PackedBatch:
     """A batch for `xtts.model.training`; all tensors may be moved with `to`.
 
-    num_rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their
-    positions within their part and their slots in the grid. *_targets and *_target_slots: the
-    targets and their slots. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in
-    frames.
-    segments: the layout of the clips in a packed row; frames: of their conditioning; None if
-    padded.
+    length: of the row. segments: the layout of the clips in the row; frames: of their conditioning,
+    a mel [clips, 80, frames], padded. text_*, audio_*: flat tokens, their positions within their
+    part and their slots in the row. *_targets and *_target_slots: the targets and their slots.
     """
 
-    num_rows: int
     length: int
+    segments: VarlenLayout
+    frames: VarlenLayout
     conditioning: Tensor
-    conditioning_lengths: Tensor
     conditioning_slots: Tensor
     text: Tensor
     text_positions: Tensor
@@ -56,8 +51,6 @@ class PackedBatch:
     audio_slots: Tensor
     audio_targets: Tensor
     audio_target_slots: Tensor
-    segments: VarlenLayout | None = None
-    frames: VarlenLayout | None = None
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same rows on `device`; the copy is asynchronous."""
@@ -86,11 +79,6 @@ class PackedBatch:
             audio_target_slots=self.audio_target_slots[:0],
         )
 
-    @property
-    def used(self) -> int:
-        """The number of grid positions with a token or a latent."""
-        return len(self.conditioning_slots) + len(self.text) + len(self.audio)
-
 
 def row_length(num_tokens: int, num_codes: int, stop_input: bool) -> int:
     """The number of positions of a clip with `num_tokens` text tokens and `num_codes` codes."""
@@ -105,16 +93,14 @@ def pack(
     *,
     stop_input: bool,
     unheard: Sequence[tuple[int, int]] | None = None,
-    padded: bool = True,
 ) -> PackedBatch:
-    """Makes a batch of clips: one padded row per clip, or all clips in one row without padding.
+    """Makes a batch of clips.
 
     tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1): the
     codes of clip i that are not targets, because its conditioning was cut from there.
     """
     lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
-    taken = [max(lengths)] * len(lengths) if padded else lengths
-    starts = [0, *itertools.accumulate(taken)]
+    starts = [0, *itertools.accumulate(lengths)]
     text, audio = [], []
     for index, (tokens_of_clip, codes_of_clip) in enumerate(zip(tokens, codes, strict=True)):
         start = starts[index] + NUM_LATENTS
@@ -122,14 +108,11 @@ def pack(
         inputs, targets = _text(tokens_of_clip, shape, stop_input)
         text.append(_places(start, inputs, targets))
         audio.append(_places(start + len(inputs), *_audio(codes_of_clip, shape), silent))
-    mels, mel_lengths = _padded(conditioning)
-    grid = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
-    rows, length = (len(tokens), taken[0]) if padded else (1, starts[-1])
-    batch = PackedBatch(rows, length, mels, mel_lengths, grid, *_flat(text), *_flat(audio))
-    if padded:
-        return batch
-    frames = VarlenLayout.of(mel_lengths.tolist())
-    return replace(batch, segments=VarlenLayout.of(lengths), frames=frames)
+    latents = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
+    frames = VarlenLayout.of([mel.shape[1] for mel in conditioning])
+    mels = pad_sequence([mel.float().T for mel in conditioning], batch_first=True).transpose(1, 2)
+    layouts = VarlenLayout.of(lengths), frames
+    return PackedBatch(starts[-1], *layouts, mels, latents, *_flat(text), *_flat(audio))
 
 
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
@@ -160,12 +143,3 @@ def _places(
     return (
         inputs.long(), positions, start + positions, targets.long()[kept], start + aim[kept]
     )  # fmt: skip
-
-
-def _padded(mels: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Mels [80, frames_i] -> [rows, 80, most frames] padded with zeros, and their lengths."""
-    lengths = torch.tensor([mel.shape[1] for mel in mels])
-    padded = torch.zeros(len(mels), mels[0].shape[0], int(lengths.max()))
-    for row, mel in zip(padded, mels, strict=True):
-        row[:, : mel.shape[1]] = mel
-    return padded, lengths

@@ -50,26 +50,19 @@ def losses(gpt: GPT, rows: PackedBatch) -> Losses:
 
 
 def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
-    """The normed output `[rows * length, width]` of every slot of the grid. latents: of the
-    conditioning, `[clips, 32, width]`; None computes them from its mel."""
+    """The normed output `[length, width]` of every slot of the row. latents: of the conditioning,
+    `[clips, 32, width]`; None computes them from its mel."""
     if latents is None:
-        clips = rows.frames or layout_of(rows.conditioning_lengths)
-        latents = heard(gpt, rows.conditioning, clips)
+        latents = heard(gpt, rows.conditioning, rows.frames)
     text = gpt.text_embedding(rows.text) + gpt.text_pos_embedding(rows.text_positions)
     audio = gpt.mel_embedding(rows.audio) + gpt.mel_pos_embedding(rows.audio_positions)
-    # Filled slot by slot, so that padding is neither embedded nor part of the gradient.
-    grid = text.new_zeros(rows.num_rows * rows.length, gpt.shape.width)
-    grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
-    grid = grid.index_copy(0, rows.text_slots, text)
-    grid = grid.index_copy(0, rows.audio_slots, audio)
-    seen = gpt.gpt(grid.view(rows.num_rows, rows.length, -1), rows.segments)
-    normed: Tensor = gpt.final_norm(seen).flatten(0, 1)
+    row = text.new_zeros(rows.length, gpt.shape.width)
+    row = row.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(row.dtype))
+    row = row.index_copy(0, rows.text_slots, text)
+    row = row.index_copy(0, rows.audio_slots, audio)
+    seen = gpt.gpt(row[None], rows.segments)
+    normed: Tensor = gpt.final_norm(seen)[0]
     return normed
-
-
-def layout_of(lengths: Tensor) -> VarlenLayout:
-    """The layout of padded references of these lengths `[clips]`, on their device."""
-    return VarlenLayout.of(lengths.tolist()).moved(lambda tensor: tensor.to(lengths.device))
 
 
 def heard(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:

@@ -47,7 +47,7 @@ def test_padding_is_not_heard(parts):
     for row, mel in zip(padded, mels(), strict=True):
         row[:, : mel.shape[1]] = mel
     gpt: Any = SimpleNamespace(conditioning_encoder=parts[0], conditioning_perceiver=parts[1])
-    found = training.heard(gpt, padded, training.layout_of(torch.tensor(FRAMES)))
+    found = training.heard(gpt, padded, VarlenLayout.of(FRAMES))
     assert found.shape == (len(FRAMES), NUM_LATENTS, WIDTH)
     assert torch.allclose(found, alone(parts), atol=1e-5)
 

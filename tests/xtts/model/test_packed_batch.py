@@ -33,19 +33,20 @@ def test_the_stop_input_has_no_target_of_its_own():
     assert rows.audio_slots[0] == 36
 
 
-def test_the_second_row_begins_where_the_grid_says():
+def test_a_clip_begins_where_the_one_before_it_ends():
     rows = rows_of(([4], [7]), ([4, 5, 6], [7, 8]))
-    assert rows.length == row_length(3, 2, stop_input=False)
-    assert rows.conditioning_slots[32] == rows.length
-    assert rows.text_slots.tolist()[2:] == [rows.length + 32 + i for i in range(4)]
-    assert rows.conditioning_lengths.tolist() == [5, 6]
+    first, second = row_length(1, 1, stop_input=False), row_length(3, 2, stop_input=False)
+    assert rows.length == first + second and rows.segments.lengths == (first, second)
+    assert rows.conditioning_slots[32] == first
+    assert rows.text_slots.tolist()[2:] == [first + 32 + i for i in range(4)]
+    assert rows.frames.lengths == (5, 6)
     assert rows.conditioning[0, 0].tolist() == [1, 1, 1, 1, 1, 0]
 
 
 def test_slots_are_used_once():
     rows = rows_of(([4], [7]), ([4, 5, 6], [7, 8]))
     slots = torch.cat((rows.conditioning_slots, rows.text_slots, rows.audio_slots))
-    assert len(slots.unique()) == len(slots) == rows.used
+    assert len(slots.unique()) == len(slots) == rows.length
 
 
 def test_what_the_conditioning_gave_away_is_no_target():
