@@ -17,6 +17,7 @@ from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
 from api.state import AppState, Shared
+from xtts.voices.verdict import candidate_id
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 _ZIP_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -135,7 +136,7 @@ async def preview(
 async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
     """Serves this epoch from now on. Requests in progress finish with the previous voice."""
     saved = _epoch(parts.follower.find(run_id), epoch)
-    return await promote_candidate(run_id, listing.candidate_id("epoch", saved.number), parts)
+    return await promote_candidate(run_id, candidate_id("epoch", saved.number), parts)
 
 
 @router.post("/runs/{run_id}/candidates/{candidate}/promote")

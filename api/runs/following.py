@@ -19,7 +19,7 @@ from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
 from xtts.voices.learned_decoder import digest_beside
-from xtts.voices.verdict import Verdict
+from xtts.voices.verdict import Verdict, candidate_id
 
 log = logging.getLogger("api")
 
@@ -88,7 +88,7 @@ class VoiceFollower:
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
                 if sha256 and sha256 == epoch.sampled:  # pruned since
-                    candidate = runs.candidate_id("epoch", epoch.number)
+                    candidate = candidate_id("epoch", epoch.number)
                     return Served(run=name, epoch=epoch.number, candidate=candidate)
         return None
 
@@ -245,7 +245,7 @@ class VoiceFollower:
         """The epochs with a checkpoint that is not known to fail, by number."""
         return {
             one.epoch: one for one in targets.speakable(self.settings, run).values()
-            if one.candidate == runs.candidate_id("epoch", one.epoch) and self._opens(one)
+            if one.candidate == candidate_id("epoch", one.epoch) and self._opens(one)
         }  # fmt: skip
 
     def _opens(self, target: VoiceTarget) -> bool:

@@ -39,7 +39,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Candidate, Evaluation, read_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder, reference_beside
-from xtts.voices.verdict import CandidateKind
+from xtts.voices.verdict import candidate_id
 
 CURRENT = "current"
 BASE = "base"
@@ -325,13 +325,6 @@ def _size(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
-
-
-def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
-    """The id of a candidate in URLs."""
-    if kind == "base":
-        return BASE
-    return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
 
 
 def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:

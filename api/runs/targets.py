@@ -13,6 +13,7 @@ from api.errors import APIError
 from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
+from xtts.voices.verdict import candidate_id
 
 
 def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
@@ -26,7 +27,7 @@ def _epoch(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> VoiceTarg
     name = epoch_name(epoch.number, epoch.sha256)
     return replace(
         voice_at(settings, str(epoch.checkpoint), name), decoder=epoch.decoder, sha256=epoch.sha256,
-        run=run_id, candidate=listing.candidate_id("epoch", epoch.number), epoch=epoch.number,
+        run=run_id, candidate=candidate_id("epoch", epoch.number), epoch=epoch.number,
     )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _blend(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     return replace(
         voice_at(settings, str(path), name), sha256=sha256,
         decoder=run.learned.digest if run.learned and learned else "",
-        run=run.id, candidate=listing.candidate_id("blend", verdict.epoch, verdict.share),
+        run=run.id, candidate=candidate_id("blend", verdict.epoch, verdict.share),
         epoch=verdict.epoch, share=verdict.share,
     )  # fmt: skip
 
@@ -70,7 +71,7 @@ def best_target(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None:
         return None
-    wanted = listing.candidate_id(verdict.kind, verdict.epoch, verdict.share)
+    wanted = candidate_id(verdict.kind, verdict.epoch, verdict.share)
     target = speakable(settings, run).get(wanted)
     if target and verdict.kind == "epoch" and target.sha256 != verdict.checkpoint_sha256:
         return None
@@ -86,7 +87,7 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Voice
         text = "The base needs an epoch's checkpoint and its recording of the person, "
         raise refused(f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():
-        if candidate == listing.candidate_id("epoch", epoch.number):
+        if candidate == candidate_id("epoch", epoch.number):
             raise no_checkpoint(epoch)
     if (known := listing.find_candidate(run, candidate)) is None:
         raise APIError(404, "no_candidate", "The run has no such candidate. /v1/runs lists them.")

@@ -41,7 +41,7 @@ from xtts.voices.evaluation_file import (
     write_evaluation,
 )
 from xtts.voices.run_folder import RunError, RunFolder, Verified
-from xtts.voices.verdict import CandidateKind, Verdict
+from xtts.voices.verdict import CandidateKind, Verdict, candidate_id
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -207,7 +207,7 @@ class Evaluator:
         `judges.measures_of_base`. The base itself is judged if there is no known evaluation."""
         own = epoch if known else None
         count, voice = self._count(known), self._voice(epoch.checkpoint if epoch else None, share)
-        sounds = judges.folder_of(kind, own.epoch if own else 0, share)
+        sounds = candidate_id(kind, own.epoch if own else 0, share)
         person, began = self.person, time.perf_counter()  # listening to the person takes no part
         facts, old = self._facts(voice, count, known, sounds=sounds), list[SpokenFacts]()
         if self.plan.old:

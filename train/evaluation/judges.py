@@ -27,7 +27,7 @@ from xtts.voices.evaluation_file import (
     Outcome,
     SpokenSentence,
 )
-from xtts.voices.verdict import CandidateKind
+from xtts.voices.verdict import CandidateKind, candidate_id
 from xtts.workers.requests import SpokenFacts
 
 # Shares of a sentence's expected length at the candidate's own rate, as in `benchmarks.voice`.
@@ -132,7 +132,7 @@ def candidate(
 
     base_evidence: the base's evidence of a word, from `measures_of_base`.
     """
-    spoken = sentences_of(sentences, facts, person, base_evidence, folder_of(kind, epoch, share))
+    spoken = sentences_of(sentences, facts, person, base_evidence, candidate_id(kind, epoch, share))
     outcomes = [one.outcome for one in spoken]
     return Candidate(
         kind=kind, epoch=epoch, share=share, checkpoint_sha256=sha256,
@@ -167,13 +167,6 @@ def sentences_of(
             )
         )  # fmt: skip
     return spoken
-
-
-def folder_of(kind: CandidateKind, epoch: int, share: float) -> str:
-    """The name of the folder that keeps some of a candidate's audio."""
-    if kind == "base":
-        return "base"
-    return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
 
 
 def wav_of(folder: str, number: int) -> str | None:

@@ -34,6 +34,13 @@ class Verdict:
         }
 
 
+def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
+    """The name of a candidate, in URLs and of the folder with some of its audio."""
+    if kind == "base":
+        return "base"
+    return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
+
+
 def verdict_in(content: Any) -> Verdict | None:
     """The verdict in the content of a file; None if there is none."""
     try:
