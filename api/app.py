@@ -38,12 +38,12 @@ def build(
     settings: ApiSettings, how: ChildOptions | None = None, limits: EngineLimits | None = None
 ) -> FastAPI:
     """Builds the application. how, limits: replace the defaults in tests."""
-    parts = AppState(settings, how or how_of(settings), limits or limits_of(settings))
+    state = AppState(settings, how or how_of(settings), limits or limits_of(settings))
     app = FastAPI(
         title="Sotaque", description="Speaks with a fine-tuned XTTS-v2.", version="1",
         lifespan=_lifespan, redoc_url=None, docs_url=None,
     )  # fmt: skip
-    app.state.parts = parts
+    app.state.service = state
     every = [*(module.router for module in _ROUTED), *routers()]
     for router in every:
         app.include_router(router)
@@ -55,13 +55,13 @@ def build(
     app.add_exception_handler(HTTPException, errors.answer_http)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid)
     app.add_exception_handler(Exception, errors.answer_fault)
-    app.openapi = lambda: _document(app, parts)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app, state)  # type: ignore[method-assign]
     key = key_of(settings)
     rules = OriginRules(
         key is not None, frozenset(settings.api_allowed_origins),
         frozenset(settings.api_allowed_hosts),
     )  # fmt: skip
-    app.add_middleware(Gate, routes=app.state.routes, rules=rules, key=key, metrics=parts.metrics)
+    app.add_middleware(Gate, routes=app.state.routes, rules=rules, key=key, metrics=state.metrics)
     return app
 
 
@@ -82,10 +82,10 @@ def limits_of(settings: ApiSettings) -> EngineLimits:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    parts: AppState = app.state.parts
-    parts.loop = asyncio.get_running_loop()
-    await parts.follower.first()
-    works = (parts.engine.live(), parts.follower.follow(), *parts.added.works())
+    state: AppState = app.state.service
+    state.loop = asyncio.get_running_loop()
+    await state.follower.first()
+    works = (state.engine.live(), state.follower.follow(), *state.extras.works())
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield
@@ -97,7 +97,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         process.end_awaited()
 
 
-def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:
+def _document(app: FastAPI, state: AppState) -> dict[str, Any]:
     """/openapi.json, with the API key and the exact integer bounds that FastAPI leaves out."""
     if app.openapi_schema is not None:
         return app.openapi_schema
@@ -107,7 +107,7 @@ def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:
     document["components"]["securitySchemes"] = _SECURITY_SCHEMES
     with_key: dict[str, list[str]] = {"key": []}
     # The empty requirement makes the key optional.
-    document["security"] = [with_key, {}] if parts.settings.api_key is None else [with_key]
+    document["security"] = [with_key, {}] if state.settings.api_key is None else [with_key]
     for path in OPEN & set(document["paths"]):
         for operation in document["paths"][path].values():
             operation["security"] = [with_key, {}] if path == "/" else []

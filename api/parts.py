@@ -29,7 +29,7 @@ _SLOT = re.compile(r"^ *<!-- slot: ([\w-]+) -->\n", re.MULTILINE)
 _STYLES = '  <link rel="stylesheet" href="page/{0}/part.css" data-part="{0}">\n'
 
 
-class Parts:
+class ExtraParts:
     """The state of each extra that has one. state: the service's AppState."""
 
     def __init__(self, state: Any) -> None:

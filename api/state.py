@@ -17,7 +17,7 @@ from api.errors import APIError, without_paths
 from api.events import Events
 from api.http.connections import PEER, network_of
 from api.metrics import ServiceMetrics
-from api.parts import Parts
+from api.parts import ExtraParts
 from api.runs.exports import Exports
 from api.runs.following import VoiceFollower
 from api.schemas import Queue, Status
@@ -35,7 +35,7 @@ log = logging.getLogger("api")
 
 
 class AppState:
-    """The parts of the service."""
+    """The state of the service, which every route receives."""
 
     def __init__(self, settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> None:
         self.settings = settings
@@ -53,8 +53,8 @@ class AppState:
         self.decoding = asyncio.Semaphore(_DECODERS)
         self.exports = Exports(settings)
         self._last_languages: tuple[str, ...] = ()
-        self.added = Parts(self)
-        self.part = self.added.get
+        self.extras = ExtraParts(self)
+        self.part = self.extras.get
 
     @property
     def served_name(self) -> str:
@@ -191,7 +191,7 @@ async def app_state(request: HTTPConnection) -> AppState:
 
     It is a coroutine: a plain function would wait for a thread of the pool, and delay probes.
     """
-    state: AppState = request.app.state.parts
+    state: AppState = request.app.state.service
     return state
 
 

@@ -35,7 +35,7 @@ _ACCEPTED_AT_ONCE = 64
 class Server(uvicorn.Server):
     """uvicorn's server with another shutdown order. Made by `server_of`."""
 
-    parts: AppState
+    state: AppState
     connections: Connections
     # The listeners of other protocols (`api.parts`).
     listeners: Sequence[Any] = ()
@@ -51,8 +51,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuses waiting requests, lets active ones finish within FINISH_SECONDS, cancels the
         rest."""
-        engine = self.parts.engine
-        self.parts.events.close()
+        engine = self.state.engine
+        self.state.events.close()
         engine.close_queue()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
         for listener in self.listeners:
@@ -71,12 +71,12 @@ def server_of(
     listeners: the modules of other protocols (LISTENER in `api.parts`), each with its sockets.
     Raises SotaqueError.
     """
-    parts: AppState = app.state.parts
+    state: AppState = app.state.service
     limits = limits or limits_within(raise_open_files())
     connections = Connections(
-        limits, lambda reason: parts.metrics.connections_closed.labels(reason).inc()
+        limits, lambda reason: state.metrics.connections_closed.labels(reason).inc()
     )
-    parts.metrics.connections.set_function(lambda: len(connections))
+    state.metrics.connections.set_function(lambda: len(connections))
     config = uvicorn.Config(
         app, http=connections.protocol(), log_level="warning", access_log=False,
         server_header=False, timeout_graceful_shutdown=_CANCEL_SECONDS,
@@ -84,9 +84,9 @@ def server_of(
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )  # fmt: skip
     server = Server(config)
-    server.parts, server.connections = parts, connections
+    server.state, server.connections = state, connections
     server.listeners = [
-        module.open_listener(parts, connections, sockets) for module, sockets in listeners
+        module.open_listener(state, connections, sockets) for module, sockets in listeners
     ]
     return server
 

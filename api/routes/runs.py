@@ -28,47 +28,47 @@ Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the previous
 
 
 @router.get("/runs")
-async def list_runs(parts: Shared) -> RunList:
+async def list_runs(state: Shared) -> RunList:
     """The current run, those of the training queue, and the archive."""
-    return parts.follower.listing()
+    return state.follower.listing()
 
 
 @router.get("/runs/{run_id}")
-async def read_run(run_id: str, parts: Shared) -> RunDetails:
+async def read_run(run_id: str, state: Shared) -> RunDetails:
     """One run, its size on disk, and how much its deletion would free."""
-    run = parts.follower.find(run_id)
+    run = state.follower.find(run_id)
     total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
-    row = next(one for one in parts.follower.listing().runs if one.id == run.id)
-    return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(parts, run))
+    row = next(one for one in state.follower.listing().runs if one.id == run.id)
+    return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(state, run))
 
 
 @router.delete("/runs/{run_id}", status_code=204, response_class=Response)
-async def remove_run(run_id: str, parts: Shared) -> Response:
+async def remove_run(run_id: str, state: Shared) -> Response:
     """Permanently deletes a run with all its epochs, unless it is served or being trained."""
-    parts.require_training_allowed()
-    if why := _why_kept(parts, parts.follower.find(run_id)):
+    state.require_training_allowed()
+    if why := _why_kept(state, state.follower.find(run_id)):
         raise APIError(409, "run_in_use", why)
-    await parts.follower.remove(run_id)
+    await state.follower.remove(run_id)
     return Response(status_code=204)
 
 
 @router.post("/runs/{run_id}/export", response_class=StreamingResponse, responses=_ZIP_RESPONSES)
-async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingResponse:
+async def export_run(run_id: str, request: Request, state: Shared) -> StreamingResponse:
     """The best voice of a run as a zip file, with its licence and a card. The first byte can take
     minutes."""
-    parts.check_rate(request)
-    run = parts.follower.find(run_id)
+    state.check_rate(request)
+    run = state.follower.find(run_id)
     name = f'attachment; filename="{exports.file_name(run.id)}.zip"'
     return StreamingResponse(
-        await parts.exports.make(run), media_type="application/zip",
+        await state.exports.make(run), media_type="application/zip",
         headers={"Content-Disposition": name, "Cache-Control": "no-store"},
     )  # fmt: skip
 
 
 @router.get("/runs/{run_id}/metrics")
-def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
+def read_metrics(run_id: str, state: Shared, since: Since = 0) -> Metrics:
     """Rows of metrics.jsonl, from byte `since` on."""
-    run = parts.follower.find(run_id)
+    run = state.follower.find(run_id)
     records, end = listing.records(run.folder.metrics, since)
     return Metrics(records=records, next=end)
 
@@ -79,10 +79,10 @@ def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
     responses=WAV_RESPONSES,
 )
 async def read_sample(
-    run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
+    run_id: str, epoch: int, which: Literal["output", "reference"], state: Shared
 ) -> RangedFile:
     """An epoch's sample, or the reference recording; supports ranges."""
-    saved = _epoch(parts.follower.find(run_id), epoch)
+    saved = _epoch(state.follower.find(run_id), epoch)
     path: Path | None = getattr(saved, which)
     if path is None or not path.is_file():
         raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
@@ -90,9 +90,9 @@ async def read_sample(
 
 
 @router.get("/runs/{run_id}/evaluation")
-def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
+def read_evaluation(run_id: str, state: Shared) -> EvaluationDetails:
     """The sentences of each judged candidate, with the URLs of their audio."""
-    run = parts.follower.find(run_id)
+    run = state.follower.find(run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "The run has no evaluation yet.")
     return EvaluationDetails(made_at=run.evaluation.made_at, candidates=listing.sentences(run))
@@ -103,9 +103,9 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     response_class=RangedFile,
     responses=WAV_RESPONSES,
 )
-async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> RangedFile:
+async def read_sentence(run_id: str, candidate: str, number: Number, state: Shared) -> RangedFile:
     """The audio of a judged candidate's sentence; supports ranges."""
-    run = parts.follower.find(run_id)
+    run = state.follower.find(run_id)
     judged = listing.find_candidate(run, candidate)
     if judged is None or not listing.is_current(run, judged):
         raise APIError(404, "no_candidate", "The evaluation has no such candidate.")
@@ -122,44 +122,44 @@ async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shar
     responses=speech.SOUND_RESPONSES,
 )
 async def preview(
-    run_id: str, candidate: str, wanted: SpeechRequest, request: Request, parts: Shared
+    run_id: str, candidate: str, wanted: SpeechRequest, request: Request, state: Shared
 ) -> Response:
     """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, and
     keeps the served voice. Otherwise as /v1/audio/speech."""
-    caller = parts.check_rate(request)
-    target = find_target(parts.settings, parts.follower.find(run_id), candidate)
-    other = None if parts.follower.is_served(target) else target
-    return await speech.respond(parts, caller, wanted, other)
+    caller = state.check_rate(request)
+    target = find_target(state.settings, state.follower.find(run_id), candidate)
+    other = None if state.follower.is_served(target) else target
+    return await speech.respond(state, caller, wanted, other)
 
 
 @router.post("/runs/{run_id}/epochs/{epoch}/promote")
-async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
+async def promote(run_id: str, epoch: int, state: Shared) -> Promoted:
     """Serves this epoch from now on. Requests in progress finish with the previous voice."""
-    saved = _epoch(parts.follower.find(run_id), epoch)
-    return await promote_candidate(run_id, candidate_id("epoch", saved.number), parts)
+    saved = _epoch(state.follower.find(run_id), epoch)
+    return await promote_candidate(run_id, candidate_id("epoch", saved.number), state)
 
 
 @router.post("/runs/{run_id}/candidates/{candidate}/promote")
-async def promote_candidate(run_id: str, candidate: str, parts: Shared) -> Promoted:
+async def promote_candidate(run_id: str, candidate: str, state: Shared) -> Promoted:
     """Serves an epoch or the best blend from now on. To serve the base, set VOICE."""
-    target = find_target(parts.settings, parts.follower.find(run_id), candidate)
+    target = find_target(state.settings, state.follower.find(run_id), candidate)
     if candidate == listing.BASE:
         text = "Only an epoch or the best blend is promoted. VOICE serves the base, or an export."
         raise APIError(409, "no_checkpoint", text)
-    await parts.follower.promote(target)
-    return Promoted(served=parts.follower.served_epoch())
+    await state.follower.promote(target)
+    return Promoted(served=state.follower.served_epoch())
 
 
 @router.delete("/promotion")
-async def end_promotion(parts: Shared) -> Promoted:
+async def end_promotion(state: Shared) -> Promoted:
     """Ends the promotion: the service follows VOICE again."""
-    await parts.follower.demote()
-    return Promoted(served=parts.follower.served_epoch())
+    await state.follower.demote()
+    return Promoted(served=state.follower.served_epoch())
 
 
-def _why_kept(parts: AppState, run: RunSummary) -> str:
-    wanted = parts.added.why_kept(run.id) if run.kind == "named" else ""
-    return wanted or parts.follower.why_kept(run)
+def _why_kept(state: AppState, run: RunSummary) -> str:
+    wanted = state.extras.why_kept(run.id) if run.kind == "named" else ""
+    return wanted or state.follower.why_kept(run)
 
 
 def _epoch(run: RunSummary, number: int) -> EpochSummary:

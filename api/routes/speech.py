@@ -184,26 +184,26 @@ class SpeechRequest(BaseModel):
 
 
 @router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
-async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
+async def speak(wanted: SpeechRequest, request: Request, state: Shared) -> Response:
     """Speaks `input`."""
-    return await respond(parts, parts.check_rate(request), wanted)
+    return await respond(state, state.check_rate(request), wanted)
 
 
 async def respond(
-    parts: AppState, caller: str, wanted: SpeechRequest, target: VoiceTarget | None = None
+    state: AppState, caller: str, wanted: SpeechRequest, target: VoiceTarget | None = None
 ) -> Response:
     """Speaks with the served voice or an uploaded one, or with `target` for this caller alone.
     Raises APIError."""
-    voice = await styled(wanted.voice_id, wanted.style or "", wanted.instructions or "", parts)
+    voice = await styled(wanted.voice_id, wanted.style or "", wanted.instructions or "", state)
     unused = wanted.unused(voice)
-    check_strictly(wanted, unused, parts)
-    form = form_of(wanted, target.name if target else parts.served_name, unused)
+    check_strictly(wanted, unused, state)
+    form = form_of(wanted, target.name if target else state.served_name, unused)
     ask = SynthesisRequest(
         wanted.input, wanted.language or wanted.lang_code or "", wanted.seed, wanted.temperature,
         wanted.speed, plain=wanted.plain,
     )  # fmt: skip
     return await speaking.respond(
-        parts, caller, ask, form, voice, target=target,
+        state, caller, ask, form, voice, target=target,
         language_field="language" if wanted.language else "lang_code",
     )  # fmt: skip
 
@@ -221,9 +221,9 @@ def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundFo
     )
 
 
-def check_strictly(wanted: SpeechRequest, unused: Sequence[str], parts: AppState) -> None:
+def check_strictly(wanted: SpeechRequest, unused: Sequence[str], state: AppState) -> None:
     """With API_STRICT, raises APIError for fields without effect and for unknown models."""
-    if not parts.settings.api_strict:
+    if not state.settings.api_strict:
         return
     for name in wanted.model_extra or ():
         text = f"{name} is not a field of this request. Leave it out."

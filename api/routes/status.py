@@ -25,15 +25,15 @@ POLICY = (
 
 
 @router.get("/", response_model=Status, responses={200: {"content": {"text/html": {}}}})
-async def root(request: Request, response: Response, parts: Shared) -> Response | Status:
+async def root(request: Request, response: Response, state: Shared) -> Response | Status:
     """The page for a browser, the status for anything else."""
     headers = {"Vary": "Accept", "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
     if "text/html" in request.headers.get("accept", "") and (PAGE / "index.html").is_file():
         return HTMLResponse(page(), headers=headers)
-    if refusal := refuse_key(key_of(parts.settings), request.headers):
+    if refusal := refuse_key(key_of(state.settings), request.headers):
         raise refusal
     response.headers["Vary"] = "Accept"
-    return parts.status()
+    return state.status()
 
 
 @router.get("/docs", include_in_schema=False)
@@ -44,9 +44,9 @@ async def reference() -> FileResponse:
 
 
 @router.get("/status")
-async def status(parts: Shared) -> Status:
+async def status(state: Shared) -> Status:
     """The state of the service, with reasons."""
-    return parts.status()
+    return state.status()
 
 
 @router.get("/livez")
@@ -56,9 +56,9 @@ async def alive() -> Alive:
 
 
 @router.get("/readyz", responses={503: {"model": Ready}})
-async def ready(response: Response, parts: Shared) -> Ready:
+async def ready(response: Response, state: Shared) -> Ready:
     """Readiness probe: 503 unless the service has spoken within the last minute."""
-    engine, spoken = parts.engine, parts.engine.last_spoken
+    engine, spoken = state.engine, state.engine.last_spoken
     response.status_code = 200 if engine.ready else 503
     return Ready(
         ready=engine.ready,
@@ -68,18 +68,18 @@ async def ready(response: Response, parts: Shared) -> Ready:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(parts: Shared) -> Response:
+async def metrics(state: Shared) -> Response:
     """The metrics in Prometheus' text format."""
-    parts.measure()
-    return Response(parts.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    state.measure()
+    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/events", response_class=StreamingResponse,
             responses={200: {"content": {"text/event-stream": {}}}})  # fmt: skip
-async def events(parts: Shared) -> StreamingResponse:
+async def events(state: Shared) -> StreamingResponse:
     """Server-sent events: `status`, `epoch`, `metrics`, `dataset`, `training`, `book`."""
-    stream = await parts.events.listen(
-        [("status", parts.status()), ("epoch", parts.follower.listing())]
+    stream = await state.events.listen(
+        [("status", state.status()), ("epoch", state.follower.listing())]
     )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

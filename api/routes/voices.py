@@ -53,34 +53,34 @@ class RenameRequest(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 
 
-def _served(parts: AppState) -> VoiceRow:
-    created = datetime.fromtimestamp(parts.started_at, UTC).isoformat(timespec="seconds")
+def _served(state: AppState) -> VoiceRow:
+    created = datetime.fromtimestamp(state.started_at, UTC).isoformat(timespec="seconds")
     return VoiceRow(
-        id=SERVED, name=parts.served_name, created=created, duration_seconds=None,
+        id=SERVED, name=state.served_name, created=created, duration_seconds=None,
         origin="served", quality=None, recordings=None, preview=None,
     )  # fmt: skip
 
 
-def _speaker(name: str, parts: AppState) -> VoiceRow:
-    return _served(parts).model_copy(update={
+def _speaker(name: str, state: AppState) -> VoiceRow:
+    return _served(state).model_copy(update={
         "id": name, "name": name,
-        "origin": "adapter" if Path(parts.speakers.get(name, "x")).is_dir() else "speaker",
+        "origin": "adapter" if Path(state.speakers.get(name, "x")).is_dir() else "speaker",
         "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
     })  # fmt: skip
 
 
-def _speaker_named(voice_id: str, parts: AppState) -> str | None:
+def _speaker_named(voice_id: str, state: AppState) -> str | None:
     """The speaker or adapter with this name, in any spelling."""
-    return next((one for one in parts.speakers if plain(one) == plain(voice_id)), None)
+    return next((one for one in state.speakers if plain(one) == plain(voice_id)), None)
 
 
-def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:
+def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
     """Raises APIError (409) for the served voice, its speakers and its adapters."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    if (name := _speaker_named(voice_id, parts)) is not None:
+    if (name := _speaker_named(voice_id, state)) is not None:
         text = f"{shown(voice_id)} is a speaker of the served voice, which was trained with it."
-        if Path(parts.speakers[name]).is_dir():
+        if Path(state.speakers[name]).is_dir():
             text = f"{shown(voice_id)} is an adapter of the served voice, a folder in VOICES_DIR."
         raise APIError(409, "served_voice", text)
 
@@ -92,83 +92,83 @@ def upload_of(field: str) -> dict[str, Any]:
 
 
 @router.get("")
-def list_voices(parts: Shared) -> VoiceList:
+def list_voices(state: Shared) -> VoiceList:
     """The served voice first, then its named speakers and adapters, then the uploaded voices."""
-    speakers = [_speaker(name, parts) for name in parts.speakers]
-    uploaded = [voice.row() for voice in parts.voices.all()]
-    return VoiceList(voices=[_served(parts), *speakers, *uploaded])
+    speakers = [_speaker(name, state) for name in state.speakers]
+    uploaded = [voice.row() for voice in state.voices.all()]
+    return VoiceList(voices=[_served(state), *speakers, *uploaded])
 
 
 @router.post("", status_code=201, openapi_extra=upload_of("file"))
 @takes_recordings
 async def add_voice(
-    parts: Shared,
+    state: Shared,
     request: Request,
     file: Uploads,
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> VoiceRow:
     """Makes a voice from a recording, or from up to ten of one person. Clone a voice only with its
     owner's consent."""
-    parts.check_rate(request)
+    state.check_rate(request)
     _check_files(file)
-    voice = await keep_voice(parts, visible_name(name), await decode_uploads(parts, file))
+    voice = await keep_voice(state, visible_name(name), await decode_uploads(state, file))
     return voice.row()
 
 
 @router.post("/{voice_id}/recordings", openapi_extra=upload_of("file"))
 @takes_recordings
-async def add_recordings(voice_id: str, parts: Shared, request: Request, file: Uploads) -> VoiceRow:
+async def add_recordings(voice_id: str, state: Shared, request: Request, file: Uploads) -> VoiceRow:
     """Adds recordings of the same person to a voice, up to ten in total; its id does not change."""
-    parts.check_rate(request)
-    _refuse_unless_uploaded(voice_id, parts)
-    voice = parts.voices.find(voice_id)
+    state.check_rate(request)
+    _refuse_unless_uploaded(voice_id, state)
+    voice = state.voices.find(voice_id)
     _check_files(file)
     check_count(voice, len(file))
-    added = await decode_uploads(parts, file)
-    before, changed = await asyncio.to_thread(parts.voices.extend, voice, added)
-    parts.engine.forget(str(parts.voices.recording(before)))
+    added = await decode_uploads(state, file)
+    before, changed = await asyncio.to_thread(state.voices.extend, voice, added)
+    state.engine.forget(str(state.voices.recording(before)))
     return changed.row()
 
 
 @router.get("/{voice_id}")
-async def read_voice(voice_id: str, parts: Shared) -> VoiceRow:
+async def read_voice(voice_id: str, state: Shared) -> VoiceRow:
     """One voice."""
     if voice_id == SERVED:
-        return _served(parts)
-    if (name := _speaker_named(voice_id, parts)) is not None:
-        return _speaker(name, parts)
-    return parts.voices.find(voice_id).row()
+        return _served(state)
+    if (name := _speaker_named(voice_id, state)) is not None:
+        return _speaker(name, state)
+    return state.voices.find(voice_id).row()
 
 
 @router.patch("/{voice_id}")
-def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRow:
+def rename_voice(voice_id: str, wanted: RenameRequest, state: Shared) -> VoiceRow:
     """Renames a voice, which keeps its id."""
-    _refuse_unless_uploaded(voice_id, parts)
-    voice, name = parts.voices.find(voice_id), visible_name(wanted.name)
+    _refuse_unless_uploaded(voice_id, state)
+    voice, name = state.voices.find(voice_id), visible_name(wanted.name)
     check_new_name(name)
-    return parts.voices.rename(voice, name).row()
+    return state.voices.rename(voice, name).row()
 
 
 @router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)
-async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
+async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
     """The recording of an uploaded voice (joined from several), a named speaker or an adapter;
     supports ranges."""
-    name = _speaker_named(voice_id, parts)
-    path = Path(parts.speakers[name]) if name is not None else Path()
+    name = _speaker_named(voice_id, state)
+    path = Path(state.speakers[name]) if name is not None else Path()
     if name is not None and path.is_dir():
         path /= "reference.wav"
     if path.suffix != ".wav":
-        path = parts.voices.recording(parts.voices.find(voice_id))
+        path = state.voices.recording(state.voices.find(voice_id))
     return await wav_file(path, cached="no-store")
 
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)
-async def remove_voice(voice_id: str, parts: Shared) -> Response:
+async def remove_voice(voice_id: str, state: Shared) -> Response:
     """Deletes a voice with its files and latents. Requests in progress finish."""
-    _refuse_unless_uploaded(voice_id, parts)
-    voice = parts.voices.find(voice_id)
-    await asyncio.to_thread(parts.voices.remove, voice)
-    parts.engine.forget(str(parts.voices.recording(voice)))
+    _refuse_unless_uploaded(voice_id, state)
+    voice = state.voices.find(voice_id)
+    await asyncio.to_thread(state.voices.remove, voice)
+    state.engine.forget(str(state.voices.recording(voice)))
     return Response(status_code=204)
 
 
@@ -180,18 +180,18 @@ def _check_files(files: Sequence[UploadFile]) -> None:
 
 
 async def keep_voice(
-    parts: AppState, name: str, recordings: Sequence[DecodedRecording]
+    state: AppState, name: str, recordings: Sequence[DecodedRecording]
 ) -> UploadedVoice:
     """Stores a voice. Raises APIError for a reserved name, or a folder that is full or cannot be
     written."""
     check_new_name(name)
-    return await asyncio.to_thread(parts.voices.add, name, *recordings)
+    return await asyncio.to_thread(state.voices.add, name, *recordings)
 
 
-async def decode_uploads(parts: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
+async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
     """Decodes the recordings one after another. Raises APIError naming the unusable one."""
     found: list[DecodedRecording] = []
-    async with parts.decoding:
+    async with state.decoding:
         for number, file in enumerate(files, start=1):
             # Read from the form's temporary file only when it is decoded, to save memory.
             data = await file.read(MOST_BYTES + 1)

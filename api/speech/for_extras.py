@@ -11,10 +11,10 @@ from api.voices.store import SERVED, UploadedVoice, is_served
 from machine.text import plain_name
 
 
-async def labels(parts: AppState) -> dict[str, str]:
+async def labels(state: AppState) -> dict[str, str]:
     """Label -> id of every voice, as `labels_of`."""
-    uploaded = await asyncio.to_thread(parts.voices.all)
-    return labels_of(parts.served_name, uploaded, parts.speakers)
+    uploaded = await asyncio.to_thread(state.voices.all)
+    return labels_of(state.served_name, uploaded, state.speakers)
 
 
 def labels_of(

@@ -88,11 +88,11 @@ class SpeechResponse(Response):
     It ends the speech when the client disconnects, at any point.
     """
 
-    def __init__(self, spoken: SpeechStream, form: SoundForm, parts: AppState) -> None:
+    def __init__(self, spoken: SpeechStream, form: SoundForm, state: AppState) -> None:
         super().__init__()
         self.spoken = spoken
         self.form = form
-        self.parts = parts
+        self.state = state
         self.started = time.monotonic()
         self.sent = False
         self._sent_words = 0
@@ -109,9 +109,9 @@ class SpeechResponse(Response):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
-            self.parts.engine.cancel(self.spoken)
-            count_pieces(self.spoken, self.parts, scope.get("state", {}).get("request_id", ""))
-            self.parts.metrics.duration.observe(time.monotonic() - self.started)
+            self.state.engine.cancel(self.spoken)
+            count_pieces(self.spoken, self.state, scope.get("state", {}).get("request_id", ""))
+            self.state.metrics.duration.observe(time.monotonic() - self.started)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope.get("state", {}).get("request_id", "")
@@ -130,13 +130,13 @@ class SpeechResponse(Response):
             if self.sent:
                 # The status is sent already, so leave the body without its end: clients notice.
                 log.warning("Request %s: its stream ended early: %s", name, refusal.detail)
-                self.parts.metrics.streams_cut.labels(refusal.code).inc()
+                self.state.metrics.streams_cut.labels(refusal.code).inc()
                 return
             await response(refusal, scope)(scope, receive, send)
         except TimeoutError:
             text = "Request %s: its client read nothing for %g s and was disconnected."
             log.warning(text, name, _SEND_SECONDS)
-            self.parts.metrics.streams_cut.labels("not_read").inc()
+            self.state.metrics.streams_cut.labels("not_read").inc()
 
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {
@@ -220,11 +220,11 @@ class SpeechResponse(Response):
         return {"cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces}
 
 
-def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
+def count_pieces(spoken: SpeechStream, state: AppState, name: str) -> None:
     """Counts and logs the pieces that did not end correctly. name: the request's id."""
     for ending in spoken.faults:
-        parts.metrics.faulty_pieces.labels(ending).inc()
-    parts.metrics.respoken_pieces.inc(spoken.respoken)
+        state.metrics.faulty_pieces.labels(ending).inc()
+    state.metrics.respoken_pieces.inc(spoken.respoken)
     if spoken.faults:
         reasons = [piece["reason"] for piece in spoken.pieces if piece["reason"]]
         log.warning(
@@ -232,7 +232,7 @@ def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
             len(spoken.faults), len(spoken.pieces), ", ".join(spoken.faults), "; ".join(reasons),
         )  # fmt: skip
     if count := spoken.cut_pieces:
-        parts.metrics.cut_pieces.inc(count)
+        state.metrics.cut_pieces.inc(count)
         log.warning(
             "Request %s: %d of its pieces reached the model's code limit. The end of "
             "such a piece may be missing, or may be sound that is not in the text.", name, count,
@@ -269,7 +269,7 @@ def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
 
 
 async def respond(
-    parts: AppState,
+    state: AppState,
     caller: str,
     ask: SynthesisRequest,
     form: SoundForm,
@@ -277,12 +277,12 @@ async def respond(
     **more: Any,
 ) -> Response:
     """The HTTP response to a speech request. Arguments and errors as `stream`."""
-    spoken = await stream(parts, caller, replace(ask, whole=form.whole), voice, **more)
-    return SpeechResponse(spoken, form, parts)
+    spoken = await stream(state, caller, replace(ask, whole=form.whole), voice, **more)
+    return SpeechResponse(spoken, form, state)
 
 
 async def stream(
-    parts: AppState,
+    state: AppState,
     caller: str,
     ask: SynthesisRequest,
     voice: str = store.SERVED,
@@ -302,11 +302,11 @@ async def stream(
         voice_field, language_field: The names of these two fields, for error messages.
     """
     # The languages of a voice that is not open yet are unknown; the child checks them then.
-    engine = parts.engine
+    engine = state.engine
     opened = engine.preview_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)
-    known = Speakers(opened, parts)
+    known = Speakers(opened, state)
     recording = await known.recording_of(voice, voice_field)
     cast = {
         name: await known.recording_of(of_request(name, voice), "text")
@@ -314,7 +314,7 @@ async def stream(
     }
     spoken = SpeechStream(ask, recording, cast, caller, target)
     spoken = engine.speak(spoken) if target is None else await engine.preview(spoken)
-    parts.rate.count_length(caller, len(ask.text))
+    state.rate.count_length(caller, len(ask.text))
     return spoken
 
 
@@ -325,33 +325,33 @@ class Speakers:
     opened: None while no voice is open; there are no named speakers then.
     """
 
-    def __init__(self, opened: OpenedVoiceState | None, parts: AppState) -> None:
+    def __init__(self, opened: OpenedVoiceState | None, state: AppState) -> None:
         self._own_name = opened.own_name if opened else ""
         self._sha256 = opened.sha256 if opened else ""
-        self._named = {name: Path(path) for name, path in parts.speakers_of(opened).items()}
-        self._parts = parts
+        self._named = {name: Path(path) for name, path in state.speakers_of(opened).items()}
+        self._state = state
 
     async def recording_of(self, wanted: str, param: str = "voice") -> str | None:
         """The recording of the voice with this id or name, with or without a style; None for the
         open voice's own. Raises APIError."""
         if store.is_served(wanted):
             return None
-        if (voice := self._parts.voices.get(wanted)) is not None:
-            return str(self._parts.voices.recording(voice))
-        uploaded = await asyncio.to_thread(self._parts.voices.all)
+        if (voice := self._state.voices.get(wanted)) is not None:
+            return str(self._state.voices.recording(voice))
+        uploaded = await asyncio.to_thread(self._state.voices.all)
         if plain_name(wanted) not in {plain_name(voice.name) for voice in uploaded}:
             # Clients that treat voices as files add their suffix to the name.
             name = speakers.find(wanted.removesuffix(".wav"), self._own_name, self._named)
             if name is not None:
                 return str(self._named[name]) if name else None
             if self._sha256:  # else the served weights are not known yet
-                self._parts.adapters.check(speakers.plain(wanted), self._sha256, param)
+                self._state.adapters.check(speakers.plain(wanted), self._sha256, param)
             person, mark, style = wanted.rpartition(STYLE_MARK)
             if mark and (there := self.styles_of(person, uploaded)):
                 text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there)}."
                 raise APIError(404, "no_style", text, param=param)
-        voice = store.find_by_name(wanted, self._parts.served_name, uploaded, param)
-        return str(self._parts.voices.recording(voice)) if voice else None
+        voice = store.find_by_name(wanted, self._state.served_name, uploaded, param)
+        return str(self._state.voices.recording(voice)) if voice else None
 
     def styles_of(self, person: str, uploaded: Sequence[store.UploadedVoice]) -> list[str]:
         """The styles of a person, by name."""
@@ -363,7 +363,7 @@ class Speakers:
         return [style.strip() for who, _, style in pairs if speakers.plain(who) == own]
 
 
-async def styled(voice: str, style: str, instructions: str, parts: AppState) -> str:
+async def styled(voice: str, style: str, instructions: str, state: AppState) -> str:
     """The name of a voice in a style: `style`, else the only style of the voice that is a word of
     the instructions. Without a style, the voice's own name."""
     if style.strip():
@@ -371,8 +371,8 @@ async def styled(voice: str, style: str, instructions: str, parts: AppState) -> 
     words = set(re.findall(r"[\w-]+", plain_name(instructions)))
     if not words:
         return voice
-    known = Speakers(parts.engine.standing, parts)
-    there = known.styles_of(voice, await asyncio.to_thread(parts.voices.all))
+    known = Speakers(state.engine.standing, state)
+    there = known.styles_of(voice, await asyncio.to_thread(state.voices.all))
     meant = [one for one in there if plain_name(one) in words]
     return of_request(f"{STYLE_MARK}{meant[0]}", voice) if len(meant) == 1 else voice
 

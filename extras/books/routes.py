@@ -48,16 +48,16 @@ _FILE_RESPONSES = ranged_responses(_FILE, *_FILE_TYPES.values())
 
 
 @router.get("")
-def list_books(parts: Shared) -> schemas.BookList:
+def list_books(state: Shared) -> schemas.BookList:
     """Lists the books, the newest first, and the available space."""
     rows = []
-    for book in parts.part(Library).books.all():
+    for book in state.part(Library).books.all():
         job = book.job
         rows.append(schemas.BookRow(
             id=book.id, name=book.name, created=book.created, state=job.state,
             plan_only=job.plan_only, title=book.title,
         ))  # fmt: skip
-    books = parts.part(Library).books
+    books = state.part(Library).books
     space = DiskSpace(used=books.used_bytes(), most=books.most_bytes, free=free_bytes(books.folder))
     return schemas.BookList(books=rows, space=space)
 
@@ -66,7 +66,7 @@ def list_books(parts: Shared) -> schemas.BookList:
 @takes_upload(128 << 20, seconds=300.0)  # pictures make an EPUB large; they are not read
 async def upload_book(
     request: Request,
-    parts: Shared,
+    state: Shared,
     name: Annotated[
         str,
         Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
@@ -75,44 +75,44 @@ async def upload_book(
 ) -> schemas.BookDetails:  # fmt: skip
     """Adds a book and queues its plan. The body is the file, at most 128 MiB. Upload only books
     that you may read aloud."""
-    parts.check_rate(request)
+    state.check_rate(request)
     plain = visible_name(name)
     if not store.ending_of(plain):
         text = f"{shown(name)} does not have the ending of a book. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
-    books = parts.part(Library).books
+    books = state.part(Library).books
     await asyncio.to_thread(books.check_room)
     async with arrived(request, books.folder, "book") as path:
         book = await asyncio.to_thread(books.add, plain, path)
     wanted = schemas.ReadingRequest(plan_only=True)
-    await asyncio.to_thread(parts.part(Library).readings.ask, book, wanted.model_dump(), None)
-    parts.part(Library).readings.wake()
-    parts.events.tell("book", {"id": book.id})
-    return await asyncio.to_thread(_details, parts, book)
+    await asyncio.to_thread(state.part(Library).readings.ask, book, wanted.model_dump(), None)
+    state.part(Library).readings.wake()
+    state.events.tell("book", {"id": book.id})
+    return await asyncio.to_thread(_details, state, book)
 
 
 @router.get("/{book}")
-def read_book(book: str, parts: Shared) -> schemas.BookDetails:
+def read_book(book: str, state: Shared) -> schemas.BookDetails:
     """Returns the plan of a book, the state and progress of its reading, its files and its
     report."""
-    return _details(parts, parts.part(Library).books.find(book))
+    return _details(state, state.part(Library).books.find(book))
 
 
 @router.delete("/{book}", status_code=204, response_class=Response)
-async def remove_book(book: str, parts: Shared) -> Response:
+async def remove_book(book: str, state: Shared) -> Response:
     """Deletes a book with all its files, and stops its reading."""
-    kept = parts.part(Library).books.find(book)
-    await parts.part(Library).readings.stop(kept, deleted=True)
-    await asyncio.to_thread(parts.part(Library).books.remove, kept)
-    parts.events.tell("book", {"id": kept.id})
+    kept = state.part(Library).books.find(book)
+    await state.part(Library).readings.stop(kept, deleted=True)
+    await asyncio.to_thread(state.part(Library).books.remove, kept)
+    state.events.tell("book", {"id": kept.id})
     return Response(status_code=204)
 
 
 @router.put("/{book}/names")
-def put_names(book: str, wanted: schemas.NamesRequest, parts: Shared) -> schemas.NamesRow:
+def put_names(book: str, wanted: schemas.NamesRequest, state: Shared) -> schemas.NamesRow:
     """Sets the pronunciation of words in a book. Only sentences with these words are spoken
     again."""
-    kept = parts.part(Library).books.find(book)
+    kept = state.part(Library).books.find(book)
     _check_names(wanted.names)
     store.put_names(kept, wanted.names)
     return schemas.NamesRow(names=store.names_of(kept))
@@ -120,41 +120,41 @@ def put_names(book: str, wanted: schemas.NamesRequest, parts: Shared) -> schemas
 
 @router.post("/{book}/reading", status_code=202)
 async def ask_for_reading(
-    book: str, wanted: schemas.ReadingRequest, request: Request, parts: Shared
+    book: str, wanted: schemas.ReadingRequest, request: Request, state: Shared
 ) -> schemas.ReadingRow:
     """Queues the reading, or the plan, of a book with the served voice. One book is read at a time,
     and only while the service is idle. Sentences that are already spoken are reused."""
-    parts.check_rate(request)
-    kept = parts.part(Library).books.find(book)
-    recording = await Speakers(parts.engine.standing, parts).recording_of(wanted.voice)
-    await asyncio.to_thread(parts.part(Library).books.check_room)
-    await asyncio.to_thread(parts.part(Library).readings.ask, kept, wanted.model_dump(), recording)
-    parts.part(Library).readings.wake()
-    parts.events.tell("book", {"id": kept.id})
-    return await asyncio.to_thread(_reading, parts, kept)
+    state.check_rate(request)
+    kept = state.part(Library).books.find(book)
+    recording = await Speakers(state.engine.standing, state).recording_of(wanted.voice)
+    await asyncio.to_thread(state.part(Library).books.check_room)
+    await asyncio.to_thread(state.part(Library).readings.ask, kept, wanted.model_dump(), recording)
+    state.part(Library).readings.wake()
+    state.events.tell("book", {"id": kept.id})
+    return await asyncio.to_thread(_reading, state, kept)
 
 
 @router.delete("/{book}/reading")
-async def stop_reading(book: str, parts: Shared) -> schemas.ReadingRow:
+async def stop_reading(book: str, state: Shared) -> schemas.ReadingRow:
     """Stops the reading of a book, or removes it from the queue. Spoken sentences are kept."""
-    kept = parts.part(Library).books.find(book)
-    await parts.part(Library).readings.stop(kept)
-    return await asyncio.to_thread(_reading, parts, kept)
+    kept = state.part(Library).books.find(book)
+    await state.part(Library).readings.stop(kept)
+    return await asyncio.to_thread(_reading, state, kept)
 
 
 @router.get("/{book}/files/{file}", response_class=FileResponse, responses=_FILE_RESPONSES)
-def download_file(book: str, file: str, parts: Shared) -> FileResponse:
+def download_file(book: str, file: str, state: Shared) -> FileResponse:
     """Downloads a file: a chapter, the audiobook, captions or the report. Supports range
     requests."""
-    path = parts.part(Library).books.find(book).file(file)
+    path = state.part(Library).books.find(book).file(file)
     media_type = _FILE_TYPES.get(path.suffix, _FILE)
     return RangedFile(path, media_type=media_type, headers=_FRESH, filename=path.name)
 
 
 @router.get("/{book}/sentences/{take}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
-def hear_sentence(book: str, take: str, parts: Shared) -> FileResponse:
+def hear_sentence(book: str, take: str, state: Shared) -> FileResponse:
     """Returns the sound of a sentence in the plan or the report. Supports range requests."""
-    path = parts.part(Library).books.find(book).take(take)
+    path = state.part(Library).books.find(book).take(take)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
@@ -168,10 +168,10 @@ def _check_names(names: dict[str, str]) -> None:
             raise APIError(422, "invalid_request", str(error), param="names") from error
 
 
-def _details(parts: AppState, book: UploadedBook) -> schemas.BookDetails:
+def _details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
     progress = read_json(book.spoken / "progress.json")
     return schemas.BookDetails(
-        id=book.id, name=book.name, created=book.created, reading=_reading(parts, book),
+        id=book.id, name=book.name, created=book.created, reading=_reading(state, book),
         progress=_made(schemas.ReadingProgress, progress) if progress else None,
         plan=_told_plan(book),
         report=_told_report(book),
@@ -222,13 +222,13 @@ def _sound(book: UploadedBook, key: str) -> str:
     return f"/v1/books/{book.id}/sentences/{key}.wav"
 
 
-def _reading(parts: AppState, book: UploadedBook) -> schemas.ReadingRow:
+def _reading(state: AppState, book: UploadedBook) -> schemas.ReadingRow:
     job = book.job
     told = asdict(job)
     return schemas.ReadingRow(
         **{name: told[name] for name in ("state", "message", "asked", "started", "ended")},
         plan_only=job.plan_only,
-        ahead=parts.part(Library).readings.place(book) if job.state == "queued" else 0,
-        paused=parts.part(Library).readings.is_paused(book),
-        told=parts.part(Library).readings.told(book),
+        ahead=state.part(Library).readings.place(book) if job.state == "queued" else 0,
+        paused=state.part(Library).readings.is_paused(book),
+        told=state.part(Library).readings.told(book),
     )

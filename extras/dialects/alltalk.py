@@ -80,15 +80,15 @@ _GENERATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/api/ready", response_class=PlainTextResponse)
-async def ready(parts: Shared) -> str:
+async def ready(state: Shared) -> str:
     """`Ready`, or `Unloaded` while no voice is open."""
-    return "Ready" if parts.engine.standing else "Unloaded"
+    return "Ready" if state.engine.standing else "Unloaded"
 
 
 @router.get("/api/voices")
-async def list_voices(parts: Shared) -> dict[str, Any]:
+async def list_voices(state: Shared) -> dict[str, Any]:
     """The voices by name."""
-    return {"status": "success", "voices": list(await for_extras.labels(parts))}
+    return {"status": "success", "voices": list(await for_extras.labels(state))}
 
 
 @router.get("/api/rvcvoices")
@@ -98,9 +98,9 @@ async def list_rvc_voices() -> dict[str, Any]:
 
 
 @router.get("/api/currentsettings")
-async def current_settings(parts: Shared) -> dict[str, Any]:
+async def current_settings(state: Shared) -> dict[str, Any]:
     """Returns the available choices, by the names of both versions."""
-    model = parts.served_name
+    model = state.served_name
     return {
         "engines_available": ["xtts"], "current_engine_loaded": "xtts",
         "models_available": [{"name": model, "model_name": model}], "current_model_loaded": model,
@@ -116,20 +116,20 @@ async def current_settings(parts: Shared) -> dict[str, Any]:
 
 @router.post("/api/tts-generate", tags=["speech"], response_class=Response, responses=_GENERATED)
 async def generate(
-    form: Annotated[GenerateForm, Form()], request: Request, parts: Shared
+    form: Annotated[GenerateForm, Form()], request: Request, state: Shared
 ) -> Response:
     """Speaks `text_input` and returns the address of the audio; with `streaming`, the audio
     itself."""
-    caller = parts.check_rate(request)
+    caller = state.check_rate(request)
     text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
     ask = SynthesisRequest(
         text, form.language, temperature=form.temperature, speed=form.speed
     )  # fmt: skip
     voice, sent = form.character_voice_gen, _STREAM
     if not form.streaming:
-        sent = await _kept(voice, request, parts, form.unused)
+        sent = await _kept(voice, request, state, form.unused)
     return await speaking.respond(
-        parts, caller, ask, sent, voice, voice_field="character_voice_gen"
+        state, caller, ask, sent, voice, voice_field="character_voice_gen"
     )
 
 
@@ -138,14 +138,14 @@ async def generate(
     responses={200: {"model": Generated}},
 )  # fmt: skip
 async def preview_voice(
-    voice: Annotated[VoiceText, Form()], request: Request, parts: Shared
+    voice: Annotated[VoiceText, Form()], request: Request, state: Shared
 ) -> Response:
     """Speaks a sentence with the name of a voice, and returns the address of the audio."""
-    caller = parts.check_rate(request)
+    caller = state.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
     ask = SynthesisRequest(f"This is the voice {name}.", "")
-    kept = await _kept(voice, request, parts, [])
-    return await speaking.respond(parts, caller, ask, kept, voice)
+    kept = await _kept(voice, request, state, [])
+    return await speaking.respond(state, caller, ask, kept, voice)
 
 
 @router.get(
@@ -154,22 +154,22 @@ async def preview_voice(
 )  # fmt: skip
 async def generate_stream(
     request: Request,
-    parts: Shared,
+    state: Shared,
     text: Annotated[Text, Query()],
     voice: Annotated[VoiceText, Query()] = SERVED,
     language: Annotated[LanguageText, Query()] = "auto",
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
-    caller = parts.check_rate(request)
+    caller = state.check_rate(request)
     ask = SynthesisRequest(text, language)
-    return await speaking.respond(parts, caller, ask, _STREAM, voice)
+    return await speaking.respond(state, caller, ask, _STREAM, voice)
 
 
 @router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))
 @router.get("/audiocache/{name}", response_class=Response, responses=speaking.sound("wav"))
-async def read_sound(name: str, parts: Shared) -> Response:
+async def read_sound(name: str, state: Shared) -> Response:
     """Returns audio that was spoken within the last ten minutes."""
-    wav = parts.part(Memory).kept_sounds.find(name)
+    wav = state.part(Memory).kept_sounds.find(name)
     if wav is None:
         raise APIError(
             404, "no_sound", "That audio does not exist, or is no longer kept. Generate it again."
@@ -177,15 +177,15 @@ async def read_sound(name: str, parts: Shared) -> Response:
     return Response(wav, media_type="audio/wav", headers={"Cache-Control": "no-store"})
 
 
-async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]) -> SoundForm:
+async def _kept(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:
     """Keeps the audio and returns its address. Clients of version 1 use the address unchanged and
     add `.wav` to voice names; clients of version 2 append it to the server's address."""
-    version_1 = voice.endswith(".wav") and voice not in await for_extras.labels(parts)
+    version_1 = voice.endswith(".wav") and voice not in await for_extras.labels(state)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
 
     def keep(wav: bytes) -> bytes:
-        name = parts.part(Memory).kept_sounds.keep(wav)
+        name = state.part(Memory).kept_sounds.keep(wav)
         body = {
             "status": "generate-success", "output_file_path": name,
             "output_file_url": f"{root}/audio/{name}",

@@ -33,22 +33,22 @@ class TtsFields(BaseModel):
 
 @router.get("/api/tts", response_class=Response, responses=speaking.sound("wav"))
 async def speak_query(
-    request: Request, parts: Shared, fields: Annotated[TtsFields, Query()]
+    request: Request, state: Shared, fields: Annotated[TtsFields, Query()]
 ) -> Response:
     """Speaks `text` of the address into a WAV file."""
-    return await _respond(request, parts, fields)
+    return await _respond(request, state, fields)
 
 
 @router.post("/api/tts", response_class=Response, responses=speaking.sound("wav"))
 async def speak_form(
-    request: Request, parts: Shared, fields: Annotated[TtsFields, Form()]
+    request: Request, state: Shared, fields: Annotated[TtsFields, Form()]
 ) -> Response:
     """Speaks `text` of the form into a WAV file."""
-    return await _respond(request, parts, fields)
+    return await _respond(request, state, fields)
 
 
-async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Response:
-    caller = parts.check_rate(request)
+async def _respond(request: Request, state: AppState, fields: TtsFields) -> Response:
+    caller = state.check_rate(request)
     values = {name: _field(name, request, fields) for name in TtsFields.model_fields}
     if values["speaker_wav"] or values["style_wav"]:
         text = "Files on the server are not supported. Upload a voice, and name it as speaker_id."
@@ -59,7 +59,7 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     for_extras.check_length(values["text"])
     ask = SynthesisRequest(values["text"], values["language_id"])
     return await speaking.respond(
-        parts, caller, ask, SoundForm("wav", "whole"), values["speaker_id"] or SERVED,
+        state, caller, ask, SoundForm("wav", "whole"), values["speaker_id"] or SERVED,
         voice_field="speaker_id", language_field="language_id",
     )  # fmt: skip
 

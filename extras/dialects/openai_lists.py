@@ -68,43 +68,43 @@ class AudioVoiceList(BaseModel):
 
 
 @router.get("/models")
-async def list_models(parts: Shared) -> ModelList:
+async def list_models(state: Shared) -> ModelList:
     """Lists OpenAI's model names, which all stand for the model of the served voice, with its
     licence."""
-    return ModelList(data=[ModelRow(**_row(name, parts)) for name in (OWN_MODEL, *OPENAI_MODELS)])
+    return ModelList(data=[ModelRow(**_row(name, state)) for name in (OWN_MODEL, *OPENAI_MODELS)])
 
 
 @router.get("/models/{model}")
-async def read_model(model: str, parts: Shared) -> ModelRow:
+async def read_model(model: str, state: Shared) -> ModelRow:
     """Returns one model; also accepts OpenAI's dated names."""
     if model != OWN_MODEL and not _OPENAI_NAME.fullmatch(model):
         text = f"There is no model {shown(model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
-    return ModelRow(**_row(model, parts))
+    return ModelRow(**_row(model, state))
 
 
 @router.get("/audio/models")
-async def list_audio_models(parts: Shared) -> AudioModelList:
+async def list_audio_models(state: Shared) -> AudioModelList:
     """Lists the speech models, which are all models: under `models` for Open WebUI, under `data`
     for OpenAI's clients."""
     names = (OWN_MODEL, *OPENAI_MODELS)
-    rows = [AudioModelRow(**_row(name, parts), name=name) for name in names]
+    rows = [AudioModelRow(**_row(name, state), name=name) for name in names]
     return AudioModelList(data=rows, models=rows)
 
 
 @router.get("/audio/voices")
-async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> AudioVoiceList:
+async def list_audio_voices(state: Shared, legacy: Legacy = False) -> AudioVoiceList:
     """Lists the voices by id and name, the served one first."""
     if legacy:
-        return AudioVoiceList(voices=list(await for_extras.labels(parts)))
-    rows = [AudioVoiceRow(id=SERVED, name=parts.served_name)]
-    rows += [AudioVoiceRow(id=name, name=name) for name in parts.speakers]
-    for voice in await asyncio.to_thread(parts.voices.all):
+        return AudioVoiceList(voices=list(await for_extras.labels(state)))
+    rows = [AudioVoiceRow(id=SERVED, name=state.served_name)]
+    rows += [AudioVoiceRow(id=name, name=name) for name in state.speakers]
+    for voice in await asyncio.to_thread(state.voices.all):
         rows.append(AudioVoiceRow(id=voice.id, name=voice.name))
     return AudioVoiceList(voices=rows)
 
 
-def _row(name: str, parts: AppState) -> dict[str, Any]:
+def _row(name: str, state: AppState) -> dict[str, Any]:
     return {
-        "id": name, "created": parts.started_at, "owned_by": "sotaque", "licence": parts.licence,
+        "id": name, "created": state.started_at, "owned_by": "sotaque", "licence": state.licence,
     }  # fmt: skip

@@ -40,52 +40,52 @@ class SpeakerRow(BaseModel):
 
 
 @router.get("/speakers")
-async def list_speakers(parts: Shared) -> list[SpeakerRow]:
+async def list_speakers(state: Shared) -> list[SpeakerRow]:
     """The voices, the served one first."""
-    labels = await for_extras.labels(parts)
+    labels = await for_extras.labels(state)
     return [SpeakerRow(name=name, voice_id=voice, preview_url="") for name, voice in labels.items()]
 
 
 @router.get("/speakers_list")
-async def list_speaker_names(parts: Shared) -> list[str]:
+async def list_speaker_names(state: Shared) -> list[str]:
     """The voices by name."""
-    return list(await for_extras.labels(parts))
+    return list(await for_extras.labels(state))
 
 
 @router.get("/languages")
-async def list_languages(parts: Shared) -> dict[str, dict[str, str]]:
+async def list_languages(state: Shared) -> dict[str, dict[str, str]]:
     """The served voice's languages: English name -> code."""
-    names = {code: NAMES.get(code.lower().partition("-")[0], code) for code in parts.languages}
+    names = {code: NAMES.get(code.lower().partition("-")[0], code) for code in state.languages}
     return {"languages": {name: code for code, name in names.items()}}
 
 
 @router.get("/get_models_list")
-async def list_model_names(parts: Shared) -> list[str]:
+async def list_model_names(state: Shared) -> list[str]:
     """The served voice's model, which is the only one at a time."""
-    return [parts.served_name]
+    return [state.served_name]
 
 
 @router.get("/get_tts_settings")
-async def read_settings(request: Request, parts: Shared) -> TtsSettings:
+async def read_settings(request: Request, state: Shared) -> TtsSettings:
     """This caller's settings, or the defaults if the caller has set none."""
-    return parts.part(Memory).caller_settings.get(parts.caller(request), TtsSettings())
+    return state.part(Memory).caller_settings.get(state.caller(request), TtsSettings())
 
 
 @router.post("/set_tts_settings")
-async def change_settings(settings: TtsSettings, request: Request, parts: Shared) -> dict[str, str]:
+async def change_settings(settings: TtsSettings, request: Request, state: Shared) -> dict[str, str]:
     """Sets temperature and speed of this caller's later requests to /tts_to_audio/ and /tts_stream;
     the other settings change nothing."""
-    parts.part(Memory).caller_settings[parts.check_rate(request)] = settings
+    state.part(Memory).caller_settings[state.check_rate(request)] = settings
     return {"message": "Settings successfully applied"}
 
 
 @router.post(
     "/tts_to_audio/", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
 )
-async def speak_whole(wanted: TtsToAudioRequest, request: Request, parts: Shared) -> Response:
+async def speak_whole(wanted: TtsToAudioRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file."""
-    caller = parts.check_rate(request)
-    return await _respond(wanted, SoundForm("wav", "whole"), parts, caller)
+    caller = state.check_rate(request)
+    return await _respond(wanted, SoundForm("wav", "whole"), state, caller)
 
 
 @router.get("/tts_stream/", include_in_schema=False, tags=["speech"], response_class=Response)
@@ -95,24 +95,24 @@ async def speak_whole(wanted: TtsToAudioRequest, request: Request, parts: Shared
 )  # fmt: skip
 async def speak_stream(
     request: Request,
-    parts: Shared,
+    state: Shared,
     text: Annotated[Text, Query()],
     speaker_wav: Annotated[VoiceText | None, Query()] = None,
     language: Annotated[LanguageText | None, Query()] = None,
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
-    caller = parts.check_rate(request)
+    caller = state.check_rate(request)
     wanted = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
-    return await _respond(wanted, _STREAM, parts, caller)
+    return await _respond(wanted, _STREAM, state, caller)
 
 
 async def _respond(
-    wanted: TtsToAudioRequest, form: SoundForm, parts: AppState, caller: str
+    wanted: TtsToAudioRequest, form: SoundForm, state: AppState, caller: str
 ) -> Response:
-    chosen = parts.part(Memory).caller_settings.get(caller)
+    chosen = state.part(Memory).caller_settings.get(caller)
     ask = SynthesisRequest(
         wanted.text, wanted.language or "",
         temperature=chosen.temperature if chosen else None, speed=chosen.speed if chosen else 1.0,
     )  # fmt: skip
     voice = wanted.speaker_wav or SERVED
-    return await speaking.respond(parts, caller, ask, form, voice, voice_field="speaker_wav")
+    return await speaking.respond(state, caller, ask, form, voice, voice_field="speaker_wav")

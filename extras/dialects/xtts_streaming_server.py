@@ -58,9 +58,9 @@ class TtsStreamRequest(TtsRequest):
 
 
 @router.get("/studio_speakers")
-async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
+async def list_studio_speakers(state: Shared) -> dict[str, VoiceHandle]:
     """The voices by name, the served one first, also as `default`."""
-    labels = await for_extras.labels(parts)
+    labels = await for_extras.labels(state)
     return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
 
 
@@ -68,12 +68,12 @@ async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
 @takes_recordings
 async def clone_speaker(
     request: Request,
-    parts: Shared,
+    state: Shared,
     wav_file: Annotated[UploadFile, File(description=UPLOAD)],
 ) -> VoiceHandle:
     """Adds a voice from a recording, under its file name; the same recording gives the same voice.
     Clone a voice only with its owner's consent."""
-    parts.check_rate(request)
+    state.check_rate(request)
     count = len((await request.form()).getlist("wav_file"))
     if count > 1:  # one would be kept, and the rest lost
         text = f"wav_file occurs {count} times. A voice has one recording: send one."
@@ -82,33 +82,33 @@ async def clone_speaker(
     name = "".join(one for one in stem if one.isprintable())[:100].strip()
     if not name or means_served(name):
         name = "cloned"  # clients name the voice by its handle, not by this
-    decoded = await decode_uploads(parts, [wav_file])
+    decoded = await decode_uploads(state, [wav_file])
     sha256 = hashlib.sha256(decoded[0].wav).hexdigest()
-    for voice in await asyncio.to_thread(parts.voices.all):
+    for voice in await asyncio.to_thread(state.voices.all):
         if voice.sha256 == sha256:
             return handle_of(voice.id)
-    return handle_of((await keep_voice(parts, name, decoded)).id)
+    return handle_of((await keep_voice(state, name, decoded)).id)
 
 
 @router.post(
     "/tts_stream", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
 )
-async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared) -> Response:
+async def speak_stream(wanted: TtsStreamRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` as a WAV stream, or as samples alone."""
-    caller = parts.check_rate(request)
+    caller = state.check_rate(request)
     form = SoundForm("wav" if wanted.add_wav_header else "pcm", "stream", "audio/wav")
-    return await _respond(wanted, form, parts, caller)
+    return await _respond(wanted, form, state, caller)
 
 
 @router.post(
     "/tts", tags=["speech"], response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "string"}}}}},
 )  # fmt: skip
-async def speak_whole(wanted: TtsRequest, request: Request, parts: Shared) -> Response:
+async def speak_whole(wanted: TtsRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
-    caller = parts.check_rate(request)
+    caller = state.check_rate(request)
     form = SoundForm("wav", "whole", "application/json", wrap=_in_base64)
-    return await _respond(wanted, form, parts, caller)
+    return await _respond(wanted, form, state, caller)
 
 
 def handle_of(voice_id: str) -> VoiceHandle:
@@ -133,10 +133,10 @@ def voice_of(handle: VoiceHandle) -> str:
     return text.removeprefix(_MARK)
 
 
-async def _respond(wanted: TtsRequest, form: SoundForm, parts: AppState, caller: str) -> Response:
+async def _respond(wanted: TtsRequest, form: SoundForm, state: AppState, caller: str) -> Response:
     ask = SynthesisRequest(wanted.text, wanted.language)
     return await speaking.respond(
-        parts, caller, ask, form, voice_of(wanted), voice_field="speaker_embedding"
+        state, caller, ask, form, voice_of(wanted), voice_field="speaker_embedding"
     )
 
 

@@ -27,9 +27,9 @@ class WyomingServer:
     """The Wyoming server. Created before the service starts, and used in its event loop."""
 
     def __init__(
-        self, parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
+        self, state: AppState, connections: Connections, sockets: Sequence[socket.socket]
     ) -> None:
-        self._parts = parts
+        self._state = state
         self._connections = connections
         self._sockets = sockets
         self._servers: list[asyncio.Server] = []
@@ -40,7 +40,7 @@ class WyomingServer:
         """Starts to accept, and announces the service if the settings say so."""
         for one in self._sockets:
             self._servers.append(await asyncio.start_server(self._serve, sock=one))
-        settings = self._parts.settings
+        settings = self._state.settings
         assert isinstance(settings, WyomingSettings)
         if settings.wyoming_announce:
             port = self._sockets[0].getsockname()[1]
@@ -68,7 +68,7 @@ class WyomingServer:
         # Keep-alive packets detect, in time, a peer whose machine was switched off.
         sock = writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        session = WyomingSession(reader, writer, self._parts, self._connections)
+        session = WyomingSession(reader, writer, self._state, self._connections)
         self._sessions[session] = task
         try:
             await session.run()

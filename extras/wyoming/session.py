@@ -69,7 +69,7 @@ class WyomingSession:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        parts: AppState,
+        state: AppState,
         connections: Connections,
     ) -> None:
         peer = writer.get_extra_info("peername")
@@ -77,7 +77,7 @@ class WyomingSession:
         self.busy = False
         self._events = EventReader(reader, connections.limits.head_seconds)
         self._writer = writer
-        self._parts = parts
+        self._state = state
         self._connections = connections
         self._streamed: TextStream | None = None
         self._wanted: asyncio.Queue[tuple[SynthesizeVoice | None, TextStream, bool]]
@@ -160,13 +160,13 @@ class WyomingSession:
 
     async def _describe(self) -> None:
         end = time.monotonic() + _OPEN_SECONDS
-        while not self._parts.last_languages:
+        while not self._state.last_languages:
             if time.monotonic() > end:
                 raise starting()
             await asyncio.sleep(0.05)
-        labels = await for_extras.labels(self._parts)
-        parts = self._parts
-        await self._send(info_of(labels, parts.last_languages, parts.licence, parts.speakers))
+        state = self._state
+        labels = await for_extras.labels(state)
+        await self._send(info_of(labels, state.last_languages, state.licence, state.speakers))
 
     async def _speak_all(self) -> None:
         while True:
@@ -206,7 +206,7 @@ class WyomingSession:
 
     async def _counted(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
         """The audio of a part, counted as one speech request."""
-        metrics, started, status = self._parts.metrics, time.monotonic(), 499
+        metrics, started, status = self._state.metrics, time.monotonic(), 499
         try:
             async with contextlib.aclosing(self._sound(voice, part)) as sound:
                 async for chunk in sound:
@@ -224,18 +224,17 @@ class WyomingSession:
             metrics.duration.observe(time.monotonic() - started)
 
     async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
-        parts = self._parts
-        caller = parts.check_rate(self.address)
-        labels = await for_extras.labels(parts)
-        name, language = wanted_of(voice, labels, self._parts.last_languages)
+        caller = self._state.check_rate(self.address)
+        labels = await for_extras.labels(self._state)
+        name, language = wanted_of(voice, labels, self._state.last_languages)
         ask = SynthesisRequest(part, language or "")
-        spoken = await speaking.stream(parts, caller, ask, name)
+        spoken = await speaking.stream(self._state, caller, ask, name)
         try:
             async for chunk in spoken:
                 yield chunk
         finally:
-            parts.engine.cancel(spoken)
-            count_pieces(spoken, parts, f"of {self.address} by Wyoming")
+            self._state.engine.cancel(spoken)
+            count_pieces(spoken, self._state, f"of {self.address} by Wyoming")
 
     async def _send(self, event: Eventable) -> None:
         """Sends an event; closes the connection if the client does not read for half a minute."""

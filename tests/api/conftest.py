@@ -41,7 +41,7 @@ class Running:
     """A running server and a client for it."""
 
     address: str
-    parts: AppState
+    state: AppState
     client: httpx.Client
     server: Server
 
@@ -69,7 +69,7 @@ class Running:
             time.sleep(0.01)
 
     def wait_ready(self, seconds: float = 120.0) -> None:
-        self.wait_until(lambda: self.parts.engine.ready, seconds)
+        self.wait_until(lambda: self.state.engine.ready, seconds)
 
     def say(self, text: str, **more: Any) -> httpx.Response:
         form = more.pop("response_format", "wav")
@@ -115,10 +115,10 @@ def running(
         real = how_of(settings)
         how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
     app = build(settings, how, limits)
-    app.state.parts.exports.module = FAKE_TRAIN
+    app.state.service.exports.module = FAKE_TRAIN
     doubles = {name: module for table in tables("doubles") for name, module in table.QUEUES.items()}
     doubles |= children or {}
-    for part in app.state.parts.added:
+    for part in app.state.service.extras:
         for name in doubles.keys() & vars(part).keys():
             getattr(part, name).module = doubles[name]
             # At the lowest priority it would take minutes next to other tests.
@@ -139,7 +139,7 @@ def running(
             with httpx.Client(
                 base_url=address, timeout=120.0, trust_env=False, verify=False
             ) as client:
-                found = Running(address, app.state.parts, client, server)
+                found = Running(address, app.state.service, client, server)
                 if ready:
                     found.wait_ready(300)
                 yield found
@@ -175,7 +175,7 @@ def service_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
 def shared_service(service_of_module: tuple[Running, Path]) -> Iterator[Running]:
     """One service for the tests of a module that change no file of it and do not end its child."""
     found, folder = service_of_module
-    engine = found.parts.engine
+    engine = found.state.engine
     before = files_in(folder), engine.child, engine.wanted
     yield found
     assert (files_in(folder), engine.child, engine.wanted) == before

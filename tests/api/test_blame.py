@@ -85,11 +85,11 @@ def test_a_voice_that_is_deleted_while_its_request_waits_is_404(service, monkeyp
     voice = upload(service, file_of(speech()), name="Bea").json()
     asked = {"input": "!refuse [voice:Bea] it"} if in_text else {"voice": voice["id"]}
     body = {"input": "!refuse it", "response_format": "wav", **asked}
-    kept = service.parts.voices.find(voice["id"])
-    engine, speak = service.parts.engine, service.parts.engine.speak
+    kept = service.state.voices.find(voice["id"])
+    engine, speak = service.state.engine, service.state.engine.speak
 
     def deleting(*given: Any) -> Any:
-        service.parts.voices.remove(kept)
+        service.state.voices.remove(kept)
         return speak(*given)
 
     if not in_text:  # with the voice present, the text is refused

@@ -92,7 +92,7 @@ def judged(
 
 def alive_and_unhurt(service: Running) -> None:
     service.wait_ready()
-    assert service.parts.engine.happened.restarts == 0
+    assert service.state.engine.happened.restarts == 0
     assert service.say("hello").status_code == 200
     assert 'code="500"' not in service.metrics()
 

@@ -150,7 +150,7 @@ def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
 
 def test_a_path_trick_leads_nowhere(free):
     """No file, no 500, and no folder name of this machine."""
-    folder = str(free.parts.settings.output_dir.parent).encode()
+    folder = str(free.state.settings.output_dir.parent).encode()
     tried = 0
     for method, path in sorted(routes_of(free)):
         # In each parameter, with existing values in the others.

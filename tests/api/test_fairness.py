@@ -38,7 +38,7 @@ def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(tmp_path, monkey
         with ThreadPoolExecutor(2) as pool:
             texts = ["a" * 1_500, "b" * 1_500]
             asked = [pool.submit(service.say, text, response_format="pcm") for text in texts]
-            service.wait_until(lambda: len(service.parts.engine.requests.speaking) == 2)
+            service.wait_until(lambda: len(service.state.engine.requests.speaking) == 2)
             assert service.say("hello").status_code == 200
             assert not any(one.done() for one in asked)
             found = [one.result().content for one in asked]
@@ -55,7 +55,7 @@ def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(tmp_path, monk
                     next(answer.iter_raw())
                     other = pool.submit(service.say, "b" * 60)
                 assert other.result().status_code == 200
-        engine = service.parts.engine
+        engine = service.state.engine
         service.wait_until(lambda: not list(engine.requests), 5)
         assert not engine.requests.queue
 
@@ -66,7 +66,7 @@ def test_it_is_ready_while_it_speaks_one_long_text(tmp_path, monkeypatch):
     limits = replace(QUICK, ready=1.0, micro=0.5)
     with running(settings_in(tmp_path), limits=limits) as service, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(service.say, "l" * 400)
-        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
+        service.wait_until(lambda: bool(service.state.engine.requests.speaking))
         while not asked.done():
             assert service.client.get("/readyz").status_code == 200
             time.sleep(0.1)
@@ -181,7 +181,7 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIECE", "20")
     limits = replace(QUICK, slots=2, queue=4, deadline=60.0)
     with running(settings_in(tmp_path), limits=limits) as service:
-        engine = service.parts.engine
+        engine = service.state.engine
         with ThreadPoolExecutor(7) as pool:
             asked = [pool.submit(service.say, f"{one}" * 800) for one in range(7)]
             service.wait_until(lambda: any(one.done() for one in asked))

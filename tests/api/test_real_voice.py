@@ -85,7 +85,7 @@ def test_sixteen_streams_are_what_each_is_alone(service):
         assert together == alone
     # Not equal by chance: only at temperature 0 does the seed change nothing.
     assert len(set(alone)) >= 15 and min(map(len, alone)) > 4_800
-    assert service.parts.engine.happened.restarts == 0
+    assert service.state.engine.happened.restarts == 0
 
 
 def test_http_adds_little_to_the_voice(service):
@@ -95,7 +95,7 @@ def test_http_adds_little_to_the_voice(service):
     The same seed gives the same sound, so the same work. The two runs of the engine differ only by
     the machine's noise.
     """
-    engine, loop = service.parts.engine, service.parts.loop
+    engine, loop = service.state.engine, service.state.loop
     assert loop is not None
     text = TEXTS[1]
 
@@ -142,16 +142,16 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
     wanted = service.say(TEXTS[1]).content
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(service.say, TEXTS[2] * 5)
-        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
+        service.wait_until(lambda: bool(service.state.engine.requests.speaking))
         started = time.monotonic()
-        os.kill(service.parts.engine.child.pid, signal.Signals[name])
+        os.kill(service.state.engine.child.pid, signal.Signals[name])
         assert asked.result().status_code == 503
     again = service.say(TEXTS[1])
     seconds = time.monotonic() - started
     print(f"spoke again {seconds:.1f} s after {name}")
     assert again.status_code == 200 and again.content == wanted
     assert seconds < most_seconds
-    assert service.parts.engine.happened.restarts == 1
+    assert service.state.engine.happened.restarts == 1
 
 
 @pytest.mark.parametrize("service", [8], indirect=True)
@@ -160,7 +160,7 @@ def test_eight_adapters_at_once_are_what_each_is_alone(service, tmp_path):
     names = [f"voice {number}" for number in range(1, 8)]
     for seed, name in enumerate(names):
         exported_adapter(tmp_path / "voices" / "adapters" / name, DEMO, seed)
-    service.parts.adapters.look()
+    service.state.adapters.look()
 
     def ask(name):
         body = {"input": TEXTS[1], "voice": name, "response_format": "pcm"}
@@ -172,4 +172,4 @@ def test_eight_adapters_at_once_are_what_each_is_alone(service, tmp_path):
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, ("default", *names))) == alone
     assert len(set(alone)) == 8 and min(map(len, alone)) > 4_800
-    assert service.parts.engine.happened.restarts == 0
+    assert service.state.engine.happened.restarts == 0

@@ -98,13 +98,13 @@ def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(replicas, prox
     assert one.say("!signal SIGKILL").status_code == 503
     statuses += [proxied(f"number {number}") for number in range(3, 10)]
     assert statuses == [200] * 10
-    assert one.parts.engine.happened.restarts == 1 and two.parts.engine.happened.restarts == 0
+    assert one.state.engine.happened.restarts == 1 and two.state.engine.happened.restarts == 0
 
 
 def test_an_input_that_ends_the_process_visits_one_replica(replicas, proxied):
     """With `non_idempotent` and http_503 the proxy sent it to every replica."""
     assert proxied("!signal SIGSEGV") == 503
-    assert sorted(one.parts.engine.happened.restarts for one in replicas) == [0, 1]
+    assert sorted(one.state.engine.happened.restarts for one in replicas) == [0, 1]
 
 
 def test_the_documented_proxy_passes_no_request_on_that_was_sent():

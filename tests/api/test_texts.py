@@ -71,7 +71,7 @@ def first_byte(service: Running, language: str, text: str) -> tuple[int, str, fl
 
 
 def test_no_text_hurts_the_speaking_process_or_a_bystander(service):
-    engine = service.parts.engine
+    engine = service.state.engine
     alone = service.say(LONG, seed=7, response_format="pcm").content
     before = engine.child.pid
     answers = []

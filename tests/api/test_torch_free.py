@@ -26,8 +26,8 @@ with running(settings, how, PATIENT) as service:
     assert service.client.post("/v1/runs/current/epochs/1/promote").status_code == 200
     for path in ("/", "/status", "/v1/runs", "/metrics", "/openapi.json"):
         assert service.client.get(path).status_code == 200
-    run = next(iter(service.parts.follower.runs.values()))
-    service.wait_until(lambda: run.epochs[1].sha256 in service.parts.follower._verified, 30)
+    run = next(iter(service.state.follower.runs.values()))
+    service.wait_until(lambda: run.epochs[1].sha256 in service.state.follower._verified, 30)
     assert service.client.delete(f"/v1/voices/{voice}").status_code == 204
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """

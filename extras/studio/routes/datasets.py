@@ -43,9 +43,9 @@ _CSV_RESPONSES = ranged_responses("text/csv")
 
 
 @router.get("")
-def list_datasets(parts: Shared) -> schemas.DatasetList:
+def list_datasets(state: Shared) -> schemas.DatasetList:
     """Lists the datasets, newest first, and the available space."""
-    datasets = parts.part(Studio).datasets
+    datasets = state.part(Studio).datasets
     rows = [
         schemas.DatasetRow(
             id=one.id, name=one.name, language=one.language, created=one.created,
@@ -63,30 +63,30 @@ def list_datasets(parts: Shared) -> schemas.DatasetList:
 
 @router.post("", status_code=201)
 async def make_dataset(
-    wanted: schemas.DatasetRequest, request: Request, parts: Shared
+    wanted: schemas.DatasetRequest, request: Request, state: Shared
 ) -> schemas.DatasetDetails:
     """Creates an empty dataset. Record a person only with their consent."""
-    parts.check_rate(request)
-    language = _recorded_language(wanted.language, parts.languages)
+    state.check_rate(request)
+    language = _recorded_language(wanted.language, state.languages)
     name = visible_name(wanted.name)
-    made = await asyncio.to_thread(parts.part(Studio).datasets.create, name, language)
-    return await asyncio.to_thread(_details, parts, made)
+    made = await asyncio.to_thread(state.part(Studio).datasets.create, name, language)
+    return await asyncio.to_thread(_details, state, made)
 
 
 @router.get("/{dataset}")
-def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
+def read_dataset(dataset: str, state: Shared) -> schemas.DatasetDetails:
     """The recordings of a dataset, the state of its cut, the use of every second, and how to train
     on it."""
-    return _details(parts, parts.part(Studio).datasets.find(dataset))
+    return _details(state, state.part(Studio).datasets.find(dataset))
 
 
 @router.delete("/{dataset}", status_code=204, response_class=Response)
-async def remove_dataset(dataset: str, parts: Shared) -> Response:
+async def remove_dataset(dataset: str, state: Shared) -> Response:
     """Deletes a dataset with its recordings, text, clips and corrections. Its cut is stopped."""
-    kept = parts.part(Studio).datasets.find(dataset)
-    await parts.part(Studio).cuts.stop(kept, deleted=True)
-    await asyncio.to_thread(parts.part(Studio).datasets.remove, kept)
-    parts.events.tell("dataset", {"id": kept.id})
+    kept = state.part(Studio).datasets.find(dataset)
+    await state.part(Studio).cuts.stop(kept, deleted=True)
+    await asyncio.to_thread(state.part(Studio).datasets.remove, kept)
+    state.events.tell("dataset", {"id": kept.id})
     return Response(status_code=204)
 
 
@@ -95,7 +95,7 @@ async def remove_dataset(dataset: str, parts: Shared) -> Response:
 async def upload_recording(
     dataset: str,
     request: Request,
-    parts: Shared,
+    state: Shared,
     name: Annotated[
         str,
         Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
@@ -103,21 +103,21 @@ async def upload_recording(
     ],
 ) -> schemas.RecordingRow:  # fmt: skip
     """Uploads a recording: the body is the file."""
-    datasets = parts.part(Studio).datasets
+    datasets = state.part(Studio).datasets
     kept, plain = datasets.find(dataset), visible_name(name)
     await asyncio.to_thread(uploads.check_new, kept, plain)
     declared = int(request.headers.get("content-length", "0"))
     await asyncio.to_thread(uploads.check_room, datasets, declared)
     async with arrived(request, kept.folder / "recordings", "recording") as path:
         recording = await asyncio.to_thread(uploads.add, datasets, kept, plain, path)
-    parts.events.tell("dataset", {"id": kept.id})
+    state.events.tell("dataset", {"id": kept.id})
     return schemas.RecordingRow.model_validate(recording)
 
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
-def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
+def remove_recording(dataset: str, recording: str, state: Shared) -> Response:
     """Deletes a recording. Clips cut from it stay until the next cut."""
-    uploads.remove_recording(parts.part(Studio).datasets.find(dataset), recording)
+    uploads.remove_recording(state.part(Studio).datasets.find(dataset), recording)
     return Response(status_code=204)
 
 
@@ -126,14 +126,14 @@ def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
 async def put_text(
     dataset: str,
     request: Request,
-    parts: Shared,
+    state: Shared,
     kind: Annotated[
         TextKind, Query(description="The format of the text, as a file ending.")
     ] = "txt",
 ) -> schemas.DatasetText:
     """Sets the text of all recordings, in the order of their names, with or without times; at most
     4 MiB."""
-    kept = parts.part(Studio).datasets.find(dataset)
+    kept = state.part(Studio).datasets.find(dataset)
     content = await request.body()
     if not content.strip():
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without a text.")
@@ -143,35 +143,35 @@ async def put_text(
 
 
 @router.delete("/{dataset}/text", status_code=204, response_class=Response)
-def remove_text(dataset: str, parts: Shared) -> Response:
+def remove_text(dataset: str, state: Shared) -> Response:
     """Deletes the text. The clips of the next cut then need their texts written by hand."""
-    uploads.put_text(parts.part(Studio).datasets.find(dataset))
+    uploads.put_text(state.part(Studio).datasets.find(dataset))
     return Response(status_code=204)
 
 
 @router.post("/{dataset}/cut", status_code=202)
-async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
+async def cut(dataset: str, request: Request, state: Shared) -> schemas.CutRow:
     """Queues the cut of the recordings. One dataset is cut at a time, and speech has priority."""
-    parts.check_rate(request)
-    kept = parts.part(Studio).datasets.find(dataset)
-    await asyncio.to_thread(parts.part(Studio).cuts.ask, kept)
-    parts.part(Studio).cuts.wake()
-    parts.events.tell("dataset", {"id": kept.id})
-    return await asyncio.to_thread(_cut_row, parts, kept)
+    state.check_rate(request)
+    kept = state.part(Studio).datasets.find(dataset)
+    await asyncio.to_thread(state.part(Studio).cuts.ask, kept)
+    state.part(Studio).cuts.wake()
+    state.events.tell("dataset", {"id": kept.id})
+    return await asyncio.to_thread(_cut_row, state, kept)
 
 
 @router.delete("/{dataset}/cut")
-async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
+async def stop_cut(dataset: str, state: Shared) -> schemas.CutRow:
     """Stops the cut or removes it from the queue. Finished recognition is kept for the next cut."""
-    kept = parts.part(Studio).datasets.find(dataset)
-    await parts.part(Studio).cuts.stop(kept)
-    return await asyncio.to_thread(_cut_row, parts, kept)
+    kept = state.part(Studio).datasets.find(dataset)
+    await state.part(Studio).cuts.stop(kept)
+    return await asyncio.to_thread(_cut_row, state, kept)
 
 
 @router.get("/{dataset}/clips")
 def list_clips(
     dataset: str,
-    parts: Shared,
+    state: Shared,
     order: Annotated[
         schemas.ClipOrder, Query(description="worst: the most doubtful clips first.")
     ] = "worst",
@@ -179,32 +179,32 @@ def list_clips(
     limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
 ) -> schemas.ClipPage:
     """Lists clips with their waveforms and texts."""
-    return clips.listing(parts.part(Studio).datasets.find(dataset), order, offset, limit)
+    return clips.listing(state.part(Studio).datasets.find(dataset), order, offset, limit)
 
 
 @router.patch("/{dataset}/clips/{clip}")
 def correct_clip(
-    dataset: str, clip: str, wanted: schemas.ClipRequest, parts: Shared
+    dataset: str, clip: str, wanted: schemas.ClipRequest, state: Shared
 ) -> schemas.ClipRow:
     """Corrects the text of a clip, drops the clip or restores it. Training uses the correction from
     then on, and so does a later cut that contains the same clip."""
-    kept = parts.part(Studio).datasets.find(dataset)
+    kept = state.part(Studio).datasets.find(dataset)
     changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
     return clips.correct(kept, clip, changed, wanted.sha256)
 
 
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
-def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
+def hear_clip(dataset: str, clip: str, state: Shared) -> FileResponse:
     """The audio of a clip; range requests are supported."""
-    path = clips.sound(parts.part(Studio).datasets.find(dataset), clip)
+    path = clips.sound(state.part(Studio).datasets.find(dataset), clip)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
 @router.get("/{dataset}/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES)
-async def read_account(dataset: str, parts: Shared) -> FileResponse:
+async def read_account(dataset: str, state: Shared) -> FileResponse:
     """The use of every second of every recording: parts in clips, and parts left out with the
     reason."""
-    path = parts.part(Studio).datasets.find(dataset).clips / "account.csv"
+    path = state.part(Studio).datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
         raise APIError(404, "not_cut", "The dataset is not cut yet.")
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
@@ -224,7 +224,7 @@ def _recorded_language(given: str, more: Sequence[str]) -> str:
     return language
 
 
-def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetails:
+def _details(state: AppState, dataset: UploadedDataset) -> schemas.DatasetDetails:
     text = uploads.text_of(dataset)
     summary = clips.summary(dataset)
     return schemas.DatasetDetails(
@@ -232,24 +232,24 @@ def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetail
         read_aloud=is_read_aloud(dataset),
         recordings=uploads.recordings(dataset),
         text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
-        cut=_cut_row(parts, dataset),
-        train=_training(parts, dataset) if summary["clips"].kept else None,
+        cut=_cut_row(state, dataset),
+        train=_training(state, dataset) if summary["clips"].kept else None,
         **summary,
     )  # fmt: skip
 
 
-def _cut_row(parts: AppState, dataset: UploadedDataset) -> schemas.CutRow:
+def _cut_row(state: AppState, dataset: UploadedDataset) -> schemas.CutRow:
     job = dataset.job
     return schemas.CutRow(
         **asdict(job),
-        ahead=parts.part(Studio).cuts.place(dataset) if job.state == "queued" else 0,
-        told=parts.part(Studio).cuts.told(dataset),
+        ahead=state.part(Studio).cuts.place(dataset) if job.state == "queued" else 0,
+        told=state.part(Studio).cuts.told(dataset),
         outdated=bool(job.inputs) and job.inputs != uploads.signature(dataset),
     )
 
 
-def _training(parts: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
-    settings = parts.settings
+def _training(state: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
+    settings = state.settings
     assert isinstance(settings, StudioServiceSettings)
     top = settings.datasets_host_path or str(settings.datasets_dir)
     folder = f"{top.rstrip('/')}/{dataset.id}/clips"

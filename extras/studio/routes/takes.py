@@ -36,18 +36,18 @@ Number = Annotated[
 
 
 @router.get("/{dataset}/prompts")
-def list_prompts(dataset: str, parts: Shared) -> schemas.PromptSheet:
+def list_prompts(dataset: str, state: Shared) -> schemas.PromptSheet:
     """Lists the sentences to read aloud with the state of each, and the recorded minutes."""
-    return _sheet(parts.part(Studio).datasets.find(dataset))
+    return _sheet(state.part(Studio).datasets.find(dataset))
 
 
 @router.put("/{dataset}/prompts")
 async def put_prompts(
-    dataset: str, wanted: schemas.PromptsRequest, parts: Shared
+    dataset: str, wanted: schemas.PromptsRequest, state: Shared
 ) -> schemas.PromptSheet:
     """Gives an empty dataset sentences to read aloud: the built-in ones of its language, or those
     of your text."""
-    kept = parts.part(Studio).datasets.find(dataset)
+    kept = state.part(Studio).datasets.find(dataset)
     if wanted.text is None:
         texts = prompts.built_in(kept.language)
         if not texts:
@@ -60,7 +60,7 @@ async def put_prompts(
     else:
         texts = await asyncio.to_thread(prompts.of_text, wanted.text, kept.language)
         await asyncio.to_thread(takes.make_prompts, kept, "own", texts)
-    parts.events.tell("dataset", {"id": kept.id})
+    state.events.tell("dataset", {"id": kept.id})
     return await asyncio.to_thread(_sheet, kept)
 
 
@@ -70,7 +70,7 @@ async def check_take(
     dataset: str,
     number: Number,
     request: Request,
-    parts: Shared,
+    state: Shared,
     keep: Annotated[
         bool, Query(description="Whether it becomes the clip of its sentence despite findings.")
     ] = False,
@@ -78,41 +78,41 @@ async def check_take(
     """Checks a recording of a sentence: silence, level, noise, clipping, cut-off speech and, in
     English, the words. With `keep` it becomes a clip of the dataset and replaces the previous one;
     training cannot use a take that is silent, too short or too long (422)."""
-    parts.check_rate(request)
-    kept = parts.part(Studio).datasets.find(dataset)
+    state.check_rate(request)
+    kept = state.part(Studio).datasets.find(dataset)
     sheet = await asyncio.to_thread(prompts.read_prompts, kept)
     text = sheet.text(number)
-    wav, found = await parts.part(Studio).takes.check(await request.body(), text, kept.language)
+    wav, found = await state.part(Studio).takes.check(await request.body(), text, kept.language)
     if keep and not found.usable:
         raise APIError(422, "unusable_take", found.findings[0].sentence)
     if keep:
-        await asyncio.to_thread(_keep, parts, kept, number, wav, found)
+        await asyncio.to_thread(_keep, state, kept, number, wav, found)
     return schemas.TakeRow(number=number, kept=keep, **found.model_dump())
 
 
 @router.delete("/{dataset}/prompts/{number}/take", status_code=204, response_class=Response)
-def delete_take(dataset: str, number: Number, parts: Shared) -> Response:
+def delete_take(dataset: str, number: Number, state: Shared) -> Response:
     """Deletes the take of a sentence, or its mark as skipped, so the sentence is open again."""
-    kept = parts.part(Studio).datasets.find(dataset)
+    kept = state.part(Studio).datasets.find(dataset)
     takes.forget(kept, number)
-    parts.events.tell("dataset", {"id": kept.id})
+    state.events.tell("dataset", {"id": kept.id})
     return Response(status_code=204)
 
 
 @router.post("/{dataset}/prompts/{number}/skip")
-def skip_prompt(dataset: str, number: Number, parts: Shared) -> schemas.PromptRow:
+def skip_prompt(dataset: str, number: Number, state: Shared) -> schemas.PromptRow:
     """Skips a sentence."""
-    kept = parts.part(Studio).datasets.find(dataset)
+    kept = state.part(Studio).datasets.find(dataset)
     made = takes.skip(kept, number)
-    parts.events.tell("dataset", {"id": kept.id})
+    state.events.tell("dataset", {"id": kept.id})
     return _row(kept, number, prompts.read_prompts(kept).text(number), made)
 
 
 def _keep(
-    parts: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
+    state: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
 ) -> None:
-    takes.keep(parts.part(Studio).datasets, dataset, number, wav, found)
-    parts.events.tell("dataset", {"id": dataset.id})
+    takes.keep(state.part(Studio).datasets, dataset, number, wav, found)
+    state.events.tell("dataset", {"id": dataset.id})
 
 
 def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:

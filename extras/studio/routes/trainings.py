@@ -19,43 +19,43 @@ router = APIRouter(prefix="/v1/trainings", tags=["trainings"], responses=PROBLEM
 
 
 @router.get("")
-def list_trainings(parts: Shared) -> TrainingList:
+def list_trainings(state: Shared) -> TrainingList:
     """Lists the trainings with their progress, newest first, and whether a trainer works on the
     queue."""
-    return parts.part(Studio).trainings.all()
+    return state.part(Studio).trainings.all()
 
 
 @router.post("", status_code=201)
-async def ask_for_training(wanted: TrainingRequest, request: Request, parts: Shared) -> TrainingRow:
+async def ask_for_training(wanted: TrainingRequest, request: Request, state: Shared) -> TrainingRow:
     """Adds a training to the queue. Train on a person's voice only with their consent."""
-    parts.require_training_allowed()
-    parts.check_rate(request)
-    row = await asyncio.to_thread(parts.part(Studio).trainings.ask, wanted)
-    parts.events.tell("training", {"id": row.id})
+    state.require_training_allowed()
+    state.check_rate(request)
+    row = await asyncio.to_thread(state.part(Studio).trainings.ask, wanted)
+    state.events.tell("training", {"id": row.id})
     return row
 
 
 @router.post("/check")
-async def check_dataset(wanted: CheckRequest, request: Request, parts: Shared) -> CheckResult:
+async def check_dataset(wanted: CheckRequest, request: Request, state: Shared) -> CheckResult:
     """Checks a dataset like `train check --no-likelihood`: which clips training leaves out, and
     which to listen to first. One check at a time; it takes seconds to minutes."""
-    parts.require_training_allowed()
-    parts.check_rate(request)
-    async with parts.part(Studio).trainings.checking:
-        return await asyncio.to_thread(parts.part(Studio).trainings.check, wanted)
+    state.require_training_allowed()
+    state.check_rate(request)
+    async with state.part(Studio).trainings.checking:
+        return await asyncio.to_thread(state.part(Studio).trainings.check, wanted)
 
 
 @router.get("/{training}")
-def read_training(training: str, parts: Shared) -> TrainingRow:
+def read_training(training: str, state: Shared) -> TrainingRow:
     """A training."""
-    return parts.part(Studio).trainings.read(training)
+    return state.part(Studio).trainings.read(training)
 
 
 @router.delete("/{training}")
-async def cancel_training(training: str, parts: Shared) -> TrainingRow:
+async def cancel_training(training: str, state: Shared) -> TrainingRow:
     """Ends a training, or removes it from the queue. Its checkpoints stay. A training that has
     ended does not change."""
-    parts.require_training_allowed()
-    row = await asyncio.to_thread(parts.part(Studio).trainings.cancel, training)
-    parts.events.tell("training", {"id": row.id})
+    state.require_training_allowed()
+    row = await asyncio.to_thread(state.part(Studio).trainings.cancel, training)
+    state.events.tell("training", {"id": row.id})
     return row

@@ -16,11 +16,11 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0.0005")
     monkeypatch.setattr(queue, "_UNREAD_BYTES", 2 * 50 * 960)
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=1)) as service:
-        loop, text = service.parts.loop, "s" * 1_000
+        loop, text = service.state.loop, "s" * 1_000
         assert loop is not None
 
         async def stalled():
-            spoken = service.parts.engine.speak(
+            spoken = service.state.engine.speak(
                 SpeechStream(SynthesisRequest(text, "en"), caller="127.0.0.1")
             )
             while not spoken.held:

@@ -34,7 +34,7 @@ GPU = replace(NO_GPU, gpus=(GpuHealth(0, "a GPU of the tests", (9, 0), 24 << 30)
     ],
 )
 def test_whoever_spoke_is_told_why_and_it_speaks_again(service, text, code):
-    before = service.parts.engine.child.pid
+    before = service.state.engine.child.pid
     answer = service.say(text)
     assert refused(answer) == (503, code)
     assert int(answer.headers["retry-after"]) > 0
@@ -46,7 +46,7 @@ def test_whoever_spoke_is_told_why_and_it_speaks_again(service, text, code):
     service.wait_ready()
     assert time.monotonic() - started < 10
     assert service.say("hello").status_code == 200
-    assert service.parts.engine.child.pid != before
+    assert service.state.engine.child.pid != before
     status = service.status()
     assert status["state"] == "ready" and status["ready"] and status["restarts"] == 1
     assert service.counted("tts_gpu_worker_restarts_total") == 1
@@ -93,7 +93,7 @@ def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, m
     write_epoch(output, 1)
     with running(settings_in(tmp_path)) as service:
         write_epoch(output, 2, content=b"deadly")
-        engine = service.parts.engine
+        engine = service.state.engine
         service.wait_until(lambda: engine.happened.restarts == 2 and engine.ready)
         time.sleep(1.0)
         assert engine.happened.restarts == 2 and engine.standing.voice.name.startswith("epoch 1 ")
@@ -132,14 +132,14 @@ def test_a_voice_that_cannot_speak_leaves_the_service_ready_and_says_why(
 def test_a_hang_is_ended(tmp_path, stopped):
     """And the next child ends with the service."""
     with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
-        before = service.parts.engine.child.pid
+        before = service.state.engine.child.pid
         if stopped:
             os.kill(before, signal.SIGSTOP)
-            service.wait_until(lambda: service.parts.engine.happened.last_code == "hang")
+            service.wait_until(lambda: service.state.engine.happened.last_code == "hang")
         else:
             assert refused(service.say("!hang")) == (503, "hang")
         service.wait_ready()
-        child = service.parts.engine.child.pid
+        child = service.state.engine.child.pid
         assert child != before and service.say("hello").status_code == 200
     assert not Path(f"/proc/{child}").exists()
 
@@ -148,11 +148,11 @@ def test_a_hang_is_ended(tmp_path, stopped):
     ("word", "told"), [("!nan", (503, "not_finite")), ("!internal", (500, "internal"))]
 )
 def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(service, word, told):
-    spoken = service.parts.engine.last_spoken
+    spoken = service.state.engine.last_spoken
     assert refused(service.say(word)) == told
-    service.wait_until(lambda: (service.parts.engine.last_spoken or 0) > spoken)
+    service.wait_until(lambda: (service.state.engine.last_spoken or 0) > spoken)
     assert service.client.get("/readyz").json()["ready"]
-    assert service.parts.engine.happened.restarts == 0
+    assert service.state.engine.happened.restarts == 0
 
 
 def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
@@ -163,18 +163,18 @@ def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
     answer = service.say(deadly)
     assert refused(answer) == (422, "deadly_input")
     assert service.say("hello").status_code == 200
-    assert service.parts.engine.happened.restarts == 2
+    assert service.state.engine.happened.restarts == 2
 
 
 def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(service.say, "x" * 400)
-        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
+        service.wait_until(lambda: bool(service.state.engine.requests.speaking))
         assert service.say("!cufft").status_code == 503
         assert refused(beside.result()) == (503, "gpu_fault")
     service.wait_ready()
     assert service.say("x" * 400).status_code == 200
-    assert len(service.parts.engine.requests.deaths) == 1
+    assert len(service.state.engine.requests.deaths) == 1
 
 
 def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
@@ -213,7 +213,7 @@ def test_a_child_that_never_starts_is_told_and_asks_for_patience(tmp_path, monke
     monkeypatch.setenv("FAKE_BROKEN", "1")
     limits = replace(QUICK, deadline=1.0)
     with running(settings_in(tmp_path), limits=limits, ready=False) as service:
-        service.wait_until(lambda: service.parts.engine.happened.restarts >= 1)
+        service.wait_until(lambda: service.state.engine.happened.restarts >= 1)
         status = service.status()
         assert status["state"] == "starting" and status["reason_code"] == "crashed"
         assert "RuntimeError in fake_child.py" in status["message"]

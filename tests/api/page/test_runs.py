@@ -55,7 +55,7 @@ def pressed(page: Any, button: str) -> None:
 
 def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, open_page):
     page = opened(service, open_page)
-    folder = service.parts.settings.output_dir / "runs/ben"
+    folder = service.state.settings.output_dir / "runs/ben"
     told = page.text_content("[data-run='ben']")
     assert "2 epochs, 3.5 minutes; " in told and "It speaks best." in told
     size = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
@@ -70,14 +70,14 @@ def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, 
 def test_a_run_that_is_being_deleted_is_not_measured_again(service, open_page, monkeypatch):
     """It would be missing, and the browser would log an error."""
     page = opened(service, open_page)
-    remove, asked = service.parts.follower.remove, list[str]()
+    remove, asked = service.state.follower.remove, list[str]()
 
     async def slowly(run: str) -> None:
-        RunFolder(service.parts.settings.output_dir / "runs" / run).checkpoint_path(1).unlink()
+        RunFolder(service.state.settings.output_dir / "runs" / run).checkpoint_path(1).unlink()
         await asyncio.sleep(1.5)  # meanwhile it is listed with one epoch fewer
         await remove(run)
 
-    monkeypatch.setattr(service.parts.follower, "remove", slowly)
+    monkeypatch.setattr(service.state.follower, "remove", slowly)
     page.on("request", lambda one: asked.append(f"{one.method} {urlsplit(one.url).path}"))
     pressed(page, "Delete ben")
     page.keyboard.press("Enter")

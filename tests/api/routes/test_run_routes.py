@@ -97,8 +97,8 @@ def test_a_new_epoch_is_followed_until_one_is_promoted(service, output):
     service.wait_until(lambda: served(service) == speaks("current", 3))
     assert promoted(service, 1).json() == {"served": speaks("current", 1)}
     write_epoch(output, 4)
-    service.wait_until(lambda: len(service.parts.follower.runs["current"].epochs) == 4)
-    service.parts.follower.tell()
+    service.wait_until(lambda: len(service.state.follower.runs["current"].epochs) == 4)
+    service.state.follower.tell()
     assert served(service) == speaks("current", 1)
     assert service.client.delete("/v1/promotion").json() == {"served": speaks("current", 4)}
 
@@ -132,7 +132,7 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
     assert kept.read_bytes() == b"epoch 1" and (kept.stat().st_nlink > 1) is linked
     assert (kept.parent.parent / "samples" / "epoch_1_reference.wav").is_file()
     assert read_manifest(kept.with_suffix(".json")).epoch == 1
-    engine = service.parts.engine
+    engine = service.state.engine
     child = engine.child.pid
     # The trainer prunes the manifest first; the sample stays.
     RunFolder(output).manifest_path(1).unlink()
@@ -185,7 +185,7 @@ def test_a_damaged_promotion_is_none(tmp_path, content):
 def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service):
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(service.say, "v" * 300, seed=seed) for seed in range(4)]
-        speaking = service.parts.engine.requests.speaking
+        speaking = service.state.engine.requests.speaking
         # On a very busy machine, the first may be answered before the last is sent.
         service.wait_until(lambda: len(speaking) + sum(one.done() for one in asked) == 4)
         for epoch in (1, 2, 1, 2, 1):
@@ -260,7 +260,7 @@ def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(service, output):
                 if seen[-1] == "epoch" and len(data["runs"][0]["epochs"]) == 3:
                     break
     assert seen[:2] == ["status", "epoch"]
-    service.wait_until(lambda: not service.parts.events.listeners)
+    service.wait_until(lambda: not service.state.events.listeners)
 
 
 def test_a_browser_gets_the_page_and_anything_else_the_status(service):
@@ -277,7 +277,7 @@ def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(service, outp
     run = RunFolder(output)
 
     def becomes(state, code):
-        follower = service.parts.follower
+        follower = service.state.follower
         service.wait_until(lambda: follower.runs["current"].epochs[1].state == state, 10)
         assert refused(promoted(service, 1)) == (409, code)
         assert epochs(service)[0]["checkpoint_state"] == state

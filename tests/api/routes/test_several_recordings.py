@@ -43,7 +43,7 @@ def heard(service: Running, voice: dict[str, Any]) -> tuple[np.ndarray, int]:
 
 
 def kept(service: Running) -> list[str]:
-    folder = service.parts.voices.folder
+    folder = service.state.voices.folder
     return sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*")
         if path.is_file() and path.name != ".lock"
@@ -55,7 +55,7 @@ def service(service_of_module: tuple[Running, Path]) -> Iterator[Running]:
     """The module's one service; each test begins without voices."""
     found, _ = service_of_module
     yield found
-    for voice in found.parts.voices.all():
+    for voice in found.state.voices.all():
         found.client.delete(f"/v1/voices/{voice.id}").raise_for_status()
     assert kept(found) == []
 
@@ -89,7 +89,7 @@ def test_several_recordings_are_one_voice_in_which_each_is_heard(service, count)
     assert len(kept(service)) == count + 2
     assert service.say("hello", voice="Anna").status_code == 200
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
-    assert kept(service) == [] and not (service.parts.voices.folder / voice["id"]).exists()
+    assert kept(service) == [] and not (service.state.voices.folder / voice["id"]).exists()
 
 
 def test_eleven_recordings_are_refused_also_with_those_that_are_there(service):
@@ -158,7 +158,7 @@ def test_a_voice_is_added_to_and_keeps_its_id_and_name(service):
 
 def test_a_voice_of_an_earlier_version_is_added_to(service):
     voice = upload(service, take(0)).json()
-    path = service.parts.voices.folder / f"{voice['id']}.json"
+    path = service.state.voices.folder / f"{voice['id']}.json"
     lines = [line for line in path.read_text().splitlines() if '"recordings"' not in line]
     path.write_text("\n".join(lines).replace("},\n}", "}\n}"))
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
@@ -191,7 +191,7 @@ def test_the_served_and_an_unknown_voice_are_not_added_to(service):
 
 
 def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
-    voices = service.parts.voices
+    voices = service.state.voices
     voice = upload(service, take(0)).json()
     first = voices.find(voice["id"])
     added(service, voice, take(1))
@@ -210,7 +210,7 @@ def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
 
 def test_what_was_heard_before_stays_for_who_waits_and_goes_later(service):
     voice = sent(service, take(0), take(1)).json()
-    before = service.parts.voices.recording(service.parts.voices.find(voice["id"]))
+    before = service.state.voices.recording(service.state.voices.find(voice["id"]))
     added(service, voice, take(2))
     assert before.is_file()
     hours_ago = time.time() - 2 * 3600

@@ -78,7 +78,7 @@ def test_what_is_refused_and_how(shared_service, body, found, param, words):
 
 @pytest.mark.parametrize("hears", [True, False])
 def test_a_client_that_goes_away_frees_its_slot(shared_service, hears):
-    engine = shared_service.parts.engine
+    engine = shared_service.state.engine
     asked = request("POST /v1/audio/speech", {"input": "z" * 4000, "response_format": "pcm"})
     with connected(shared_service.port, asked) as client:
         shared_service.wait_until(lambda: bool(engine.requests.speaking))
@@ -177,7 +177,7 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path):
     with running(settings_in(tmp_path)) as service:
         speaking = threading.Thread(target=speak, args=(service.address,))
         speaking.start()
-        service.wait_until(lambda: bool(service.parts.engine.requests.speaking))
+        service.wait_until(lambda: bool(service.state.engine.requests.speaking))
     speaking.join()
     assert answers == [said(text)]
 
@@ -186,7 +186,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
     """Its slot is freed, and the log has a line instead of a traceback."""
     monkeypatch.setattr("api.speech.speaking._SEND_SECONDS", 0.05)
     cancelled: list[SpeechStream] = []
-    parts = SimpleNamespace(
+    state = SimpleNamespace(
         engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
     )
     spoken = SpeechStream(SynthesisRequest("x", "en"))
@@ -201,6 +201,6 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
         return {"type": "http.disconnect"}
 
     asyncio.run(
-        SpeechResponse(spoken, SoundForm("pcm", "stream"), parts)({"type": "http"}, receive, send)
+        SpeechResponse(spoken, SoundForm("pcm", "stream"), state)({"type": "http"}, receive, send)
     )  # type: ignore[arg-type]
     assert cancelled == [spoken] and "read nothing for 0.05 s" in caplog.text

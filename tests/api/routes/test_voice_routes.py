@@ -35,7 +35,7 @@ def test_an_uploaded_voice_is_listed_and_leaves_nothing(service):
     assert [one["id"] for one in listed] == ["default", voice["id"]]
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
-    assert [path.name for path in service.parts.voices.folder.iterdir()] == [".lock"]
+    assert [path.name for path in service.state.voices.folder.iterdir()] == [".lock"]
 
 
 def stereo(**how: Any) -> Callable[[], bytes]:
@@ -80,7 +80,7 @@ def test_other_forms_are_read_too(shared_service, recording):
 def test_what_is_no_usable_recording_is_refused(shared_service, recording, words):
     answer = upload(shared_service, recording())
     assert answer.status_code == 422 and words in answer.json()["detail"]
-    assert not shared_service.parts.voices.all()
+    assert not shared_service.state.voices.all()
 
 
 def test_a_bomb_is_refused_by_its_header_in_no_time(shared_service):
@@ -167,7 +167,7 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
 
 def test_nothing_of_a_deleted_voice_remains(real):
     """With the embedded model: the latents on disk are removed with the voice."""
-    folder = real.parts.voices.folder
+    folder = real.state.voices.folder
 
     def files():
         return {path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
@@ -198,7 +198,7 @@ def test_a_name_that_always_means_the_served_voice_is_refused(shared_service, na
     renamed = shared_service.client.patch(f"/v1/voices/{voice['id']}", json={"name": name})
     for answer in (upload(shared_service, file_of(speech()), name), renamed):
         assert refusal(answer) == (422, "reserved_name", "name")
-    assert [one.name for one in shared_service.parts.voices.all()] == ["Anna"]
+    assert [one.name for one in shared_service.state.voices.all()] == ["Anna"]
     shared_service.client.delete(f"/v1/voices/{voice['id']}")
 
 
@@ -213,7 +213,7 @@ def test_a_voice_tells_the_quality_of_its_recording(service):
 
 def test_a_voice_of_an_earlier_version_has_no_quality(service):
     voice = upload(service, file_of(speech())).json()
-    path = service.parts.voices.folder / f"{voice['id']}.json"
+    path = service.state.voices.folder / f"{voice['id']}.json"
     kept = json.loads(path.read_text())
     del kept["quality"]
     path.write_text(json.dumps(kept))

@@ -47,7 +47,7 @@ def test_a_run_without_an_evaluation_says_so(tmp_path):
 
 def test_a_damaged_evaluation_is_none_and_is_told_once(service, output, caplog):
     RunFolder(output).evaluation_file.write_text("{")
-    follower = service.parts.follower
+    follower = service.state.follower
     service.wait_until(lambda: follower.runs["current"].evaluation is None, 10)
     looks = len(caplog.records)
     service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
@@ -57,7 +57,7 @@ def test_a_damaged_evaluation_is_none_and_is_told_once(service, output, caplog):
 
 def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output):
     write_epoch(output, 1, content=b"another epoch 1")
-    follower = service.parts.follower
+    follower = service.state.follower
     service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
 
     def names():
@@ -70,7 +70,7 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output)
 
 
 def test_sentences_are_told_with_where_they_are_heard(still):
-    output = still.parts.settings.output_dir
+    output = still.state.settings.output_dir
     found = still.client.get("/v1/runs/current/evaluation").json()
     assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
     said = found["candidates"][1]["sentences"]
@@ -100,7 +100,7 @@ def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(service,
     said = [replace(one.sentences[0], wav=path) for path in paths]
     write_evaluated(output, None, replace(one, sentences=said))
     service.wait_until(
-        lambda: service.parts.follower.runs["current"].evaluation.verdict is None, 10
+        lambda: service.state.follower.runs["current"].evaluation.verdict is None, 10
     )
     details = service.client.get("/v1/runs/current/evaluation").json()["candidates"][1]
     sounds = [one["sound"] for one in details["sentences"]]

@@ -38,49 +38,49 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(service, output):
     write_evaluated(output, base, candidate(output, "epoch", 2, 1.0))
     expected = {"run": "current", "epoch": 0, "candidate": "base"}
     service.wait_until(lambda: served(service) == expected, 10)
-    opened = service.parts.engine.standing.voice.wanted
+    opened = service.state.engine.standing.voice.wanted
     assert opened["base_only"] and opened["reference"].endswith("epoch_2_reference.wav")
-    key = service.parts.engine.standing.key
+    key = service.state.engine.standing.key
     write_epoch(output, 3)  # another checkpoint of the same base: nothing is reopened
-    service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
-    assert served(service) == expected and service.parts.engine.standing.key == key
+    service.wait_until(lambda: 3 in service.state.follower.runs["current"].epochs, 10)
+    assert served(service) == expected and service.state.engine.standing.key == key
     write_learned_decoder(output, 0)  # for that base: it is reopened with the decoder
-    service.wait_until(lambda: service.parts.engine.standing.key != key, 10)
-    assert served(service) == expected and service.parts.engine.standing.voice.decoder
+    service.wait_until(lambda: service.state.engine.standing.key != key, 10)
+    assert served(service) == expected and service.state.engine.standing.voice.decoder
 
 
 def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
     """It appears at the end of a run; its weights may be served without it until then."""
-    keys = [service.parts.engine.standing.key]
+    keys = [service.state.engine.standing.key]
 
     def another():
-        return service.parts.engine.standing.key not in keys
+        return service.state.engine.standing.key not in keys
 
     for content in (b"one", b"another"):
         write_learned_decoder(output, 1, content=content)
         service.wait_until(another, 10)
-        keys.append(service.parts.engine.standing.key)
+        keys.append(service.state.engine.standing.key)
     assert served(service)["candidate"] == "epoch_1"
     write_learned_decoder(output, 2)  # for weights that are not served
     service.wait_until(another, 10)
-    keys.append(service.parts.engine.standing.key)
+    keys.append(service.state.engine.standing.key)
     write_learned_decoder(output, 2, content=b"new")
     write_epoch(output, 3)
-    service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
-    assert not another() and service.parts.engine.standing.voice.decoder == ""
+    service.wait_until(lambda: 3 in service.state.follower.runs["current"].epochs, 10)
+    assert not another() and service.state.engine.standing.voice.decoder == ""
 
 
 def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(service, output):
     write_blend(output, 1, 0.5)  # as left by a kill between best.pt and evaluation.json
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, blend)
-    service.wait_until(lambda: "train evaluate` writes it" in service.parts.follower.reason, 10)
-    assert "speaks instead" in service.parts.follower.reason
+    service.wait_until(lambda: "train evaluate` writes it" in service.state.follower.reason, 10)
+    assert "speaks instead" in service.state.follower.reason
     with locked(RunFolder(output)):
         reason = (
             "epoch 2 at 50%, is written when the run ends. Epoch 2, which is part of that blend"
         )
-        service.wait_until(lambda: reason in service.parts.follower.reason, 10)
+        service.wait_until(lambda: reason in service.state.follower.reason, 10)
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
     assert refused(preview(service, "epoch_2_share_0.5", "hello")) == (409, "no_checkpoint")
@@ -88,7 +88,7 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     blend = candidate(output, "blend", 1, 0.7)
     write_evaluated(output, blend, blend)
     service.wait_until(lambda: served(service)["candidate"] == "epoch_1", 10)
-    assert "blend" in service.parts.follower.reason
+    assert "blend" in service.state.follower.reason
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_without_evaluation_the_lowest_loss_of_those_that_open_is_the_best(tmp_p
         write_epoch(tmp_path / "output", epoch, loss=loss)
     with running(settings_in(tmp_path, voice="best"), limits=PATIENT) as service:
         assert served(service)["epoch"] == 2
-        follower = service.parts.follower
+        follower = service.state.follower
         follower._refused.add(follower.wanted().name)
         assert follower.wanted().reason.startswith("VOICE=best: Epoch 1 has the lowest")
 
@@ -121,20 +121,20 @@ def test_a_promoted_epoch_goes_before_the_best(service):
 
 def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, output):
     write_learned_decoder(output, 1)
-    service.wait_until(lambda: service.parts.engine.standing.voice.decoder != "", 10)
-    learned = service.parts.engine.standing.voice.decoder
+    service.wait_until(lambda: service.state.engine.standing.voice.decoder != "", 10)
+    learned = service.state.engine.standing.voice.decoder
     service.client.post("/v1/runs/current/epochs/1/promote")
     run = RunFolder(output)
-    kept = service.parts.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
+    kept = service.state.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
     assert RunFolder(kept).best_decoder.read_bytes() == run.best_decoder.read_bytes()
     for path in (run.checkpoint_path(1), run.best_decoder, manifest_beside(run.best_decoder)):
         path.unlink()
 
     def opened_from_what_was_kept():
-        return str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept))
+        return str(service.state.engine.wanted.wanted["name"]).startswith(str(kept))
 
     service.wait_until(opened_from_what_was_kept, 10)
-    assert service.parts.engine.wanted.decoder == learned
+    assert service.state.engine.wanted.decoder == learned
 
 
 def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, output):
@@ -153,9 +153,9 @@ def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, outp
     assert service.status()["voice_reason"] == "Epoch 2 at 50% was promoted."
     voice = service.status()["voice"]
     RunFolder(output).best_blend.unlink()
-    kept = service.parts.settings.voices_dir / "promoted"
+    kept = service.state.settings.voices_dir / "promoted"
     service.wait_until(
-        lambda: str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept)), 10
+        lambda: str(service.state.engine.wanted.wanted["name"]).startswith(str(kept)), 10
     )
     assert service.status()["voice"] == voice
 

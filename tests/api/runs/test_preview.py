@@ -26,24 +26,24 @@ from xtts.voices.run_folder import RunFolder
 
 def test_a_candidate_speaks_for_its_caller_alone(still):
     before = still.status()["voice"]
-    counted = still.parts.metrics.requests.labels("200")._value.get()
+    counted = still.state.metrics.requests.labels("200")._value.get()
     for name, who in (("epoch_2", "checkpoint_epoch_2.pt"), ("base", "checkpoint_epoch_2.pt base")):
         answer = preview(still, name, "!who")
         assert answer.content[44:] == said(f"!who {who}", 0)
         assert still.say("!who").content[44:] == said("!who checkpoint_epoch_1.pt", 0)
     assert still.status()["voice"] == before
     assert served(still)["candidate"] == "epoch_1" and not row(still, "epoch_2")["is_served"]
-    assert still.parts.metrics.requests.labels("200")._value.get() == counted + 4
+    assert still.state.metrics.requests.labels("200")._value.get() == counted + 4
 
 
 def test_the_served_candidate_is_not_opened_twice(still):
-    before = still.parts.engine.previewed
+    before = still.state.engine.previewed
     assert preview(still, "epoch_1", "hello").content == still.say("hello").content
-    assert still.parts.engine.previewed is before
+    assert still.state.engine.previewed is before
 
 
 def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
-    engine = service.parts.engine
+    engine = service.state.engine
     preview(service, "epoch_2", "hello")
     first = engine.previewed.key
     preview(service, "epoch_2", "hello again")
@@ -63,7 +63,7 @@ def test_those_who_want_another_candidate_wait_for_those_who_speak(still):
 
 
 def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
-    engine = service.parts.engine
+    engine = service.state.engine
     engine.limits = replace(PATIENT, deadline=0.3)
     body = {"input": "v" * 4000, "response_format": "pcm"}
     with service.client.stream("POST", f"{CANDIDATES}/epoch_2/speech", json=body) as answer:
@@ -78,11 +78,11 @@ def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
 
 def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
     assert preview(service, "epoch_2", "!signal SIGSEGV").status_code == 503
-    assert service.parts.engine.previewed is None
+    assert service.state.engine.previewed is None
     service.wait_ready()
     assert served(service)["candidate"] == "epoch_1"
     # The same words are not suspect when another voice speaks them.
-    assert len(service.parts.engine.requests.deaths) == 1
+    assert len(service.state.engine.requests.deaths) == 1
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
@@ -99,7 +99,7 @@ def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):
     run = RunFolder(output)
     run.manifest_path(2).unlink()
     run.checkpoint_path(2).unlink()
-    service.wait_until(lambda: service.parts.follower.runs["current"].epochs[2].state == "pruned")
+    service.wait_until(lambda: service.state.follower.runs["current"].epochs[2].state == "pruned")
     answer = preview(service, "epoch_2", "hello")
     assert refused(answer) == (409, "no_checkpoint")
     assert "pruned" in answer.json()["detail"] and not row(service, "epoch_2")["can_speak"]
@@ -109,9 +109,9 @@ def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):
 def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(service, output):
     os.rename(output, output.with_name("bad"))
     (output.with_name("output")).symlink_to(output.with_name("bad"))
-    service.parts.follower.settings = settings_in(output.parent, output_dir=output.parent / "bad")
+    service.state.follower.settings = settings_in(output.parent, output_dir=output.parent / "bad")
     service.wait_until(
-        lambda: "bad" in str(service.parts.follower.runs["current"].epochs[2].checkpoint), 10
+        lambda: "bad" in str(service.state.follower.runs["current"].epochs[2].checkpoint), 10
     )
     answer = preview(service, "epoch_2", "hello")
     assert refused(answer) == (422, "refused") and "/secret" not in answer.text
@@ -133,7 +133,7 @@ def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(service, 
 def test_why_a_candidate_is_not_heard_is_told_and_the_service_stays_ready(
     still, name, text, compute, limits, code
 ):
-    engine = still.parts.engine
+    engine = still.state.engine
     with pytest.MonkeyPatch.context() as patch:
         how = replace(engine.how, compute=replace(engine.how.compute, **compute))
         patch.setattr(engine, "how", how)

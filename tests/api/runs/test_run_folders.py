@@ -22,7 +22,7 @@ def run(service: Running, output: Path) -> Path:
     write_epoch(folder, 7)
 
     def whole() -> bool:
-        found = service.parts.follower.runs.get("ana")
+        found = service.state.follower.runs.get("ana")
         return found is not None and 7 in found.epochs and found.epochs[7].checkpoint is not None
 
     service.wait_until(whole)
@@ -57,7 +57,7 @@ def test_a_run_is_deleted_with_what_an_earlier_deletion_left(service, run):
 def test_an_archived_run_can_be_deleted(service, output):
     folder = output / "archive" / "20260101T000000Z"
     write_epoch(folder, 5)
-    service.wait_until(lambda: folder.name in service.parts.follower.runs)
+    service.wait_until(lambda: folder.name in service.state.follower.runs)
     assert delete(service, folder.name).status_code == 204
     assert not folder.exists()
 
@@ -95,7 +95,7 @@ def test_an_export_is_a_zip_with_the_bundle_its_licence_and_a_card(service, run)
     assert json.loads(archive.read("ana/bundle.json"))["licence"] == "CPML"
     card = archive.read("ana/CARD.md").decode()
     assert "Licence: CPML" in card and "Base model: demo" in card and "--voice ana" in card
-    exports = service.parts.settings.voices_dir / ".exports"
+    exports = service.state.settings.voices_dir / ".exports"
     service.wait_until(lambda: list(exports.iterdir()) == [])
 
 
@@ -104,5 +104,5 @@ def test_a_run_without_a_voice_is_a_409_without_paths(service, run, monkeypatch)
     answer = service.client.post("/v1/runs/ana/export")
     assert (answer.status_code, answer.json()["code"]) == (409, "no_export")
     assert "/some/where" not in answer.text
-    assert list((service.parts.settings.voices_dir / ".exports").iterdir()) == []
+    assert list((service.state.settings.voices_dir / ".exports").iterdir()) == []
     shutil.rmtree(run)

@@ -28,7 +28,7 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         paths = {name: str(folder / f"{number}.wav") for number, name in enumerate(NAMES)}
         for path in paths.values():
             soundfile.write(path, [0.0] * 2400, 24_000)
-        engine = found.parts.engine
+        engine = found.state.engine
         assert engine.standing is not None
         engine.standing = replace(engine.standing, own_name="kim", speakers=paths)
         yield found
@@ -41,9 +41,9 @@ def orders(
     """The recording and the speakers of every request in this context, as names."""
     found: list[tuple[str | None, dict[str, Any]]] = []
     speak = Engine.speak
-    names = {path: name for name, path in cast.parts.speakers.items()}
-    for voice in cast.parts.voices.all():
-        names[str(cast.parts.voices.recording(voice))] = voice.name
+    names = {path: name for name, path in cast.state.speakers.items()}
+    for voice in cast.state.voices.all():
+        names[str(cast.state.voices.recording(voice))] = voice.name
 
     def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
         others = {name: path and names[path] for name, path in spoken.cast.items()}
@@ -125,7 +125,7 @@ def test_other_lists_have_them_too(cast, path):
 def test_a_speaker_is_heard_and_neither_renamed_nor_deleted(cast):
     row = cast.client.get("/v1/voices/kim:calm").json()
     heard = cast.client.get(row["preview"])
-    assert heard.content == Path(cast.parts.speakers["kim:calm"]).read_bytes()
+    assert heard.content == Path(cast.state.speakers["kim:calm"]).read_bytes()
     rename = cast.client.patch("/v1/voices/ben", json={"name": "Bea"})
     delete = cast.client.delete("/v1/voices/ben")
     assert refusal(rename)[:2] == refusal(delete)[:2] == (409, "served_voice")

@@ -89,8 +89,8 @@ def test_one_of_another_base_is_refused_by_its_name(service):
 
 def test_what_is_put_there_replaced_or_removed_meanwhile_is_noticed(service, folder, monkeypatch):
     forgotten = []
-    monkeypatch.setattr(service.parts.engine, "forget", forgotten.append)
-    service.parts.adapters.look()
+    monkeypatch.setattr(service.state.engine, "forget", forgotten.append)
+    service.state.adapters.look()
     shutil.copytree(folder / "anna", folder / "dora")
     until(lambda: "dora" in names(service))
     shutil.rmtree(folder / "anna")
@@ -130,6 +130,6 @@ def test_with_onnx_runtime_there_are_none_and_it_is_said(folder):
 
 
 def test_a_speaker_of_the_voice_wins_over_an_adapter_of_that_name(service):
-    standing = service.parts.engine.standing
-    found = service.parts.speakers_of(replace(standing, speakers={"ANNA": "/kept/1.wav"}))
+    standing = service.state.engine.standing
+    found = service.state.speakers_of(replace(standing, speakers={"ANNA": "/kept/1.wav"}))
     assert found["ANNA"] == "/kept/1.wav" and "anna" not in found and "Ben" in found

@@ -106,7 +106,7 @@ class VoiceCalls(RuleBasedStateMachine):
         }
         others = self.service.client.get("/v1/audio/voices").json()["voices"]
         assert {one["id"] for one in others} == {"default", *self.known}
-        files = {path.name for path in self.service.parts.voices.folder.glob("[!.]*.*")}
+        files = {path.name for path in self.service.state.voices.folder.glob("[!.]*.*")}
         assert files == {f"{one}.{kind}" for one in self.known for kind in ("wav", "json")}
 
 
@@ -122,6 +122,6 @@ def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
                 suppress_health_check=list(HealthCheck),
             ),
         )  # fmt: skip
-        assert service.parts.engine.happened.restarts == 0
+        assert service.state.engine.happened.restarts == 0
         # Every kind of answer must occur.
         assert set(VoiceCalls.done) == {"by name 200", "by name 409", "gone"}

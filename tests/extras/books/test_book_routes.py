@@ -34,7 +34,7 @@ class Book:
 
     @property
     def folder(self) -> Path:
-        return self.service.parts.part(Library).books.folder / self.id
+        return self.service.state.part(Library).books.folder / self.id
 
     def ask(self, method: str, path: str = "", **more: Any) -> httpx.Response:
         return self.service.client.request(method, f"/v1/books/{self.id}{path}", **more)
@@ -118,7 +118,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert (row["id"], row["title"], row["state"]) == (one.id, "A Small Book", "done")
     assert row["plan_only"] is False
     assert one.ask("DELETE").status_code == 204 and one.ask("GET").status_code == 404
-    left = {path.name for path in shared.parts.part(Library).books.folder.rglob("*")}
+    left = {path.name for path in shared.state.part(Library).books.folder.rglob("*")}
     assert left == {".reading.lock", ".lock"}
 
 
@@ -134,7 +134,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
 def test_what_is_no_book_is_refused_and_leaves_nothing(shared, name, content, code):
     answer = shared.client.post("/v1/books", params={"name": name}, content=content)
     assert refused(answer) == (422, code)
-    assert not list(shared.parts.part(Library).books.folder.glob(".arriving-*"))
+    assert not list(shared.state.part(Library).books.folder.glob(".arriving-*"))
 
 
 def test_what_is_wrong_with_a_request_is_told(shared):
@@ -165,7 +165,7 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
     one = Book(shared, "Voices.txt")
     one.ended()
     assert one.read(voice=voice)["reading"]["state"] == "done"
-    kept = shared.parts.voices.recording(shared.parts.voices.get(voice))
+    kept = shared.state.voices.recording(shared.state.voices.get(voice))
     given = one.given()
     assert given["spec"]["reference"] == str(kept) and given["steps"] == "Steps"
     one.ask("DELETE")
@@ -184,12 +184,12 @@ def test_on_a_full_disk_no_book_is_taken_or_read(shared, monkeypatch):
     one = Book(shared, "Full.txt")
     one.ended()
     monkeypatch.setattr("api.uploads.free_bytes", lambda _: 1_000_000)
-    before = {path.name for path in shared.parts.part(Library).books.folder.iterdir()}
+    before = {path.name for path in shared.state.part(Library).books.folder.iterdir()}
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space")
     assert "1,000,000 bytes left" in answer.json()["detail"]
     assert refused(one.ask("POST", "/reading", json={})) == (507, "no_space")
-    assert {path.name for path in shared.parts.part(Library).books.folder.iterdir()} == before
+    assert {path.name for path in shared.state.part(Library).books.folder.iterdir()} == before
     monkeypatch.undo()
     one.ask("DELETE")
 
@@ -201,7 +201,7 @@ def test_a_reading_that_fails_says_why(service, monkeypatch, how, said):
     monkeypatch.setenv("FAKE_READER", how)
     found = Book(service).ended()
     assert found["reading"]["state"] == "failed" and said in found["reading"]["message"]
-    assert str(service.parts.part(Library).books.folder) not in json.dumps(found)
+    assert str(service.state.part(Library).books.folder) not in json.dumps(found)
 
 
 @pytest.mark.usefixtures("hangs")
@@ -227,7 +227,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     one = Book(service)
     one.hanging()
     steps = one.folder / "spoken/steps"
-    waiting = service.parts.engine.requests
+    waiting = service.state.engine.requests
     speaking, unread = waiting.speaking, SpeechStream(MICRO, name="unread", held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not one.details()["reading"]["paused"], 30)
@@ -260,9 +260,9 @@ def test_a_book_that_another_replica_deletes_does_not_come_back(service):
     one = Book(service)
     one.hanging()
     (one.folder / "book.json").unlink()
-    queue = service.parts.part(Library).readings
+    queue = service.state.part(Library).readings
     asyncio.run_coroutine_threadsafe(
-        queue.stop(UploadedBook(one.folder, one.id, "", "")), service.parts.loop
+        queue.stop(UploadedBook(one.folder, one.id, "", "")), service.state.loop
     ).result(30)
     assert not one.folder.exists()
 
@@ -270,7 +270,7 @@ def test_a_book_that_another_replica_deletes_does_not_come_back(service):
 def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
     """It may hold locks that speech waits for."""
     monkeypatch.setenv("FAKE_READER", "load")
-    speaking = service.parts.engine.requests.speaking
+    speaking = service.state.engine.requests.speaking
     speaking["somebody"] = SpeechStream(MICRO, name="somebody")
     try:
         one = Book(service)  # starts the reader, for its plan
@@ -290,7 +290,7 @@ def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
     with running(settings_in(tmp_path)) as service:
         one = Book(service)
         one.hanging()
-        running_now = service.parts.part(Library).readings._running
+        running_now = service.state.part(Library).readings._running
         assert running_now is not None and running_now[1] is not None
         child = running_now[1].pid
     with pytest.raises(ProcessLookupError):
@@ -302,7 +302,7 @@ def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
 @pytest.mark.slow
 def test_a_real_child_reads_a_book_with_the_served_voice(real):
     """Planned and spoken with the embedded voice, as by `xtts read`."""
-    real.parts.part(Library).readings.module = "extras.books.book_child"
+    real.state.part(Library).readings.module = "extras.books.book_child"
     text = b"Chapter 1\n\nThe ship left the port in the morning. Nobody had seen the captain.\n"
     answer = real.client.post("/v1/books", params={"name": "sea.txt"}, content=text)
     one = Book.__new__(Book)

@@ -292,7 +292,7 @@ def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(row, dialect, a
     """Sample for sample if its format is lossless."""
     with asked() as orders:
         sound = row.ask(Talk(dialect.client, "Anna", anna))
-    (params, recording), voices = orders[0], dialect.parts.voices
+    (params, recording), voices = orders[0], dialect.state.voices
     assert len(orders) == 1 and params.text == TEXT
     assert recording == (str(voices.recording(voices.find(anna))) if row.named else None)
     if row.kind == "mp3":

@@ -90,10 +90,10 @@ def test_a_program_that_clones_from_one_recording_sends_one(service):
     files = [("wav_file", (f"{n}.wav", file_of(speech()))) for n in range(3)]
     answer = service.client.post("/clone_speaker", files=files)
     assert refusal(answer) == (422, "several_files", "wav_file")
-    assert service.parts.voices.all() == []
+    assert service.state.voices.all() == []
 
 
 def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service):
     data = {"wav_file": ("Default.wav", file_of(speech()))}
     assert service.client.post("/clone_speaker", files=data).status_code == 200
-    assert [one.name for one in service.parts.voices.all()] == ["cloned"]
+    assert [one.name for one in service.state.voices.all()] == ["cloned"]

@@ -44,7 +44,7 @@ def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
 
 def counts(service: Running) -> dict[str, float]:
     """Speech requests so far, by status."""
-    found = service.parts.metrics.requests.collect()[0].samples
+    found = service.state.metrics.requests.collect()[0].samples
     return {one.labels["code"]: one.value for one in found if one.name.endswith("_total")}
 
 

@@ -43,7 +43,7 @@ def test_a_voice_is_asked_for_by_name(dialect, anna, voice):
         assert dialect.say("hello", voice=voice).status_code == 200
         assert dialect.say("hello", voice={"id": anna, "name": "Anna"}).status_code == 200
     recordings = [recording for _, recording in orders]
-    assert recordings == [str(dialect.parts.voices.folder / f"{anna}.wav")] * 2
+    assert recordings == [str(dialect.state.voices.folder / f"{anna}.wav")] * 2
 
 
 @pytest.mark.parametrize(

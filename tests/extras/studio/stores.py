@@ -16,7 +16,7 @@ def add_dataset(service: Running, name: str) -> httpx.Response:
 
 
 def add_job(service: Running, name: str) -> httpx.Response:
-    datasets = service.parts.part(Studio).datasets
+    datasets = service.state.part(Studio).datasets
     if not datasets.all():
         add_dataset(service, "spoken")
         clips = datasets.all()[0].clips
@@ -30,7 +30,7 @@ def add_job(service: Running, name: str) -> httpx.Response:
 def with_a_dataset(service: Running) -> None:
     """A dataset without a job."""
     add_job(service, "x")
-    shutil.rmtree(service.parts.settings.queue_dir)
+    shutil.rmtree(service.state.settings.queue_dir)
 
 
 def upload(service: Running) -> httpx.Response:

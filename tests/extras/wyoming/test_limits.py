@@ -59,7 +59,7 @@ def test_half_open_connections_harm_nobody(tmp_path):
         asyncio.run(hold())
         for reason in ("slow_event", "too_many"):
             assert ports.http.counted("tts_connections_closed_total", reason=reason)
-        ports.http.wait_until(lambda: not list(ports.http.parts.engine.requests), 5)
+        ports.http.wait_until(lambda: not list(ports.http.state.engine.requests), 5)
 
 
 def test_who_goes_away_ends_what_he_asked_for(ports):
@@ -71,7 +71,7 @@ def test_who_goes_away_ends_what_he_asked_for(ports):
 
     started = time.monotonic()
     asyncio.run(leave())
-    ports.http.wait_until(lambda: not list(ports.http.parts.engine.requests), 5)
+    ports.http.wait_until(lambda: not list(ports.http.state.engine.requests), 5)
     assert time.monotonic() - started < 5
 
 
@@ -93,7 +93,7 @@ def test_who_reads_nothing_is_let_go(ports, monkeypatch):
         writer.transport.abort()
 
     asyncio.run(ask())
-    ports.http.wait_until(lambda: not list(ports.http.parts.engine.requests), 5)
+    ports.http.wait_until(lambda: not list(ports.http.state.engine.requests), 5)
 
 
 def test_a_killed_child_is_told_of_and_replaced(tmp_path):
@@ -103,14 +103,14 @@ def test_a_killed_child_is_told_of_and_replaced(tmp_path):
             async with ports.client() as client:
                 await send(client, Synthesize("long " * 200))
                 await client.read_event()
-                os.kill(ports.http.parts.engine.child.pid, signal.SIGKILL)
+                os.kill(ports.http.state.engine.child.pid, signal.SIGKILL)
                 found = await asyncio.wait_for(heard(client), 20)
             assert found.ended and found.code == "killed"
 
         asyncio.run(ask())
         # It waits for the next child, as HTTP requests do.
         assert say(ports, "again").pcm == said("again")
-        assert ports.http.parts.engine.happened.restarts == 1
+        assert ports.http.state.engine.happened.restarts == 1
 
 
 def test_the_queue_is_the_one_of_http(tmp_path, monkeypatch):
@@ -144,7 +144,7 @@ def test_the_service_stops_within_its_time(tmp_path):
                 await send(waiting, SynthesizeStart())
                 await speaking.read_event()
                 started = time.monotonic()
-                ports.http.parts.loop.call_soon_threadsafe(ports.stop)
+                ports.http.state.loop.call_soon_threadsafe(ports.stop)
                 found = await heard(speaking)
                 assert found.error is None and not found.ended
                 assert (await heard(waiting)).ended

@@ -46,7 +46,7 @@ def test_each_listed_voice_speaks_as_itself(ports):
     with asked() as orders:
         for voice in described(ports).voices:
             assert say(ports, TEXT, SynthesizeVoice(name=voice.name)).pcm == said(TEXT)
-    kept = ports.http.parts.voices
+    kept = ports.http.state.voices
     paths = [None, *(str(kept.recording(row)) for row in kept.all())]
     wanted = [(language, path) for path in paths for language in ("en", "pt")]
     assert [(ask.language, recording) for ask, recording in orders] == wanted

@@ -23,7 +23,7 @@ class Dataset:
 
     @property
     def folder(self) -> Path:
-        return self.service.parts.part(Studio).datasets.folder / self.id
+        return self.service.state.part(Studio).datasets.folder / self.id
 
     @property
     def metadata(self) -> str:
@@ -60,7 +60,7 @@ class Dataset:
     def running_child(self) -> int:
         """The process id of the cut, once it reports progress."""
         self.service.wait_until(lambda: "320 of 640" in self.details()["cut"]["told"], 30)
-        found = self.service.parts.part(Studio).cuts._running
+        found = self.service.state.part(Studio).cuts._running
         assert found is not None and found[1] is not None
         return found[1].pid
 

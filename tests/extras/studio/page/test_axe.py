@@ -49,7 +49,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(settings_in(folder, voice="demo"), limits=PATIENT) as found:
         reading(found)
         with_tape(found, "Anna", text=b"Words.").cut()
-        TrainingQueue(found.parts.settings.queue_dir).ask("eva", "anna", {})
+        TrainingQueue(found.state.settings.queue_dir).ask("eva", "anna", {})
         yield found
 
 

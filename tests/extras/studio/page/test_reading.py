@@ -88,7 +88,7 @@ def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_p
     record(page, 3.9)
     assert page.text_content("#reading-state").endswith("Nothing is wrong with it: keep it.")
     assert page.is_visible("#reading-wave")
-    metadata = service.parts.part(Studio).datasets.folder / "ana/clips/metadata.csv"
+    metadata = service.state.part(Studio).datasets.folder / "ana/clips/metadata.csv"
     assert not metadata.exists()
     page.keyboard.press("Enter")
     says(page, "reading-text", "A chuva parou.")

@@ -52,7 +52,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.set_input_files("#recording-files", tape)  # The browser's file dialog.
     page.wait_for_selector("#recording-list li:has-text('5.1 MB')")
     until(page, "!document.querySelector('#recording-list progress')")
-    kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
+    kept = service.state.part(Studio).datasets.folder / "anna/recordings/tape.wav"
     assert kept.read_bytes() == tape.read_bytes()
     page.set_input_files("#recording-text", text)
     until(page, "document.getElementById('text-info').textContent.includes('srt')")
@@ -67,7 +67,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.2)
     line = page.text_content("#train-line")
     assert re.fullmatch(r"DATASET_DIR=\S+/anna/clips LANGUAGE=en make train", line)
-    metadata = service.parts.part(Studio).datasets.folder / "anna/clips/metadata.csv"
+    metadata = service.state.part(Studio).datasets.folder / "anna/clips/metadata.csv"
     page.focus("[data-clip='tape-0001'] textarea")
     page.keyboard.press("Control+a")
     page.keyboard.type("By hand.")
@@ -87,7 +87,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     assert page.text_content("#dataset-remove") == "Confirm: delete dataset"
     page.keyboard.press("Enter")
     page.wait_for_selector("#dataset-works", state="hidden")
-    assert not (service.parts.part(Studio).datasets.folder / "anna").exists()
+    assert not (service.state.part(Studio).datasets.folder / "anna").exists()
 
 
 def test_an_upload_that_breaks_off_is_told_and_can_be_sent_again(service, open_page, tape):
@@ -102,7 +102,7 @@ def test_an_upload_that_breaks_off_is_told_and_can_be_sent_again(service, open_p
     page.unroute("**/recordings?name=*")
     page.set_input_files("#recording-files", tape)
     page.wait_for_selector("#recording-list [aria-label='Delete tape.wav']")
-    kept = service.parts.part(Studio).datasets.folder / "anna/recordings/tape.wav"
+    kept = service.state.part(Studio).datasets.folder / "anna/recordings/tape.wav"
     assert kept.read_bytes() == tape.read_bytes()
 
 

@@ -13,7 +13,7 @@ service = test_runs.service
 
 def test_a_run_that_waits_for_its_training_cannot_be_deleted(service, open_page):
     page = opened(service, open_page)
-    TrainingQueue(service.parts.settings.queue_dir).ask("ben", "ana", {})
+    TrainingQueue(service.state.settings.queue_dir).ask("ben", "ana", {})
     page.provoked.append("409")
     pressed(page, "Delete ben")
     page.keyboard.press("Enter")
@@ -24,7 +24,7 @@ def test_a_run_that_waits_for_its_training_cannot_be_deleted(service, open_page)
 @LOOKS
 def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
     """Also without a dataset."""
-    queue = TrainingQueue(service.parts.settings.queue_dir)
+    queue = TrainingQueue(service.state.settings.queue_dir)
     queue.ask("a-name-that-is-as-long-as-a-name-may-be", "ana", {})
     page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
                   viewport={"width": width, "height": 844})  # fmt: skip

@@ -23,7 +23,7 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
     page.focus("#train")
     page.keyboard.press("Enter")
     until(page, f"{LIST}.includes('anna Queued.')")
-    queue = TrainingQueue(service.parts.settings.queue_dir)
+    queue = TrainingQueue(service.state.settings.queue_dir)
     (job,) = queue.jobs()
     asked = job.read()
     assert (asked.run, asked.dataset) == ("anna", "anna")
@@ -39,7 +39,7 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
 
 
 def test_a_page_that_was_not_seen_catches_up(service, open_page):
-    queue = TrainingQueue(service.parts.settings.queue_dir)
+    queue = TrainingQueue(service.state.settings.queue_dir)
     queue.ask("ana", "no-such", {})
     page = open_page(service.address)
     until(page, f"{LIST}.includes('Queued.')")
@@ -73,7 +73,7 @@ def test_what_a_check_finds_stands_beside_the_clip_to_hear(service, open_page):
 
 
 def test_a_training_that_has_ended_is_listened_to_and_goes_on(service, open_page):
-    settings = service.parts.settings
+    settings = service.state.settings
     queue = TrainingQueue(settings.queue_dir)
     queue.ask("ana", "no-such", {"NUM_EPOCHS": "2", "BASE_MODEL": "demo"})
     (job,) = queue.jobs()
@@ -98,7 +98,7 @@ def test_a_training_that_has_ended_is_listened_to_and_goes_on(service, open_page
 @LOOKS
 def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
     with_clips(service)
-    queue = TrainingQueue(service.parts.settings.queue_dir)
+    queue = TrainingQueue(service.state.settings.queue_dir)
     for run in ("anna", "a-name-that-is-as-long-as-a-name-may-be"):
         queue.ask(run, "anna", {})
     size = {"width": width, "height": 844}

@@ -52,7 +52,7 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
     assert one.ask("GET", "/account.csv").text.startswith('"recording","start","end"')
     assert one.ask("DELETE").status_code == 204
     assert one.ask("GET").status_code == 404
-    left = {path.name for path in service.parts.part(Studio).datasets.folder.rglob("*")}
+    left = {path.name for path in service.state.part(Studio).datasets.folder.rglob("*")}
     assert left == {".cutting.lock", ".lock"}
 
 
@@ -141,7 +141,7 @@ def test_what_is_no_recording_by_its_name_is_refused(shared_service, name):
 def test_no_name_of_a_recording_becomes_a_path(shared_service, name):
     one = Dataset(shared_service, "../..")
     identity = one.uploaded(name)["id"]
-    every = shared_service.parts.part(Studio).datasets.folder
+    every = shared_service.state.part(Studio).datasets.folder
     assert one.id == "dataset"
     assert list(every.parent.rglob("*.wav")) == [every / f"dataset/recordings/{identity}.wav"]
     assert all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in identity)
@@ -182,7 +182,7 @@ def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path):
 
 
 def test_a_folder_that_is_no_dataset_of_ours_is_none(service):
-    folder = service.parts.part(Studio).datasets.folder
+    folder = service.state.part(Studio).datasets.folder
     (folder / "mine").mkdir(parents=True)
     (folder / "mine/metadata.csv").write_text("mine")
     for method in ("GET", "DELETE"):
@@ -354,13 +354,13 @@ def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
         for service in (one, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"
-        locks = [service.parts.part(Studio).cuts._lock for service in (one, other)]
+        locks = [service.state.part(Studio).cuts._lock for service in (one, other)]
         assert sum(lock is not None for lock in locks) == 1
 
 
 def test_whoever_speaks_is_in_front_of_a_cut(service):
     """Lower priority, one thread, and killed first if memory is short."""
-    service.parts.part(Studio).cuts.niceness = NICENESS
+    service.state.part(Studio).cuts.niceness = NICENESS
     one = with_tape(service)
     one.cut()
     given = one.given_to()

@@ -196,7 +196,7 @@ def test_with_a_key_trainings_are_off_until_the_setting_says_so(tmp_path):
 def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     run = folder / "output" / "runs" / "ana"
     write_epoch(run, 7, loss=2.0)
-    follower = service.parts.follower
+    follower = service.state.follower
     service.wait_until(
         lambda: "ana" in follower.runs and follower.runs["ana"].epochs[7].state == "whole"
     )
@@ -208,14 +208,14 @@ def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     promoted = service.client.post("/v1/runs/ana/epochs/7/promote")
     assert promoted.json()["served"]["run"] == "ana", promoted.text
     with locks.exclusive(run / ".lock"):
-        service.wait_until(lambda: service.parts.follower.runs["ana"].training)
+        service.wait_until(lambda: service.state.follower.runs["ana"].training)
     service.client.delete("/v1/promotion").raise_for_status()
 
 
 def test_a_run_that_waits_for_its_training_is_not_deleted(service, folder):
     run = folder / "output" / "runs" / "waiting"
     write_epoch(run, 7)
-    service.wait_until(lambda: "waiting" in service.parts.follower.runs)
+    service.wait_until(lambda: "waiting" in service.state.follower.runs)
     job = TrainingQueue(folder / "queue").get(ask(service, folder, "waiting").json()["id"])
     assert job is not None
     answer = service.client.delete("/v1/runs/waiting")
