@@ -85,7 +85,8 @@ def probe(
 def report_surprise(device: str, words: str, folder: Path | None = None) -> None:
     """Records a run-time fault that the check did not predict.
 
-    The next start checks again. For a day, that GPU speaks no samples while a model trains on it.
+    The next start checks again. For a day, the process that trains on that GPU speaks no samples:
+    a worker does.
     """
     folder = folder or cache_folder(os.environ)
     _keep(folder, "check", None)

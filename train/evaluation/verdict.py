@@ -10,9 +10,9 @@ All functions are pure. The rule has these steps (docs/develop/evaluation.md say
                   run that learns an added language, also those that say a language of the base
                   worse (`_forgets`), and the base, which does not know the added one
     4. natural    rules out those that are measurably less natural than the base (`_less_natural`)
-    5. the base   stays the best, unless a remaining candidate is measurably better or a blend ties
-                  with it (`_may_follow`)
-    6. words      of the rest, those with the fewest word errors
+    5. the base   stays the best unless it is ruled out, a remaining candidate is measurably better,
+                  or a blend ties with it (`_may_follow`)
+    6. words      of the rest, those with the fewest word errors, if a recogniser heard them
     7. voice      of these, the most similar voice; in a tie, the smallest share (`_nearest`)
 
 The base takes no part in steps 6 and 7: its GPT judges `words`, so it would win each tie. If voices

@@ -1,9 +1,9 @@
 """Trains a decoder for given weights, and keeps it if it is better than the base's.
 
-Training moves the GPT's latents away from those that the base's decoder knows. With that decoder,
-samples of later epochs sound worse than the weights are. So before an epoch speaks, its decoder is
-trained on the person's clips for a small part of the epoch's time, starting from the decoder of the
-epoch before. `train.evaluation.conclusion` trains the one for the best weights.
+With the base's decoder, a new person sounds like one of its training speakers
+(`xtts.workers.decoder_learning`). So before an epoch speaks, its decoder is trained on the person's
+clips for a small part of the epoch's time, starting from the decoder of the epoch before.
+`train.evaluation.conclusion` trains the one for the best weights.
 """
 
 import contextlib

@@ -78,8 +78,8 @@ def plan(
 def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
     """Where to speak after a fault; None if no other place can help.
 
-    Each fault leads one step down: first without the part that failed, then in another process,
-    then on the CPU.
+    Each fault of a GPU leads one step down: first without cuFFT or cuDNN if that failed, then in
+    another process (not for lack of memory), then on the CPU.
     """
     if plan.device == "cpu" or not failure.elsewhere:
         return None

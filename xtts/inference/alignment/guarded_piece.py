@@ -1,8 +1,8 @@
 """One guarded piece of text: how often it is spoken again, its attempts, and the result.
 
 Whole speech, streams, the batcher and ONNX Runtime share these rules. A faulty piece is spoken
-again with another seed, unless some of its sound was already sent. The best attempt is kept, and
-cut after its last word if that is safe.
+again with another seed, unless it is streamed: then its sound may have been sent. The best attempt
+is kept, and cut after its last word if that is safe.
 
 A head attends to the first sound of a word during the silence before it, so the path alone would
 start the word too early. Therefore the times of words exclude quiet sound at both ends.
