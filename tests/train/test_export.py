@@ -323,6 +323,26 @@ def test_a_full_disk_leaves_the_earlier_export(base, checkpoint, tmp_path, monke
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "output", "voice"]
 
 
+@pytest.mark.parametrize("operation", ["mkdir", "rename"])
+def test_a_disk_without_room_for_a_folder_or_name_is_full(
+    base, checkpoint, tmp_path, monkeypatch, operation
+):
+    to = exported(checkpoint, base, tmp_path / "voice")
+    real = getattr(Path, operation)
+
+    def full(self, *given, **named):
+        if self.name.endswith(".sotaque-part") and not self.name.endswith(".old.sotaque-part"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, operation, full)
+        with pytest.raises(DiskFull, match="bytes needed"):
+            exported(checkpoint, base, to)
+    assert bundle.verify(to)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "output", "voice"]
+
+
 # Files that do not match
 
 

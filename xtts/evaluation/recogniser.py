@@ -203,7 +203,7 @@ def _reported(folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise RecogniserError(
-            f"The Whisper model in {folder} cannot be opened: {first_line(error)}"
+            f"The Whisper model in {folder} cannot be opened: {first_line(error)}."
         ) from error
 
 

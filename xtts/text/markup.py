@@ -32,8 +32,12 @@ PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\
 KNOWN = "[pause:500ms], [voice:NAME] and [style:NAME]"
 # A malformed pause; `[name:value]`; and a voice, even without a closing bracket.
 MALFORMED = re.compile(
-    r"\[\s*(/?pause\b[^\[\]]*)\]?|\[(?:([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]|(voice):)", re.I
+    r"\[\s*(/?pause\b[^\[\]]*)\]?"
+    r"|\[(?:([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]|(voice)(?::|\s+[a-z-]+=))",
+    re.I,
 )
+# What only `extras/ssml` can read.
+_SSML = re.compile(r"</?\s*(?:speak|break|say-as|sub|prosody|emphasis|phoneme)\b[^<>]*>?", re.I)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
 
@@ -84,9 +88,14 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
     """
     if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
         return [MarkedText(text)]
-    found = extras.first("MARKUP")
-    reader: MarkupReader = found.Reader(rules) if found else MarkupReader(rules)
-    return reader.read(text)
+    if found := extras.first("MARKUP"):
+        reader: MarkupReader = found.Reader(rules)
+        return reader.read(text)
+    if tag := _SSML.search(text):
+        raise TextError(
+            f"The tag {shown(tag[0])} needs extras/ssml, which this copy of Sotaque lacks."
+        )
+    return MarkupReader(rules).read(text)
 
 
 class MarkupReader:

@@ -104,7 +104,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        fault = first_line(error)
+        fault = f"{first_line(error)}."
     if fault:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
         return None

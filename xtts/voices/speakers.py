@@ -64,7 +64,7 @@ def rows(folder: Path) -> list[Speaker]:
     except FileNotFoundError:
         return []
     except (OSError, ValidationError, KeyError) as error:
-        fault = first_line(error)
+        fault = f"{first_line(error)}."
     if fault:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
         return []

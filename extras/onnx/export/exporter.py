@@ -6,8 +6,6 @@ takes 40 s of one core and at most 2.0 GB.
 
 import contextlib
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -22,14 +20,9 @@ from extras.onnx import folder as folders
 from extras.onnx.export import graphs, weights
 from extras.onnx.export.tracing import OPSET, traced
 from extras.onnx.folder import OnnxError, OnnxVoice
-from machine.storage.atomic import (
-    WriteError,
-    Written,
-    replace_file,
-    require_space,
-    sync_folder,
-)
+from machine.storage.atomic import Written, refused, replace_file
 from machine.storage.hashes import sha256_of
+from train.export import whole_folder
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
@@ -60,26 +53,13 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
     spoken = mapped(source.folder, source.state)
     if source.decoder is not None:
         spoken.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), spoken.config)
-    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        require_space(to.parent, _bytes(spoken, kinds), to.name)
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
+    with whole_folder(to, _bytes(spoken, kinds)) as part, refused(to):
         onnx_voice = OnnxVoice(
             _files(part, spoken, source, kinds), tuple(kinds), OPSET, sha256_of(source.weights),
             source.licence or spoken.config.licence,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
         folders.write(part, onnx_voice)
-        if to.exists():
-            shutil.rmtree(to)
-        part.rename(to)
-        sync_folder(to.parent)
-    except OSError as error:
-        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return onnx_voice
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extras.ssml.reader import STRENGTHS, TAGS
+from machine import extras
 from tests.api.heard import refused
 from tests.api.paths import served
 from tests.models import tiny_base
@@ -146,6 +147,19 @@ def test_fuzzed_markup_is_refused_or_gone(text):
     )
     assert not re.search(r"\[(pause|break|prosody)", left, re.I), words
     assert sum(one.before + one.after for one in found) <= 60
+
+
+@pytest.mark.parametrize("tag", ["[break:500ms]", "[lang:en]", "[prosody rate="])
+def test_a_tag_in_the_wrong_brackets_is_shown_whole(tag):
+    with pytest.raises(TextError, match=re.escape(f"The tag {tag!r} is unknown")):
+        marked_texts(f"{tag} x", ENGLISH)
+
+
+def test_without_the_extra_its_tags_are_refused_and_other_signs_are_text(monkeypatch):
+    monkeypatch.setattr(extras, "first", lambda _: None)
+    with pytest.raises(TextError, match="'<break/>' needs extras/ssml"):
+        marked_texts("Go <break/> on", ENGLISH)
+    assert said("a < b, I <3 you") == "a < b, I <3 you"
 
 
 def test_an_alias_is_spoken_in_place_of_its_text_and_has_the_words(tmp_path):
