@@ -307,7 +307,7 @@ def test_every_extra_is_listed_and_every_name_has_a_folder():
     assert len(set(extras.NAMES)) == len(extras.NAMES)
 
 
-# The ports that one extra has, and what its module defines, as `machine.extras` says.
+# Ports that one extra has, with the names that `machine.extras` says its module defines.
 ONE_EXTRA_EACH = {
     "LANGUAGES": ("report_lacking",), "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
     "RULES": ("rules_of",), "MARKUP": ("Reader",), "USAGE": ("MachineMetrics", "of_steps"),

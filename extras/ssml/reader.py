@@ -1,4 +1,4 @@
-"""Reads a subset of SSML beside the tags in brackets (MARKUP in `machine.extras`).
+"""Reads a subset of SSML, and the tags in brackets (MARKUP in `machine.extras`).
 
     <break time="500ms"/>  <break strength="strong"/>  <break/>
     <say-as interpret-as="characters|digits|telephone|date|time|cardinal|ordinal">…</say-as>

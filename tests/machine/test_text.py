@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from machine.text import counted, load_error
+from machine.text import counted, first_line, load_error
 
 
 class Other:
@@ -27,3 +27,16 @@ def test_torchs_advice_to_load_unsafely_is_not_passed_on(tmp_path):
 def test_one_has_no_plural():
     said = [counted(number, "clip") for number in (0, 1, 2, 2000)]
     assert said == ["0 clips", "1 clip", "2 clips", "2,000 clips"]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("It is bad.\nA hint follows."), "It is bad"),
+        (ValueError(""), "ValueError"),
+        (OSError("\n "), "OSError"),
+        (RuntimeError("x" * 999), "x" * 300),
+    ],
+)
+def test_the_first_line_of_an_error_is_never_empty_or_endless(error, line):
+    assert first_line(error) == line

@@ -1,4 +1,4 @@
-"""Saves checkpoints and best.json, prunes old ones, and raises DiskFull.
+"""Saves checkpoints and best.json, prunes old ones, and raises DiskFull on a full disk.
 
 The loop calls it at the end of an epoch and before a stop. One save writes the weights, the trainer
 state, LoRA's adapter, the manifest and best.json, then deletes old files. A kill between any two of

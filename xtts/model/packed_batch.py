@@ -31,9 +31,9 @@ STOP_TARGETS = 4
 class PackedBatch:
     """A batch for `xtts.model.training`; all tensors may be moved with `to`.
 
-    length: of the row. segments: the layout of the clips in the row; frames: of their conditioning,
-    a mel [clips, 80, frames], padded. text_*, audio_*: flat tokens, their positions within their
-    part and their slots in the row. *_targets and *_target_slots: the targets and their slots.
+    length: of the row; segments: the layout of the clips in it. conditioning: mel [clips, 80,
+    frames], padded; frames: the layout of its clips. text_*, audio_*: flat tokens, their positions
+    within their part and their slots in the row. *_targets, *_target_slots: targets, their slots.
     """
 
     length: int
@@ -109,10 +109,10 @@ def pack(
         text.append(_places(start, inputs, targets))
         audio.append(_places(start + len(inputs), *_audio(codes_of_clip, shape), silent))
     latents = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
-    frames = VarlenLayout.of([mel.shape[1] for mel in conditioning])
+    frames = [mel.shape[1] for mel in conditioning]
+    segments, heard = VarlenLayout.of(lengths), VarlenLayout.of(frames)
     mels = pad_sequence([mel.float().T for mel in conditioning], batch_first=True).transpose(1, 2)
-    layouts = VarlenLayout.of(lengths), frames
-    return PackedBatch(starts[-1], *layouts, mels, latents, *_flat(text), *_flat(audio))
+    return PackedBatch(starts[-1], segments, heard, mels, latents, *_flat(text), *_flat(audio))
 
 
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,7 @@ MALFORMED = re.compile(
     re.I,
 )
 # What only `extras/ssml` can read.
-_SSML = re.compile(r"</?\s*(?:speak|break|say-as|sub|prosody|emphasis|phoneme)\b[^<>]*>?", re.I)
+_SSML = re.compile(r"</?\s*(?:(?:speak|break|say-as|sub|prosody)\b[^<>]*>?|[ps]\s*>)", re.I)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
 
@@ -101,7 +101,7 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
 class MarkupReader:
     """Reads one text. A subclass adds `patterns`, and a `tag` for them.
 
-    text: what was read since the last pause or change of voice; rules: of the text's language.
+    text: the words since the last pause or change of voice; rules: of the text's language.
     """
 
     patterns: ClassVar[tuple[re.Pattern[str], ...]] = (PAUSE, VOICE)

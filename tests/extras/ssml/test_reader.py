@@ -1,4 +1,4 @@
-"""SSML: tags that are read, text that is no tag, and tags that are refused by name."""
+"""SSML: which tags are read, what is only text, and which tags are refused by name."""
 
 import re
 
@@ -157,8 +157,9 @@ def test_a_tag_in_the_wrong_brackets_is_shown_whole(tag):
 
 def test_without_the_extra_its_tags_are_refused_and_other_signs_are_text(monkeypatch):
     monkeypatch.setattr(extras, "first", lambda _: None)
-    with pytest.raises(TextError, match="'<break/>' needs extras/ssml"):
-        marked_texts("Go <break/> on", ENGLISH)
+    for tag in ("<break/>", "<p>", "</s>"):
+        with pytest.raises(TextError, match=f"{tag!r} needs extras/ssml"):
+            marked_texts(f"Go {tag} on", ENGLISH)
     assert said("a < b, I <3 you") == "a < b, I <3 you"
 
 

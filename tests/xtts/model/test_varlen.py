@@ -1,4 +1,4 @@
-"""Clips packed in one row give the same results as each in a row of its own."""
+"""Clips packed in one row give the same results as each clip alone in a row."""
 
 import pytest
 import torch
