@@ -1,6 +1,7 @@
 """Each person and style of a dataset becomes a named speaker of the run and its exports."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from train.export import export
 from train.sampling.run_speakers import best_clips, clips_by_speaker, keep_speakers
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
+from xtts import audio
 from xtts.audio import CODE_RATE
+from xtts.inference.defaults import ConditioningParams
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import speakers
@@ -64,6 +67,21 @@ def test_a_run_keeps_a_recording_of_each_speaker_and_style(base, tmp_path, caplo
     for path in speakers.read(run.folder).values():
         most = max(wanted.total_seconds, wanted.speaker_seconds)
         assert 2.0 <= soundfile.info(path).duration <= most
+
+
+def test_the_latents_of_a_further_speaker_use_all_of_their_clips(base, tmp_path):
+    """They read the first seconds of the recording; the speaker embedding reads more."""
+    data, run = data_of(with_a_whisper(tmp_path / "data"), base), RunFolder(tmp_path / "output")
+    config = replace(ModelConfig.read(base), conditioning=ConditioningParams(4.0, 4.0, 30.0))
+    keep_speakers(run, data, config, "anna")
+    used = soundfile.read(speakers.read(run.folder)["ben"])[0][: 4 * CODE_RATE]
+    clips = [clip for clip in data.clips if clip.speaker == "ben"]
+    assert len(clips) == 4
+    for clip in clips:
+        beginning = audio.read(clip.path, CODE_RATE).numpy()[CODE_RATE // 4 : CODE_RATE // 2]
+        windows = np.lib.stride_tricks.sliding_window_view(used, len(beginning))
+        nearest = min(float(np.abs(one - beginning).max()) for one in windows)
+        assert nearest < 1e-3, f"{clip.name}: {nearest:.3f}"
 
 
 def test_a_dataset_of_one_speaker_names_nobody(base, tmp_path):
