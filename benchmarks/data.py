@@ -49,7 +49,7 @@ def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, A
     synthetic.write_dataset(folder / "data")
     recipe = coqui_training.CoquiTrainingRecipe(base, folder / "data", synthetic.LEARNING_RATE)
     torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
-    _, batches = synthetic.batches(base, folder / "data", folder / "cache", "other_clip")
+    _, batches = synthetic.batches(base, folder / "data", folder / "cache")
     batches.plan(1)
     group = tuple(range(CLIPS_IN_A_BATCH))
     sides: dict[str, Callable[[], object]] = {

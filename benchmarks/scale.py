@@ -66,7 +66,6 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
         seed=0,
         batch_seconds=40.0,
         stop_input=config.stop_input_trained,
-        conditioning="other_clip",
         sources=data.train,
     )
     planned = batches.plan(1)

@@ -278,9 +278,7 @@ def write_dataset(folder: Path) -> None:
     (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-def batches(
-    base: Path, data: Path, cache: Path, conditioning: str
-) -> tuple["ModelConfig", "Batches"]:
+def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batches"]:
     """The work of a start for its data: judges every clip, builds or finds the cache."""
     from train.dataset import dataset, features
     from train.dataset.batches import Batches
@@ -301,7 +299,6 @@ def batches(
         seed=0,
         batch_seconds=40.0,
         stop_input=False,
-        conditioning=conditioning,
         sources=everything,
     )
     return config, made

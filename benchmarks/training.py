@@ -168,7 +168,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     """Passes in Coqui's batches, and with all clips in one."""
     from extras.doctor import flops
 
-    config, batches = synthetic.batches(base, data, cache, "same_clip")
+    config, batches = synthetic.batches(base, data, cache)
     everything = tuple(range(len(batches.clips)))
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     learner = Learner(

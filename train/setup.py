@@ -343,7 +343,7 @@ def build_batches(
     log.info("Batches: %g s of audio (%s)", batch_seconds, reason)
     training = Batches(
         data.clips, train, features, config.gpt, seed=settings.seed, batch_seconds=batch_seconds,
-        stop_input=config.stop_input_trained, conditioning="other_clip", sources=(*train, *drawn),
+        stop_input=config.stop_input_trained, sources=(*train, *drawn),
         drawn=drawn, share=rehearsal.share, pinned=context.device.value.startswith("cuda"),
         rank=world.rank, world_size=world.size,
         halvings=[OomBackoff(*kept) for kept in state.get("halvings", ())],
