@@ -227,7 +227,7 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
                 if known is None:
                     wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE)
                     # In the journal's form of a word: text, start, end, certainty.
-                    transcribed_text = recogniser.hear([wave.numpy()])[0]
+                    transcribed_text = recogniser.hear(wave.numpy())
                     known = [(transcribed_text, clip.first / 100, clip.last / 100, None)]
                     journal.put(key, known)
                 transcribed_text = known[0][0]

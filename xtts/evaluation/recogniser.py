@@ -6,12 +6,13 @@ English model, and Whisper's folder is opened with `local_files_only`. Importing
 neither these packages nor torch.
 """
 
+import base64
 import importlib
 import importlib.util
 import json
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,19 +23,20 @@ import numpy as np
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
+from machine.parallel_process import JsonLineProcess
+from machine.process import module_command
 from machine.text import first_line
+from xtts.evaluation.pocketsphinx_child import RATE as RATE
 from xtts.text.errors import TextError
 
 if TYPE_CHECKING:
     from xtts.text.tokenizer import Tokenizer
 
 POCKETSPHINX = "pocketsphinx"
-RATE = 16_000
-# One pass over the words and a narrower beam: on sixteen built-in sentences spoken by the embedded
-# voice, 23 word errors instead of 22, in 36 % of the time.
-QUICKLY = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
 # Each decoder needs a copy of the language model.
 MOST_DECODERS = 2
+# A sound of 20 s takes 2 s of a free core.
+_LONGEST_SECONDS = 120.0
 _LOUDNESS = 0.7
 _PADDING = RATE // 4
 # Two words a second, three tokens a word, 20 s. More tokens are a hallucination of the recogniser.
@@ -50,14 +52,13 @@ class RecogniserError(SotaqueError):
 
 
 class Recogniser(ABC):
-    """Transcribes sentences independently of each other."""
+    """Transcribes sentences independently of each other, `at_once` of them in parallel threads."""
 
-    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-        """The transcripts of waveforms `[samples]` at 16 kHz."""
-        return [self._heard(samples) for samples in waveforms]
+    at_once = 1
 
     @abstractmethod
-    def _heard(self, samples: np.ndarray) -> str: ...
+    def hear(self, samples: np.ndarray) -> str:
+        """The transcript of a waveform `[samples]` at 16 kHz."""
 
 
 def can_hear_english() -> bool:
@@ -112,37 +113,46 @@ def opened(name: str, language: str, threads: int) -> Recogniser:
 
 
 class Pocketsphinx(Recogniser):
-    """pocketsphinx with its English model. It does not know the expected text."""
+    """pocketsphinx with its English model. It does not know the expected text.
+
+    Each decoder has a process: it holds the GIL, so two in threads were as slow as one, and
+    interrupted the speech that is computed in parallel.
+    """
 
     def __init__(self, threads: int = 1) -> None:
-        try:
-            sphinx: Any = importlib.import_module(POCKETSPHINX)
-        except ImportError as error:
+        if not can_hear_english():
             raise RecogniserError(
                 "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13."
-            ) from error
-        self._count = max(1, min(threads, MOST_DECODERS))
-        self._idle: SimpleQueue[Any] = SimpleQueue()
-        for _ in range(self._count):
-            self._idle.put(sphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY))
+            )
+        self.at_once = max(1, min(threads, MOST_DECODERS))
+        self._idle: SimpleQueue[JsonLineProcess] = SimpleQueue()
+        for _ in range(self.at_once):
+            self._idle.put(_started())
+        weakref.finalize(self, _end, self._idle)
 
-    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-        """As in `Recogniser`. Several at once, because the decoder releases the GIL."""
-        with ThreadPoolExecutor(self._count) as pool:
-            return list(pool.map(self._heard, waveforms))
-
-    def _heard(self, samples: np.ndarray) -> str:
+    def hear(self, samples: np.ndarray) -> str:
+        """As in `Recogniser`. Raises RecogniserError."""
+        sound = base64.b64encode((_loud(samples) * 32767).astype("<i2").tobytes()).decode()
         decoder = self._idle.get()
         try:
-            # Reset, because it keeps its estimate of the noise from one sentence to the next.
-            decoder.reinit_feat()
-            decoder.start_utt()
-            decoder.process_raw((_loud(samples) * 32767).astype("<i2").tobytes(), full_utt=True)
-            decoder.end_utt()
-            hypothesis = decoder.hyp()
+            decoder.send({"sound": sound})
+            return str(decoder.receive(_LONGEST_SECONDS)["heard"])
+        except (EOFError, TimeoutError) as error:
+            why = decoder.errors.last_line() or "its process ended or hung"
+            decoder.end()
+            decoder = _started()
+            raise RecogniserError(f"pocketsphinx failed: {why}. It was started again.") from error
         finally:
             self._idle.put(decoder)
-        return hypothesis.hypstr if hypothesis else ""
+
+
+def _started() -> JsonLineProcess:
+    return JsonLineProcess(module_command("xtts.evaluation.pocketsphinx_child"))
+
+
+def _end(decoders: "SimpleQueue[JsonLineProcess]") -> None:
+    while not decoders.empty():
+        decoders.get().end()
 
 
 class Whisper(Recogniser):
@@ -165,7 +175,7 @@ class Whisper(Recogniser):
             else {}
         )
 
-    def _heard(self, samples: np.ndarray) -> str:
+    def hear(self, samples: np.ndarray) -> str:
         import torch
 
         with torch.inference_mode():
@@ -188,7 +198,7 @@ class FasterWhisper(Recogniser):
             )
         self._language = language.split("-")[0] if self._model.model.is_multilingual else "en"
 
-    def _heard(self, samples: np.ndarray) -> str:
+    def hear(self, samples: np.ndarray) -> str:
         # A single temperature, because the fallback temperatures sample at random.
         segments, _ = self._model.transcribe(
             _loud(samples), language=self._language, temperature=0.0, without_timestamps=True,

@@ -65,17 +65,17 @@ class DecodedSentence:
 
 
 class BackgroundHearing:
-    """Transcribes a group of sentences while the next group is spoken.
+    """Transcribes sentences while further ones are spoken.
 
-    A context manager that waits for the last group on exit. Does nothing without a recogniser.
+    A context manager that drops what is not transcribed on exit. Does nothing without a recogniser.
     """
 
     def __init__(self, recogniser: "Recogniser | None", tokenizer: "Tokenizer") -> None:
         self._recogniser = recogniser
         self._tokenizer = tokenizer
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="hearing")
-        # For each group: the indices of its sentences, and their transcripts.
-        self._groups: list[tuple[list[int], Future[list[str]]]] = []
+        at_once = recogniser.at_once if recogniser else 1
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="hearing")
+        self._heard: dict[int, Future[str]] = {}
 
     def __enter__(self) -> "BackgroundHearing":
         return self
@@ -83,20 +83,11 @@ class BackgroundHearing:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(
-        self, first: int, sounds: "Sequence[Tensor | None]", facts: Sequence[SpokenFacts]
-    ) -> None:
-        """Starts to transcribe a group; `first` is the index of its first sentence. Endless
-        sentences are left out: they are the longest, and are counted separately."""
-        if self._recogniser is None:
-            return
-        waveforms = {
-            number: _for_recogniser(sound)
-            for number, (sound, one) in enumerate(zip(sounds, facts, strict=True), start=first)
-            if sound is not None and one.finished
-        }
-        heard = self._pool.submit(self._recogniser.hear, list(waveforms.values()))
-        self._groups.append((list(waveforms), heard))
+    def begin(self, number: int, sound: "Tensor | None", facts: SpokenFacts) -> None:
+        """Starts to transcribe a sentence, unless it is endless: these are the longest, and are
+        counted separately."""
+        if self._recogniser and sound is not None and facts.finished:
+            self._heard[number] = self._pool.submit(self._recogniser.hear, _for_recogniser(sound))
 
     def with_heard(
         self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]
@@ -105,13 +96,12 @@ class BackgroundHearing:
         from xtts.evaluation.recogniser import heard_words, num_errors, words_of
 
         results = list(facts)
-        for numbers, group in self._groups:
-            for number, heard in zip(numbers, group.result(), strict=True):
-                request = tasks[number].request
-                words = words_of(self._tokenizer, request.text, request.language)
-                errors = num_errors(words, heard_words(self._tokenizer, heard, request.language))
-                share = round(errors / max(1, len(words)), 5)
-                results[number] = replace(results[number], heard=heard, word_errors=share)
+        for number, transcribed in self._heard.items():
+            request, heard = tasks[number].request, transcribed.result()
+            words = words_of(self._tokenizer, request.text, request.language)
+            errors = num_errors(words, heard_words(self._tokenizer, heard, request.language))
+            share = round(errors / max(1, len(words)), 5)
+            results[number] = replace(results[number], heard=heard, word_errors=share)
         return results
 
 
@@ -192,15 +182,12 @@ def evaluate(
     with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
         model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
-            said = _decoded(model, whose, request.rate, tasks[first : first + SLOTS])
-            sounds = [_vocoded(model, whose, one) if one.task.sounded else None for one in said]
-            measured = [
-                _measured(model, one, sound, natural)
-                for one, sound in zip(said, sounds, strict=True)
-            ]
-            hearing.begin(first, sounds, measured)
-            facts += measured
-            spoken += said
+            for one in _decoded(model, whose, request.rate, tasks[first : first + SLOTS]):
+                sound = _vocoded(model, whose, one) if one.task.sounded else None
+                measured = _measured(model, one, sound, natural)
+                hearing.begin(len(facts), sound, measured)
+                facts.append(measured)
+                spoken.append(one)
             progress(len(facts) / len(tasks))
         if not request.voice.of_base or words_by is not None:
             listener, asked = words_by or (tuned, replace(request.voice, share=0.0, decoder=None))

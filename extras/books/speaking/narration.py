@@ -67,7 +67,7 @@ class Listener:
         sound = audio.resample(
             torch.from_numpy(np.asarray(waveform, np.float32)), audio.VOCODER_RATE, recogniser.RATE
         )
-        (heard,) = self._recogniser.hear([sound.numpy()])
+        heard = self._recogniser.hear(sound.numpy())
         wanted = recogniser.words_of(self._tokenizer, text, self._language)
         words = recogniser.heard_words(self._tokenizer, heard, self._language)
         return recogniser.num_errors(wanted, words)

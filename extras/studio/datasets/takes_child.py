@@ -47,10 +47,9 @@ def _hearing(language: str) -> Callable[[np.ndarray[Any, Any]], str] | None:
     if language.partition("-")[0] != _HEARD_LANGUAGE:
         return None
     try:
-        recogniser = Pocketsphinx()
+        return Pocketsphinx().hear
     except RecogniserError:
         return None
-    return lambda samples: recogniser.hear([samples])[0]
 
 
 if __name__ == "__main__":

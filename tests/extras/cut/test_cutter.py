@@ -1,7 +1,6 @@
 """Transcripts by a recogniser that the user names; clipped sound."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +24,11 @@ class Ear:
         self.heard = list[float]()
         self._fails_at = fails_at
 
-    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+    def hear(self, samples: np.ndarray) -> str:
         if len(self.heard) + 1 == self._fails_at:
             raise KeyboardInterrupt
-        (samples,) = waveforms
         self.heard.append(len(samples) / 16_000)
-        return ["[Music]" if len(self.heard) == 2 else f"Ouço {len(samples)} valores."]
+        return "[Music]" if len(self.heard) == 2 else f"Ouço {len(samples)} valores."
 
 
 def folder_of_weights(top: Path) -> Path:

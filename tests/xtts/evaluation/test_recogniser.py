@@ -4,14 +4,19 @@ errors are counted. Nothing is downloaded."""
 import csv
 import importlib
 import json
+import os
 import shutil
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+from psutil import pid_exists
 
 from xtts import audio
 from xtts.evaluation import recogniser
@@ -83,21 +88,44 @@ def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer):
     pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
     texts, waves = clips(3)
     two = opened(POCKETSPHINX, "en", 2)
-    heard = two.hear(waves)
+    with ThreadPoolExecutor(two.at_once) as pool:
+        heard = list(pool.map(two.hear, waves))
     said = [words_of(tokenizer, text, "en") for text in texts]
     errors = [
         num_errors(wanted, heard_words(tokenizer, found, "en"))
         for wanted, found in zip(said, heard, strict=True)
     ]
     assert sum(errors) < 0.3 * sum(map(len, said)), heard
-    assert two.hear(waves[::-1]) == heard[::-1]
-    assert opened(POCKETSPHINX, "en", 1).hear(waves[1:2]) == heard[1:2]
+    assert [two.hear(wave) for wave in waves[::-1]] == heard[::-1]
+    assert opened(POCKETSPHINX, "en", 1).hear(waves[1]) == heard[1]
+
+
+def test_a_decoder_that_ends_fails_its_sentence_and_the_next_one_has_a_new_decoder():
+    pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
+    _, (wave,) = clips(1)
+    ear = recogniser.Pocketsphinx()
+    heard = ear.hear(wave)
+    (first,) = children()
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(RecogniserError, match="its process ended or hung"):
+        ear.hear(wave)
+    assert ear.hear(wave) == heard != ""
+    (second,) = children()
+    del ear
+    assert not pid_exists(second)
+
+
+def children() -> list[int]:
+    """The decoders of this process."""
+    children = psutil.Process().children()
+    return [one.pid for one in children if "pocketsphinx_child" in " ".join(one.cmdline())]
 
 
 def test_silence_and_nothing_are_no_words():
     pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
-    nothing = [np.zeros(RATE, dtype=np.float32), np.zeros(0, dtype=np.float32)]
-    assert len("".join(opened(POCKETSPHINX, "en", 1).hear(nothing)).split()) <= 2
+    ear = opened(POCKETSPHINX, "en", 1)
+    for samples in (RATE, 0):
+        assert len(ear.hear(np.zeros(samples, dtype=np.float32)).split()) <= 1
 
 
 def test_a_whisper_of_a_local_folder_listens_without_a_network(whisper, monkeypatch):
@@ -108,8 +136,8 @@ def test_a_whisper_of_a_local_folder_listens_without_a_network(whisper, monkeypa
     check_folder(whisper)
     _, waves = clips(2)
     found = opened(str(whisper), "pt", 1)
-    heard = found.hear(waves)
-    assert heard == found.hear(waves) and len(heard) == 2
+    heard = [found.hear(wave) for wave in waves]
+    assert heard == [found.hear(wave) for wave in waves]
     asked: Any = found
     assert asked._options["language"] == "pt"
 
@@ -142,9 +170,9 @@ def test_a_converted_whisper_is_heard_by_faster_whisper(tmp_path, whisper, monke
     ear = opened(str(folder), "pt", 1)
     assert isinstance(ear, recogniser.FasterWhisper)
     _, waves = clips(2)
-    first = ear.hear(waves)
+    first = [ear.hear(wave) for wave in waves]
     assert [type(text) for text in first] == [str, str]
-    assert ear.hear(waves) == first
+    assert [ear.hear(wave) for wave in waves] == first
 
 
 def test_a_converted_whisper_is_asked_for_words_without_chance(tmp_path, monkeypatch):
@@ -173,7 +201,7 @@ def test_a_converted_whisper_is_asked_for_words_without_chance(tmp_path, monkeyp
     monkeypatch.setattr(recogniser.importlib.util, "find_spec", lambda _name: object())
     library = SimpleNamespace(WhisperModel=WhisperModel)
     monkeypatch.setitem(sys.modules, "faster_whisper", library)
-    assert opened(str(tmp_path), "pt-BR", 1).hear([np.zeros(RATE)]) == ["Bom dia."]
+    assert opened(str(tmp_path), "pt-BR", 1).hear(np.zeros(RATE)) == "Bom dia."
     assert (asked[0]["language"], asked[0]["temperature"]) == ("pt", 0.0)
 
 

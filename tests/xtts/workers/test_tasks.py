@@ -3,7 +3,6 @@
 import shutil
 import threading
 import tracemalloc
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -315,9 +314,11 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
     lengths, names = list[int](), list[tuple[str, str]]()
 
     class Deaf:
-        def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-            lengths.extend(map(len, waveforms))
-            return ["one two"] * len(waveforms)
+        at_once = 1
+
+        def hear(self, samples: np.ndarray) -> str:
+            lengths.append(len(samples))
+            return "one two"
 
     def opened(name: str, language: str, threads: int) -> Deaf:
         names.append((name, language))
@@ -371,15 +372,17 @@ SOUND = torch.zeros(24_000)
 class Slow:
     """Recognises "one two" in every sentence, once it may."""
 
-    def __init__(self) -> None:
-        self.may = threading.Event()
-        self.groups: list[int] = []
+    at_once = 2
 
-    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+    def __init__(self) -> None:
+        self.together = threading.Barrier(2)
+        self.may = threading.Event()
+
+    def hear(self, samples: np.ndarray) -> str:
+        assert len(samples) == 16_000
+        self.together.wait(20)
         assert self.may.wait(20)
-        assert all(len(wave) == 16_000 for wave in waveforms)
-        self.groups.append(len(waveforms))
-        return ["one two"] * len(waveforms)
+        return "one two"
 
 
 @pytest.fixture(scope="module")
@@ -387,27 +390,28 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(ModelConfig.read(DEMO), DEMO)
 
 
-def test_speaking_goes_on_while_a_group_is_heard(tokenizer):
+def test_speaking_goes_on_while_two_sentences_are_heard(tokenizer):
     slow, said = Slow(), [task(text) for text in ("One two.", "Three.", "One.", "Two.")]
+    endless = SpokenFacts(codes=90, text_tokens=8, finished=False, seconds=9.0)
+    facts = [SAID, SAID, SAID, endless]
     with BackgroundHearing(slow, tokenizer) as hearing:
-        hearing.begin(0, [SOUND, None], [SAID, SAID])
-        endless = SpokenFacts(codes=90, text_tokens=8, finished=False, seconds=9.0)
-        hearing.begin(2, [SOUND, SOUND], [SAID, endless])
-        assert slow.groups == []
+        for number, sound in enumerate((SOUND, None, SOUND, SOUND)):
+            hearing.begin(number, sound, facts[number])
         slow.may.set()
-        told = hearing.with_heard(said, [SAID, SAID, SAID, endless])
+        told = hearing.with_heard(said, facts)
     assert [one.heard for one in told] == ["one two", None, "one two", None]
     assert [one.word_errors for one in told] == [0.0, None, 1.0, None]
-    assert slow.groups == [1, 1]
 
 
 def test_what_a_recogniser_raises_is_raised(tokenizer):
     class Broken:
-        def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-            raise MemoryError(len(waveforms))
+        at_once = 1
+
+        def hear(self, samples: np.ndarray) -> str:
+            raise MemoryError(len(samples))
 
     with pytest.raises(MemoryError), BackgroundHearing(Broken(), tokenizer) as hearing:
-        hearing.begin(0, [SOUND], [SAID])
+        hearing.begin(0, SOUND, SAID)
         hearing.with_heard([task("One.")], [SAID])
 
 

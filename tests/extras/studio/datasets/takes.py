@@ -39,11 +39,7 @@ SERIOUS = ("silence", "other words", "clipped", "cut")
 def misjudged(lines: Sequence[str], each: int, num_good: int) -> dict[str, list[str]]:
     """The findings for each misjudged take: bad ones, `each` of every kind, without the right
     finding, and good ones with any finding."""
-    recogniser = Pocketsphinx()
-
-    def hear(samples: np.ndarray) -> str:
-        return recogniser.hear([samples])[0]
-
+    hear = Pocketsphinx().hear
     missed: dict[str, list[str]] = {kind: [] for kind in (*WANTED, "good")}
     for place, (kind, wanted) in enumerate(WANTED.items()):
         for seed in range(each):
