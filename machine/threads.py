@@ -65,6 +65,11 @@ class PassingThreads:
         self._last = thread
         return future
 
+    def join(self) -> None:
+        """Waits for the end of all work."""
+        if self._last is not None:
+            self._last.join()
+
 
 def _do(
     before: threading.Thread | None, future: "Future[T]", begin: Callable[[], object],

@@ -1,12 +1,12 @@
 """Transcribes English with pocketsphinx, as a child process of `xtts.evaluation.recogniser`.
 
-Each line on stdin is one sound, `{"sound": BASE64}` of 16-bit samples at 16 kHz. Its answer is a
-line on stdout, `{"heard": TRANSCRIPT}`.
+Each line on stdin names the file of one sound, `{"sound": PATH}` of 16-bit samples at 16 kHz. Its
+answer is a line on stdout, `{"heard": TRANSCRIPT}`.
 """
 
-import base64
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from machine.process import reserve_stdout, write_json_line
@@ -17,20 +17,31 @@ RATE = 16_000
 QUICKLY = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
 
 
+def decoder_of_english() -> Any:
+    """pocketsphinx's decoder with its English model. Raises ImportError."""
+    import pocketsphinx
+
+    return pocketsphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY)
+
+
+def transcript(decoder: Any, sound: bytes) -> str:
+    """The words in a sound."""
+    # Reset, because it keeps its estimate of the noise from one sentence to the next.
+    decoder.reinit_feat()
+    decoder.start_utt()
+    decoder.process_raw(sound, full_utt=True)
+    decoder.end_utt()
+    hypothesis = decoder.hyp()
+    return hypothesis.hypstr if hypothesis else ""
+
+
 def main() -> None:
     """Answers until stdin is closed."""
     answers = reserve_stdout()
-    import pocketsphinx
-
-    decoder: Any = pocketsphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY)
+    decoder = decoder_of_english()
     for line in sys.stdin.buffer:
-        # Reset, because it keeps its estimate of the noise from one sentence to the next.
-        decoder.reinit_feat()
-        decoder.start_utt()
-        decoder.process_raw(base64.b64decode(json.loads(line)["sound"]), full_utt=True)
-        decoder.end_utt()
-        hypothesis = decoder.hyp()
-        write_json_line(answers, {"heard": hypothesis.hypstr if hypothesis else ""})
+        sound = Path(json.loads(line)["sound"]).read_bytes()
+        write_json_line(answers, {"heard": transcript(decoder, sound)})
 
 
 if __name__ == "__main__":

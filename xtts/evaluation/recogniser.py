@@ -6,16 +6,17 @@ English model, and Whisper's folder is opened with `local_files_only`. Importing
 neither these packages nor torch.
 """
 
-import base64
 import importlib
 import importlib.util
 import json
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +49,7 @@ _WITHOUT_SPACES = ("zh", "ja")
 
 
 class RecogniserError(SotaqueError):
-    """A recogniser cannot be opened; the message says what is missing."""
+    """A recogniser cannot be opened, or failed; the message says why."""
 
 
 class Recogniser(ABC):
@@ -125,34 +126,42 @@ class Pocketsphinx(Recogniser):
                 "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13."
             )
         self.at_once = max(1, min(threads, MOST_DECODERS))
-        self._idle: SimpleQueue[JsonLineProcess] = SimpleQueue()
+        self._idle: SimpleQueue[JsonLineProcess | None] = SimpleQueue()
         for _ in range(self.at_once):
-            self._idle.put(_started())
+            self._idle.put(None)  # started when it is needed
+        # A decoder dies with the thread that started it, and callers' threads may end.
+        self._starting = ThreadPoolExecutor(1, thread_name_prefix="decoders")
         weakref.finalize(self, _end, self._idle)
 
     def hear(self, samples: np.ndarray) -> str:
-        """As in `Recogniser`. Raises RecogniserError."""
-        sound = base64.b64encode((_loud(samples) * 32767).astype("<i2").tobytes()).decode()
-        decoder = self._idle.get()
+        """As in `Recogniser`. Raises RecogniserError; the next sentence gets a new decoder."""
+        decoder, heard = self._idle.get(), None
         try:
-            decoder.send({"sound": sound})
-            return str(decoder.receive(_LONGEST_SECONDS)["heard"])
-        except (EOFError, TimeoutError) as error:
-            why = decoder.errors.last_line() or "its process ended or hung"
-            decoder.end()
-            decoder = _started()
-            raise RecogniserError(f"pocketsphinx failed: {why}. It was started again.") from error
+            if decoder is None:
+                command = module_command("xtts.evaluation.pocketsphinx_child")
+                decoder = self._starting.submit(JsonLineProcess, command).result()
+            with NamedTemporaryFile() as sound:  # a pipe would block on a decoder that hangs
+                sound.write(pcm(samples))
+                sound.flush()
+                decoder.send({"sound": sound.name})
+                heard = str(decoder.receive(_LONGEST_SECONDS)["heard"])
+            return heard
+        except (OSError, EOFError) as error:
+            why = decoder.errors.last_line() if decoder else str(error)
+            raise RecogniserError(
+                f"pocketsphinx failed: {why or 'its process ended or hung'}."
+            ) from error
         finally:
+            if decoder is not None and heard is None:  # a late answer would be another sentence's
+                decoder.end()
+                decoder = None
             self._idle.put(decoder)
 
 
-def _started() -> JsonLineProcess:
-    return JsonLineProcess(module_command("xtts.evaluation.pocketsphinx_child"))
-
-
-def _end(decoders: "SimpleQueue[JsonLineProcess]") -> None:
+def _end(decoders: "SimpleQueue[JsonLineProcess | None]") -> None:
     while not decoders.empty():
-        decoders.get().end()
+        if (decoder := decoders.get()) is not None:
+            decoder.end()
 
 
 class Whisper(Recogniser):
@@ -239,6 +248,11 @@ def num_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
         for place, other in enumerate(heard, start=1):
             row.append(min(before[place] + 1, row[-1] + 1, before[place - 1] + (word != other)))
     return row[-1]
+
+
+def pcm(samples: np.ndarray) -> bytes:
+    """A waveform at 16 kHz as 16-bit samples, loud and padded, as pocketsphinx hears it."""
+    return (_loud(samples) * 32767).astype("<i2").tobytes()
 
 
 def _loud(samples: np.ndarray) -> np.ndarray:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from api.voices.recordings_child import import_all, limited
-from xtts.evaluation.recogniser import Pocketsphinx, RecogniserError
+from xtts.evaluation.pocketsphinx_child import decoder_of_english, transcript
+from xtts.evaluation.recogniser import pcm
 
 # Enough to decode a minute and recognise the words of twelve seconds.
 _CPU_SECONDS = 40
@@ -47,9 +48,10 @@ def _hearing(language: str) -> Callable[[np.ndarray[Any, Any]], str] | None:
     if language.partition("-")[0] != _HEARD_LANGUAGE:
         return None
     try:
-        return Pocketsphinx().hear
-    except RecogniserError:
+        decoder = decoder_of_english()
+    except ImportError:
         return None
+    return lambda samples: transcript(decoder, pcm(samples))
 
 
 if __name__ == "__main__":

@@ -195,6 +195,34 @@ def test_no_thread_waits_between_two_batches():
             assert not thread.is_alive()
 
 
+def test_an_epoch_that_is_left_waits_for_the_batch_that_is_being_made():
+    """The next epoch reads the same cache."""
+    clips, reading, go = some_clips(), threading.Event(), threading.Event()
+    source = Made(clips)
+    batches = Batches(
+        clips, range(30), source, SHAPE, seed=3, batch_seconds=30.0, stop_input=False,
+        sources=range(30),
+    )  # fmt: skip
+    epoch = batches.epoch(1)
+    next(epoch)
+
+    def slowly(clip: int) -> np.ndarray:
+        reading.set()
+        assert go.wait(10)
+        return Made(clips).codes(clip)
+
+    for thread in threading.enumerate():
+        if thread.name.startswith("prefetch"):
+            thread.join(10)
+    source.codes = slowly
+    threading.Timer(0.2, go.set).start()
+    next(epoch)
+    assert reading.wait(10)
+    epoch.close()
+    assert go.is_set()
+    assert not any(one.name.startswith("prefetch") for one in threading.enumerate())
+
+
 def test_an_epoch_goes_on_from_any_batch():
     batches = made(some_clips(40))
     whole = list(batches.epoch(2))

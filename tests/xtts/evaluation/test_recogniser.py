@@ -1,6 +1,7 @@
 """Transcripts of pocketsphinx for the demo's clips, and of a Whisper with random weights; how
 errors are counted. Nothing is downloaded."""
 
+import contextlib
 import csv
 import importlib
 import json
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from psutil import pid_exists
 
 from xtts import audio
 from xtts.evaluation import recogniser
@@ -100,25 +100,64 @@ def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer):
     assert opened(POCKETSPHINX, "en", 1).hear(waves[1]) == heard[1]
 
 
-def test_a_decoder_that_ends_fails_its_sentence_and_the_next_one_has_a_new_decoder():
+def test_a_decoder_that_ends_fails_its_sentence_and_a_new_one_outlives_its_callers():
     pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
     _, (wave,) = clips(1)
-    ear = recogniser.Pocketsphinx()
-    heard = ear.hear(wave)
-    (first,) = children()
+    recognisers, before = [recogniser.Pocketsphinx()], decoders()
+
+    def hear() -> str:
+        with ThreadPoolExecutor(1) as pool:  # its thread ends with each sentence
+            return pool.submit(recognisers[0].hear, wave).result()
+
+    heard = hear()
+    (first,) = decoders() - before
+    assert hear() == heard != ""
     os.kill(first, signal.SIGKILL)
     with pytest.raises(RecogniserError, match="its process ended or hung"):
+        hear()
+    assert hear() == hear() == heard
+    (second,) = decoders() - before
+    recognisers.clear()
+    assert not psutil.pid_exists(second)
+
+
+def test_a_decoder_that_hangs_is_replaced(monkeypatch):
+    pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
+    _, (wave,) = clips(1)
+    ear, before = recogniser.Pocketsphinx(), decoders()
+    heard = ear.hear(wave)
+    (hung,) = decoders() - before
+    os.kill(hung, signal.SIGSTOP)
+    monkeypatch.setattr(recogniser, "_LONGEST_SECONDS", 0.2)
+    with pytest.raises(RecogniserError, match="its process ended or hung"):
         ear.hear(wave)
-    assert ear.hear(wave) == heard != ""
-    (second,) = children()
-    del ear
-    assert not pid_exists(second)
+    monkeypatch.undo()
+    assert ear.hear(wave) == heard
+    assert not psutil.pid_exists(hung)
 
 
-def children() -> list[int]:
-    """The decoders of this process."""
-    children = psutil.Process().children()
-    return [one.pid for one in children if "pocketsphinx_child" in " ".join(one.cmdline())]
+def test_a_decoder_that_cannot_be_started_is_told_of(monkeypatch):
+    pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
+    ear = recogniser.Pocketsphinx()
+
+    def refused(command: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(recogniser, "JsonLineProcess", refused)
+    with pytest.raises(RecogniserError, match="Too many open files"):
+        ear.hear(np.zeros(RATE, dtype=np.float32))
+    monkeypatch.undo()
+    assert ear.hear(np.zeros(RATE, dtype=np.float32)) is not None
+
+
+def decoders() -> set[int]:
+    """The processes of decoders of this process."""
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "xtts.evaluation.pocketsphinx_child" in child.cmdline():
+                found.add(child.pid)
+    return found
 
 
 def test_silence_and_nothing_are_no_words():
