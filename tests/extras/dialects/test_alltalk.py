@@ -1,8 +1,11 @@
 """AllTalk's sounds, which are fetched later, and its refusals; its clients are in test_clients."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
-from extras.dialects import memory
+from extras.dialects import alltalk, memory
 from extras.dialects.memory import KeptSounds
 from tests.api.conftest import Running
 from tests.api.heard import asked, refusal, said, samples
@@ -21,6 +24,11 @@ def test_a_sound_is_found_under_both_of_its_addresses_and_nothing_else_is(dialec
     for name in ("audio/x.wav", "audio/..%2f..%2fetc%2fpasswd", "audio/st_output.wav"):
         assert dialect.client.get(f"/{name}").status_code == 404
     assert refusal(dialect.client.get("/audiocache/x.wav")) == (404, "no_sound", None)
+
+
+def test_it_is_not_ready_while_the_child_still_opens_the_voice():
+    engine = SimpleNamespace(child=object(), standing=None)
+    assert asyncio.run(alltalk.ready(SimpleNamespace(engine=engine))) == "Unloaded"
 
 
 def test_a_preview_says_the_name(dialect):

@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import soundfile
 import torch
 
 from extras.distil import command, learning, lessons
+from machine.devices.selection import Place
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
@@ -17,6 +19,7 @@ from tests.installed import needs
 from tests.models import ending_base
 from tests.train.test_run import Workshop
 from train.__main__ import main
+from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
@@ -187,6 +190,19 @@ def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, m
     small, base = (read_tensors(one / "model.pth") for one in (to, workshop.base))
     frozen = "gpt.conditioning_perceiver.latents"
     assert torch.equal(small[frozen], base[frozen])
+
+
+@pytest.mark.parametrize(("state", "reads"), [({}, "best.pt"), (None, "newest.pt")])
+def test_the_lessons_are_spoken_by_the_best_epoch_whatever_came_after(monkeypatch, state, reads):
+    """A base reads with the normaliser of the newest epoch."""
+    newest = SimpleNamespace(checkpoint=Path("newest.pt"))
+    monkeypatch.setattr(RunFolder, "newest_whole", lambda _: newest)
+    for name in ("_plan", "_narrators"):
+        monkeypatch.setattr(command, name, lambda *_: [])
+    voice = SimpleNamespace(state=state, weights=Path("best.pt"), reference=Path("best.wav"))
+    context = SimpleNamespace(device=Place("cpu", ""))
+    work = command.Distillation(TrainSettings(), context, voice, Path())
+    assert work.reading == Path(reads)
 
 
 def test_an_adapter_is_no_voice_for_onnx_models(tmp_path, capsys, base_folder):

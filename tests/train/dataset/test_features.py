@@ -284,6 +284,17 @@ def test_shards_that_were_swapped_are_found_and_mended(place, monkeypatch, caplo
     assert "damaged" in caplog.text
 
 
+def test_an_index_that_is_lost_under_a_run_is_mended_with_the_damaged_record(place, monkeypatch):
+    """Computing the damaged record reads every index again, and so loses the clips of this one."""
+    monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
+    kept = contents(place.build())
+    found = place.build()
+    first, other, _ = place.shards()
+    first.write_bytes(bytes(1) + first.read_bytes()[1:])
+    other.with_suffix(".json").write_text("[]")
+    assert contents(found) == kept
+
+
 # A clip that became damaged or was deleted after it was checked
 
 

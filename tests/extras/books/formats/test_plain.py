@@ -146,6 +146,15 @@ def test_encodings_of_unicode(tmp_path, encoding, name):
     assert said[-1].endswith("Ein schöner Tag.")
 
 
+@pytest.mark.parametrize(
+    "declared", ["charset=windows-1252", 'content="text/html; charset=cp1252"']
+)
+def test_html_is_read_in_the_encoding_that_it_declares(tmp_path, declared):
+    page = f"<!DOCTYPE html>\n<html><head><meta {declared}></head><p>Ein schöner Tag, „sagt“ er."
+    (tmp_path / "b.html").write_bytes(page.encode("windows-1252"))
+    assert texts(read_book(tmp_path / "b.html"))[0][1] == ["Ein schöner Tag, „sagt“ er."]
+
+
 def test_marks_in_brackets_are_the_authors_where_there_are_no_footnotes(tmp_path):
     book = of(tmp_path, "b.txt", "He saw [1] and [A].\n\nThe end.\n")
     assert texts(book)[0][1] == ["He saw [1] and [A].", "The end."]

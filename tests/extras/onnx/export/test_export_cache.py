@@ -13,6 +13,7 @@ from extras.onnx.export.export_cache import KEPT
 from extras.onnx.folder import OnnxError
 from machine.process import ProcessResult
 from machine.storage.hashes import sha256_of
+from train.settings import TrainSettings
 
 
 def at_home(command: Sequence[str], _limit_seconds: float) -> ProcessResult:
@@ -57,6 +58,10 @@ def test_the_ones_used_last_stay_and_what_was_killed_goes(needed, tmp_path):
     export_cache.kept_export(tmp_path, *needed, run=at_home)
     left = {path.name for path in tmp_path.iterdir() if path.is_dir()}
     assert left == {to.name, *(f"old{age}" for age in range(1, KEPT))}
+
+
+def test_every_epoch_that_a_run_keeps_and_the_base_have_their_place():
+    assert KEPT == (TrainSettings().keep_checkpoints or 0) + 1
 
 
 @pytest.mark.slow
