@@ -13,7 +13,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.app import limits_of
+from api.app import build, limits_of
 from api.engine.child import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.heard import refused, said
@@ -30,6 +30,14 @@ def client_at(service: str, address: str) -> httpx.Client:
     """A client whose connections come from this address of loopback."""
     transport = httpx.HTTPTransport(local_address=address)
     return httpx.Client(base_url=service, timeout=120.0, trust_env=False, transport=transport)
+
+
+@pytest.mark.parametrize(("low_memory", "slots"), [(True, 2), (False, None)])
+def test_with_little_memory_two_requests_at_most_are_spoken_in_parallel(
+    tmp_path, low_memory, slots
+):
+    state = build(settings_in(tmp_path, low_memory=low_memory)).state.service
+    assert state.engine.limits.slots == slots
 
 
 def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(tmp_path, monkeypatch):

@@ -1,10 +1,29 @@
-"""The training process keeps its memory between steps."""
+"""The training process keeps its memory between steps and uses its share of the cores."""
 
 import ctypes
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from machine.devices.selection import Environment, Place
+from train import runtime
+from train.distributed import World
+from train.settings import TrainSettings
+
+
+@pytest.mark.parametrize(("num_threads", "threads"), [(None, 4), (3, 3)])
+def test_the_cores_are_divided_among_the_ranks_of_this_machine(monkeypatch, num_threads, threads):
+    told = list[int]()
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(runtime, "keep_freed", lambda: None)
+    machine, settings = (
+        Environment(8, False, 8 << 30, False),
+        TrainSettings(num_threads=num_threads),
+    )
+    runtime.set_up_runtime(settings, machine, Place("cpu", ""), World(3, 4, 1, 2))
+    assert told == [threads]
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is another")

@@ -170,6 +170,18 @@ def test_a_run_begins_behind_the_batches_that_are_done():
     assert ran.events[:2] == ["step 2.3", "validate"] and ran.learner.step == 1
 
 
+@pytest.mark.parametrize(("first_epoch", "event"), [(2, "step 2.1"), (3, "finish")])
+def test_a_sample_that_the_last_start_missed_comes_first(monkeypatch, first_epoch, event):
+    """Also that of the last epoch, after which nothing is left to train."""
+    newest = first_epoch - 1
+    saved = SimpleNamespace(epoch=newest, checkpoint=f"{newest}.pt", sha256=str(newest))
+    monkeypatch.setattr(RunFolder, "newest_verified", lambda _: saved)
+    monkeypatch.setattr(loop, "sample_is_missing", lambda *_: True)
+    ran = Surroundings(epochs=2, first_epoch=first_epoch)
+    assert ran.trainer.run() == 0
+    assert ran.events[:2] == [f"sample {newest}", event]
+
+
 @pytest.mark.parametrize(
     ("at", "last"),
     [
