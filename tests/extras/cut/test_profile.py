@@ -1,11 +1,14 @@
 """The choice of speech detector; both find the same speech."""
 
 import importlib.util
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 
+from extras.cut import profile
 from extras.cut.profile import LevelDetector, find_detector, speech_spans
 from tests.tapes import join_demo
 
@@ -15,6 +18,27 @@ NUMBERS = [1, 2, 3]
 @pytest.mark.skipif(importlib.util.find_spec("silero_vad") is None, reason="make lock brings it")
 def test_an_installation_by_the_locks_takes_silero():
     assert find_detector().description == "Silero VAD"
+
+
+@pytest.mark.parametrize(
+    ("has_package", "has_model", "reason"),
+    [
+        (False, False, "silero-vad is not installed"),
+        (True, False, "silero-vad has no data/"),
+        (True, True, "onnxruntime is not installed"),
+    ],
+)
+def test_where_something_is_missing_the_level_tells_and_why(
+    tmp_path, monkeypatch, has_package, has_model, reason
+):
+    package = SimpleNamespace(origin=str(tmp_path / "__init__.py")) if has_package else None
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: package)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    if has_model:
+        (tmp_path / "data").mkdir()
+        (tmp_path / profile._MODEL).write_bytes(b"a model")
+    detector = find_detector()
+    assert isinstance(detector, LevelDetector) and reason in detector.description
 
 
 @pytest.mark.parametrize("name", ["silero", "level"])

@@ -68,6 +68,21 @@ def test_nvidia_smi_that_fails_tells_why(tmp_path, script, words):
     assert found.gpus == () and words in found.fault
 
 
+LOADERS = "libcuda.so.1: cannot open shared object file"
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (process.ProcessResult(0, "/usr/lib/libcuda.so.1\n", "", 0.1), "/usr/lib/libcuda.so.1"),
+        (process.ProcessResult(1, "", f"Traceback:\nOSError: {LOADERS}\n", 0.1), ""),
+    ],
+)
+def test_without_libcuda_the_loader_says_why(monkeypatch, answer, found):
+    monkeypatch.setattr(programs, "run_with_timeout", lambda *_: answer)
+    assert programs.libcuda() == (found, "" if found else LOADERS)
+
+
 def test_the_kernels_log_is_read_where_it_may_be(tmp_path):
     line = "[1.0] NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus."
     refused = program(tmp_path, "dmesg", "echo 'Operation not permitted' >&2; exit 1")

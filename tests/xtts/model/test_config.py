@@ -62,3 +62,11 @@ def test_an_impossible_size_is_named_as_in_the_file(folder):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"config\.json: gpt_layers is 'many'"):
         ModelConfig.read(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+@pytest.mark.parametrize("content", [b"<html>404</html>", '{"a": "é"}'.encode("latin-1")])
+def test_a_file_that_is_no_json_or_of_another_encoding_is_named(folder, name, content):
+    (folder / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"{name} cannot be read as JSON"):
+        ModelConfig.read(folder)

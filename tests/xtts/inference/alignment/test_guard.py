@@ -124,6 +124,11 @@ def test_without_attention_length_and_repetition_tell(count, stopped, ending):
     assert again.ending is (Ending.REPEATED if count > 5 else Ending.UNFINISHED)
 
 
+def test_a_code_is_46_milliseconds():
+    found = judge(np.arange(200), stopped=True, alignment=None, tokens=20)
+    assert found.reason == "9.3 s are too long for 20 tokens"
+
+
 def test_text_without_a_token_that_is_said_is_judged_by_length():
     path = align(rows(whole()), np.zeros(len(SPOKEN), bool))
     assert not judge(np.arange(20), stopped=True, alignment=path, tokens=10).aligned
