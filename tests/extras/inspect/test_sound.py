@@ -1,5 +1,7 @@
 """Measurements of clips, on sounds with known values; copies of a sound are found."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,9 @@ def test_copies_are_found_at_another_level_shift_and_rate():
     # Empty sounds are not copies of each other.
     short = fingerprint(np.zeros(10, np.float32), RATE)
     assert find_copies([]) == find_copies([short, short]) == []
+
+
+def test_a_recording_that_is_there_five_times_is_a_copy_each_time():
+    prints = [fingerprint(a_sound(1, RATE), RATE)] * 5
+    found = [(one, other) for one, other, _ in find_copies(prints)]
+    assert found == list(itertools.combinations(range(5), 2))
