@@ -13,6 +13,15 @@ def test_the_trial_computes_the_same_as_the_cpu():
     assert found["distance"] == 0.0
 
 
+def test_the_device_that_is_asked_for_is_the_one_that_is_tried(monkeypatch):
+    opened = list[object]()
+    monkeypatch.setattr(
+        "onnxruntime.InferenceSession", lambda _graph, _options, asked, **_: opened.append(asked)
+    )
+    tried("MIGraphXExecutionProvider", {"device_id": "1"})
+    assert opened == [[("MIGraphXExecutionProvider", {"device_id": "1"}), CPU]]
+
+
 def test_the_trials_graph_is_a_convolution_and_a_product():
     def value(name: str, *shape: int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
