@@ -13,6 +13,7 @@ from xtts.model.config import EXPORT_FILES, ConfigError, ModelConfig, naming_nor
 from xtts.text.normalization.registry import COQUI, NEWEST, SOTAQUE_1
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder, normalizer_of
+from xtts.voices.voice_files import VoiceFiles
 
 
 def test_base_models_are_read_by_the_newest_rules(base_folder):
@@ -38,6 +39,12 @@ def test_a_normaliser_of_a_later_version_is_refused(tmp_path):
 
 def test_a_checkpoint_that_names_none_began_with_coquis():
     assert normalizer_of({}) == COQUI and normalizer_of({"normalizer": SOTAQUE_1}) == SOTAQUE_1
+
+
+def test_a_voice_is_read_as_its_checkpoint_was_trained_else_as_its_folder_says(base_folder):
+    files = VoiceFiles(base_folder, base_folder / "model.pth", None, None)
+    assert files.tokenizer.normalizer == NEWEST
+    assert replace(files, normalizer=COQUI).tokenizer.normalizer == COQUI
 
 
 @pytest.mark.parametrize(("provenance", "kept"), [({}, COQUI), ({"normalizer": NEWEST}, NEWEST)])
