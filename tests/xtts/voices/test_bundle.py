@@ -46,11 +46,12 @@ def test_a_changed_file_is_named_and_the_voice_is_not_opened(voice, name):
         load_voice(VoiceSpec(str(voice)))
 
 
-def test_a_bundle_that_names_no_weights_is_not_whole(voice):
+@pytest.mark.parametrize("missing", ALL[:3])
+def test_a_bundle_that_does_not_name_a_needed_file_is_not_whole(voice, missing):
     found = bundle.read(voice)
-    files = {name: file for name, file in found.files.items() if name != "model.pth"}
+    files = {name: file for name, file in found.files.items() if name != missing}
     bundle.write(voice, replace(found, files=files))
-    with pytest.raises(BundleError, match=r"does not name model\.pth"):
+    with pytest.raises(BundleError, match=f"does not name {missing}"):
         bundle.verify(voice)
 
 

@@ -21,6 +21,8 @@ KINDS = {
         ("en", "over 2M in cash, almost 1M", "over two million in cash, almost one million"),
         ("en", "about 5B in March, up to 3M.", "about five billion in March, up to three million."),
         ("en", "2M tall, over 2M of rope", "two M tall, over two M of rope"),
+        ("en", "2M long, 2M wide, 20M deep, 2M high, 2M away, 2M apart",
+         "two M long, two M wide, twenty M deep, two M high, two M away, two M apart"),
         ("en", "a book about 3M, nearly 3M of them",
          "a book about three M, nearly three million of them"),
         ("en", "a height of over 2M", "a height of over two M"),
