@@ -26,6 +26,7 @@ from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import (
     SampleReference,
     SampleSidecar,
+    on_demand,
     reference_of,
     sample_is_missing,
 )
@@ -400,6 +401,14 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
     found = sampler_of(settings, context, RunFolder(tmp_path))
     assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
     assert (found.seed, found.reference.path) == (5, Path("a"))
+
+
+def test_each_request_for_a_sample_has_files_of_its_own_apart_from_the_epochs(tmp_path):
+    run = RunFolder(tmp_path)
+    first, again, other = (on_demand(run, 2, [text]) for text in ("one", "one", "two"))
+    assert first == again != other
+    named = {path.parent for one in (first, other) for path in (one.output, one.reference)}
+    assert named == {run.samples / "on_demand"}
 
 
 @pytest.mark.slow
