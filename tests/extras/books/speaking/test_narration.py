@@ -71,6 +71,13 @@ def count(folder: Path) -> int:
     return len(list(folder.rglob("*.wav")))
 
 
+def test_chapters_are_counted_without_those_that_are_not_read_aloud(cast, tmp_path):
+    contents = Chapter("Contents", [Paragraph("One, page 3.")], left_out="contents")
+    book = Book("B", "A", "en", [contents, Chapter("One", [Paragraph(TEXT)])])
+    narration = Narration(book, BookVoice(cast, 2), TakeFolder(tmp_path), Settings("en"))
+    assert [one.text for one in narration.sentences(1)] == [TEXT]
+
+
 def test_a_misheard_sentence_is_said_again_until_it_is_heard(cast, tmp_path):
     _, (kept,) = told(cast, tmp_path, TEXT, Ears(6, 5, 0), retakes=3)
     assert count(tmp_path) == 3 and kept.errors == 0
