@@ -85,6 +85,12 @@ def test_whoever_opens_a_voice_has_cudnn_and_threads_as_asked(folder, monkeypatc
     assert not torch.backends.cudnn.enabled
 
 
+@pytest.mark.parametrize("guard", [False, True])
+def test_speech_is_judged_where_that_is_asked_for(base_folder, guard):
+    voice = load_voice(VoiceSpec(str(base_folder)), ComputeConfig(guard=guard))
+    assert (voice.guard(SynthesisRequest("hello there", "en")) is not None) is guard
+
+
 def test_an_opened_voice_does_not_keep_its_checkpoint_mapped(folder):
     """A run may delete an old checkpoint; its space is free once no process maps it."""
     path = folder / "checkpoint_epoch_1.pt"
