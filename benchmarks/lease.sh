@@ -2,9 +2,10 @@
 # What to do with a quarter of an hour of a GPU: the tests that need one, the figures of a training
 # step, and a stage of the embedded voice. Arguments are the parts to run, all without arguments.
 # Python needs torch; WHEELS is a folder with wheels of what else is missing. Each part has a time
-# limit and writes to OUT; figures and voice continue from there. DEVICE=cpu rehearses all at a
-# small size.
-#     WHEELS=wheels OUT=out sh benchmarks/lease.sh tests figures
+# limit and writes to OUT; a second call continues. CARRIED is a folder with texts.npz of
+# `python -m demo_voice --only texts`, for a machine without WordNet, and the files that an earlier
+# lease left in OUT/carried. DEVICE=cpu rehearses all at a small size.
+#     WHEELS=wheels CARRIED=carried OUT=out sh benchmarks/lease.sh tests figures
 set -u
 PYTHON=${PYTHON:-python3}
 DEVICE=${DEVICE:-cuda}
@@ -26,9 +27,15 @@ part() { # NAME SECONDS ARGUMENTS OF PYTHON…
 }
 
 [ -z "${WHEELS:-}" ] || "$PYTHON" -m pip install --quiet --no-index --no-deps "$WHEELS"/*.whl
+resume=
+if [ -n "${CARRIED:-}" ]; then
+    mkdir -p "$OUT/voice"
+    cp -n "$CARRIED"/* "$OUT/voice/"
+fi
+[ ! -e "$OUT/voice/carried.0" ] || resume=--resume
 part tests 180 -m pytest -q -m gpu --timeout 90 tests/gpu tests/extras/graphs
 # shellcheck disable=SC2086
 part figures 240 -m benchmarks gpu $figures --resume --out "$OUT/gpu.json"
 # shellcheck disable=SC2086
 part voice 330 -m demo_voice --device "$DEVICE" $voice --work "$OUT/voice" --to "$OUT/demo" \
-    --resume --carry "$OUT/carried"
+    --carry "$OUT/carried" $resume
