@@ -11,6 +11,7 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
 from extras.wyoming import session
+from extras.wyoming.text_stream import MOST_WAITING
 from tests.api.conftest import QUICK
 from tests.api.heard import said
 from tests.extras.wyoming.conftest import BothPorts, HeardEvents, answered, both, heard, say, send
@@ -129,7 +130,8 @@ def test_the_rate_limit_is_the_one_of_http(tmp_path):
 
 
 def test_text_that_waits_is_bounded(ports):
-    chunks = [SynthesizeChunk("word " * 800)] * 30
+    # The last one is refused. After that the service closes, and a write would meet a reset.
+    chunks = [SynthesizeChunk("word " * 800)] * (MOST_WAITING // 4000 + 1)
     found = asyncio.run(answered(ports, SynthesizeStart(), *chunks, last="synthesize-stopped"))
     assert found.code == "too_large"
 
