@@ -245,7 +245,7 @@ class Failing(Made):
 
 
 def one_by_one(source: Made) -> Batches:
-    """Four clips, one per batch. Each has its own speaker, so no batch reads another clip."""
+    """Four clips, one per batch. No two share a speaker, so no batch reads another clip."""
     return Batches(
         source.clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
         sources=(0, 1, 2, 3),
