@@ -58,6 +58,8 @@ _OPEN_SECONDS = 60.0
 _SOUND = {"rate": RATE, "width": 2, "channels": 1}
 # The largest data and payload of an event; a text of 4,096 characters takes at most 50 kB.
 MOST_BYTES = 64 << 10
+# Time for a refused client to notice it and stop writing.
+LINGER_SECONDS = 1.0
 VERSION = "1"
 _ATTRIBUTION = Attribution("Sotaque", "")
 
@@ -75,6 +77,7 @@ class WyomingSession:
         peer = writer.get_extra_info("peername")
         self.address = network_of(peer[0] if peer else "")
         self.busy = False
+        self._reader = reader
         self._events = EventReader(reader, connections.limits.head_seconds)
         self._writer = writer
         self._state = state
@@ -88,6 +91,7 @@ class WyomingSession:
         self._connections.rests(self)
         reading = asyncio.ensure_future(self._read())
         speaking_ = asyncio.ensure_future(self._speak_all())
+        told = False
         try:
             await asyncio.wait({reading, speaking_}, return_when=asyncio.FIRST_COMPLETED)
             for task in (reading, speaking_):
@@ -95,9 +99,11 @@ class WyomingSession:
                     task.result()
         except APIError as refusal:
             await self._tell(refusal)
+            told = True
         except MalformedEvent as fault:
             self._connections.on_closed("not_wyoming")
             await self._tell(APIError(400, "invalid_event", str(fault)))
+            told = True
         except TimeoutError:
             self._connections.on_closed("slow_event")
         except ConnectionError:
@@ -107,8 +113,19 @@ class WyomingSession:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
+            if told:
+                await self._linger()
             self._connections.leave(self)
             self._writer.close()
+
+    async def _linger(self) -> None:
+        """Discards what the client still sends. Closing with unread bytes resets the connection,
+        and the client would lose the error's message."""
+        with contextlib.suppress(OSError, TimeoutError):
+            self._writer.write_eof()
+            async with asyncio.timeout(LINGER_SECONDS):
+                while await self._reader.read(MOST_BYTES):
+                    pass
 
     def drop(self, reason: str) -> None:
         """Closes the connection immediately and drops unsent data."""
