@@ -23,6 +23,8 @@ from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
 RATE = 24_000
 # Samples in a frame of hibari's spectra and pitch.
 FRAME = 300
+# hibari's durations count pairs of frames.
+FRAMES_PER_DURATION = 2
 PITCHES_PER_CODE, PHONES_PER_CODE = 4, 2
 # Spectral ripples over the mel axis, in nats of magnitude; the slowest, a tilt, first.
 RIPPLES = (0.35, 0.30, 0.25, 0.22, 0.20, 0.18, 0.15, 0.15)
@@ -88,7 +90,7 @@ class Voice:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         loaded = onnx.load(str(model or package_file("hibari.onnx")))
-        # The durations of the phones, in frames, exist only inside the graph.
+        # The durations of the phones exist only inside the graph.
         loaded.graph.output.append(onnx.ValueInfoProto(name=_DURATIONS))
         self.session: Any = onnxruntime.InferenceSession(
             loaded.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -115,7 +117,9 @@ class Voice:
         )  # fmt: skip
         wave = played(wave, who.joint)
         first, last = _edges(wave, random.Random(f"edges/{seed}"))
-        of_frame = np.repeat(np.arange(len(lasting)), lasting.astype(np.int64))
+        of_frame = np.repeat(
+            np.arange(len(lasting)), FRAMES_PER_DURATION * lasting.astype(np.int64)
+        )
         draw = random.Random(f"loudness/{seed}")
         loud = draw.uniform(0.35, 0.9) / max(1e-3, float(np.abs(wave).max()))
         part = (wave[first:last] * loud * 32767).astype(np.int16)
