@@ -14,7 +14,7 @@ wanted=" ${*:-tests figures voice} "
 if [ "$DEVICE" = cpu ]; then
     figures=--rehearse voice="--short --minutes 0.2"
 else
-    figures="--minutes 3" voice="--minutes 4"
+    figures="--minutes 3" voice="--minutes 4 --base xtts/assets/demo"
 fi
 
 part() { # NAME SECONDS ARGUMENTS OF PYTHON…

@@ -17,6 +17,7 @@ import soundfile
 import torch
 
 from demo_voice import carrying, codec, listener, packaging, pretraining, speaking, vocoder
+from demo_voice.base import Base
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
 from demo_voice.speech import Mels, Speech
 from demo_voice.stages import Workplace
@@ -35,7 +36,7 @@ _POLL_SECONDS = 0.5
 @dataclass(frozen=True)
 class Making:
     """A training: recipe, work folder, folder of the finished voice, device, minutes of learning,
-    processes that speak."""
+    processes that speak, the voice to continue from."""
 
     recipe: BaseRecipe
     work: Path
@@ -43,6 +44,7 @@ class Making:
     device: torch.device
     minutes: float
     speakers: int
+    base: Base | None = None
 
     def run(self, stages: Sequence[str]) -> None:
         """Runs the stages in their order."""
@@ -111,7 +113,8 @@ class Making:
 
     def _at(self, stage: str) -> Workplace:
         share = getattr(getattr(self.recipe, stage, None), "share", 0.0)
-        return Workplace(self.recipe, self.work, self.device, 60 * self.minutes * share)
+        seconds = 60 * self.minutes * share
+        return Workplace(self.recipe, self.work, self.device, seconds, self.base)
 
     def _wait(self, stage: str) -> None:
         """Waits until other lanes have written what this stage reads."""
@@ -146,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m demo_voice", description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
+    parser.add_argument("--base", type=Path, help="continues from the GPT of this voice's folder")
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--minutes", type=float, default=600.0, help="of learning, all stages")
@@ -161,15 +165,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_float32_matmul_precision("high")
     device = torch.device(arguments.device)
     arguments.work.mkdir(parents=True, exist_ok=True)
-    making = Making(
-        SHORT if arguments.short else FULL,
-        arguments.work,
-        arguments.to,
-        device,
-        arguments.minutes,
-        arguments.speakers,
-    )
+    recipe = SHORT if arguments.short else FULL
     try:
+        making = Making(
+            recipe,
+            arguments.work,
+            arguments.to,
+            device,
+            arguments.minutes,
+            arguments.speakers,
+            Base(arguments.base, recipe) if arguments.base else None,
+        )
         if arguments.resume and not arguments.only:
             carrying.unpack(arguments.work)
         if arguments.only or device.type == "cpu":

@@ -71,7 +71,7 @@ def learn(at: Workplace, speech: Speech) -> None:
     path, stage = at.folder / "codec.pt", at.recipe.codec
     mels, scales = Mels(speech), Scales()
     if not path.is_file():
-        scales.mel_stats.copy_(mels.scales())
+        scales.mel_stats.copy_(at.base.mel_stats if at.base else mels.scales())
     else:
         stages.resumed(path, {"scales": scales})
     mels.scale(scales.mel_stats)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from demo_voice import codec, stages
+from demo_voice.base import paired
 from demo_voice.new_gpt import new_gpt
 from demo_voice.recipe import BaseRecipe
 from demo_voice.speech import FRAMES_PER_CODE, MEL_PER_CODE, Mels, Speech, token_ids
@@ -266,24 +267,26 @@ def learn(at: Workplace, speech: Speech) -> None:
     """Writes `pretraining.pt` (the GPT and its heads)."""
     recipe, stage = at.recipe, at.recipe.pretraining
     lessons = new_lessons(at, speech)
-    gpt = new_gpt(recipe.gpt, recipe.seed)
+    gpt = first_gpt(at, lessons)
     pupil = Pupil(gpt).to(at.device)
     guide, calm = Guide(gpt), Calm(gpt)
     optimizers = _optimizers(pupil, stage.learning_rate)
     clock = stages.Clock(at.seconds)
+    # An earlier voice's heads follow the text already.
+    guided_steps = 0 if at.base else recipe.guided_steps
 
     def step_of(step: int) -> list[Tensor]:
         rows = lessons.at(step, stage.batch)
         laid = grid(rows, recipe)
         torch.manual_seed(recipe.seed * 1_000_003 + step)
         pupil.train()
-        guided = step < recipe.guided_steps
+        guided = step < guided_steps
         with stages.low_precision(at.device):
             guide.watch(guided)
             found = pupil.losses(rows, laid)
             found["guide"] = guide.loss(laid) if guided else torch.zeros((), device=at.device)
             steady = calm.loss()
-        fade = max(0.0, 1.0 - step / recipe.guided_steps)
+        fade = max(0.0, 1.0 - step / guided_steps) if guided else 0.0
         total = (
             found["audio"]
             + TEXT_WEIGHT * found["text"]
@@ -302,6 +305,14 @@ def learn(at: Workplace, speech: Speech) -> None:
 
     parts: dict[str, stages.Stateful] = {"pupil": pupil, **optimizers}
     stages.learn(at.folder / "pretraining.pt", stage, clock, parts, step_of, report)
+
+
+def first_gpt(at: Workplace, lessons: Lessons) -> GPT:
+    """The GPT before its first step: random, or the base's."""
+    if at.base is None:
+        return new_gpt(at.recipe.gpt, at.recipe.seed)
+    theirs = codec.encode(at.base.codec().to(at.device), lessons.mels)
+    return at.base.gpt(paired(lessons.codes, theirs, at.recipe.dvae.num_codes))
 
 
 def new_lessons(at: Workplace, speech: Speech) -> Lessons:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from demo_voice.base import Base
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from machine.devices.selection import has_bf16
 from machine.storage import atomic
@@ -24,12 +25,14 @@ _WARMUP_STEPS = 100
 
 @dataclass(frozen=True)
 class Workplace:
-    """The recipe, the folder of the stages' files, the device, and the seconds for this stage."""
+    """The recipe, the folder of the stages' files, the device, the seconds for this stage, and the
+    voice to continue from."""
 
     recipe: BaseRecipe
     folder: Path
     device: torch.device
     seconds: float
+    base: Base | None = None
 
 
 class Stateful(Protocol):

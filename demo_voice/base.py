@@ -1,0 +1,88 @@
+"""The GPT of an earlier voice, to continue from with a new codec.
+
+A GPT of random weights spends most of its first steps on finding the text. One that has spoken
+before has found it, although its codes mean something else now.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from demo_voice.new_gpt import new_gpt
+from demo_voice.recipe import BaseRecipe
+from machine.errors import SotaqueError
+from xtts.model.config import ModelConfig
+from xtts.model.dvae import load_dvae
+from xtts.model.gpt import GPT, from_coqui
+from xtts.model.loading import read_tensors
+
+# Added to each count of a pair of codes, so that a code without a partner takes the mean of all.
+_RARE = 1e-6
+
+
+class Base:
+    """The model folder of an earlier voice. Raises SotaqueError if the recipe cannot use it."""
+
+    def __init__(self, folder: Path, recipe: BaseRecipe) -> None:
+        self.config, self.folder, self.recipe = ModelConfig.read(folder), folder, recipe
+        ours, theirs = recipe.gpt, self.config.gpt
+        same = ("width", "heads", "text_ids", "audio_ids", "max_text_tokens", "max_audio_tokens")
+        other = [name for name in same if getattr(ours, name) != getattr(theirs, name)]
+        if theirs.layers > ours.layers:
+            other.append("layers")
+        if other:
+            raise SotaqueError(
+                f"The voice in {folder} has another size than the recipe ({', '.join(other)}). "
+                "Continue from a voice of the same size, or leave out --base."
+            )
+
+    @property
+    def mel_stats(self) -> Tensor:
+        """The scales of the mels that it hears, `[80]`."""
+        scales: Tensor = torch.load(self.folder / "mel_stats.pth", weights_only=True)
+        return scales.float()
+
+    def codec(self) -> Any:
+        """Its DVAE, to encode."""
+        return load_dvae(self.folder, self.config)
+
+    def gpt(self, pairs: Tensor) -> GPT:
+        """Its GPT, for new codes. Further layers follow its own and start as the identity.
+
+        pairs: `[new codes, old codes]`, how often both encode the same moment.
+        """
+        state = from_coqui(read_tensors(self.folder / "model.pth"))
+        state = {name: tensor.float() for name, tensor in state.items()}
+        translate(state, pairs)
+        gpt = new_gpt(self.recipe.gpt, self.recipe.seed)
+        further: list[Any] = list(gpt.gpt.h)[self.config.gpt.layers :]
+        for block in further:
+            for linear in (block.attn.c_proj, block.mlp.c_proj):
+                torch.nn.init.zeros_(linear.weight)
+                torch.nn.init.zeros_(linear.bias)
+        gpt.load_state_dict(state, strict=False)
+        return gpt
+
+
+def paired(new: Tensor, old: Tensor, count: int) -> Tensor:
+    """`[count, count]`: how often a new and an old code encode the same moment. Both: `[codes]`."""
+    places = (new * count + old).cpu()
+    return torch.bincount(places, minlength=count * count).view(count, count).float()
+
+
+def translate(state: dict[str, Tensor], pairs: Tensor) -> None:
+    """Replaces the rows of the GPT's codes: a new code takes the mean of the old codes that occur
+    with it, and its bias takes its share of their probability."""
+    count = len(pairs)
+    shares = pairs + _RARE
+    own, theirs = shares.sum(1) / shares.sum(), shares.sum(0) / shares.sum()
+    shares = shares / shares.sum(1, keepdim=True)
+    for name in ("mel_embedding.weight", "mel_head.weight"):
+        rows = state[name].clone()
+        rows[:count] = shares @ rows[:count]
+        state[name] = rows
+    bias = state["mel_head.bias"].clone()
+    bias[:count] = shares @ (bias[:count] - theirs.log()) + own.log()
+    state["mel_head.bias"] = bias
