@@ -49,7 +49,7 @@ class Base:
         return load_dvae(self.folder, self.config)
 
     def gpt(self, pairs: Tensor) -> GPT:
-        """Its GPT, for new codes. Further layers follow its own and start as the identity.
+        """The GPT, with tables for the new codes. Additional layers start as the identity.
 
         pairs: `[new codes, old codes]`, how often both encode the same moment.
         """

@@ -59,7 +59,7 @@ def test_a_voice_of_another_size_is_refused():
         Base(DEMO, flat)
 
 
-def test_training_starts_from_the_base_s_rows_of_the_codes_heard(tmp_path):
+def test_training_starts_from_the_base_s_mels_and_rows_of_the_codes_heard(tmp_path):
     noise = np.random.default_rng(0).integers(-9000, 9000, (6, 24_000)).astype(np.int16)
     clips = [without_times(one) for one in noise]
     write_shard(tmp_path / "shard_00000.npz", clips, [("He ran.", "hibari1")] * len(clips))
@@ -76,3 +76,5 @@ def test_training_starts_from_the_base_s_rows_of_the_codes_heard(tmp_path):
     torch.testing.assert_close(ours[heard], theirs[heard], atol=5e-3, rtol=0)
     random = pretraining.first_gpt(replace(at, base=None), lessons).mel_embedding.weight
     assert not torch.allclose(random[heard], theirs[heard], atol=5e-3)
+    codec.learn(at, speech)
+    assert torch.equal(codec.load(at)[1], at.base.mel_stats)
