@@ -86,8 +86,8 @@ def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[in
         gpt = to_coqui(GPT(config.gpt).state_dict())
     expected = {name: tuple(tensor.shape) for name, tensor in gpt.items()}
     decoder, encoder = "hifigan_decoder.waveform_decoder.", "hifigan_decoder.speaker_encoder."
-    initial, width = config.vocoder.upsample_initial_channel, config.gpt.width
-    expected[f"{decoder}conv_pre.weight"] = (initial, width, 7)
+    first, shape = config.vocoder.first_weight(config.gpt.width)
+    expected[f"{decoder}{first}"] = shape
     expected[f"{encoder}conv1.weight"] = (config.speaker_encoder.num_filters[0], 1, 3, 3)
     for name, shape in expected.items():
         if name not in state:

@@ -175,7 +175,7 @@ class RecordedWindows:
         # By width: input, output and replay, at fixed addresses.
         self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
         self._compute, self._like = vocoder.computed, next(vocoder.parameters())
-        self._channels = vocoder.width, vocoder.speaker_width
+        self._channels = vocoder.rows, vocoder.speaker_width
 
     def __len__(self) -> int:
         return len(self._recorded)

@@ -3,6 +3,7 @@
     gpt.onnx                       one step after a past of any length (weights in *.data)
     gpt_int8.onnx gpt_int4.onnx    the same in fewer bits
     vocoder.onnx                   steps -> samples
+    source.onnx                    latents at the steps -> steps, for a vocoder with an oscillator
     conditioning.onnx speaker.onnx a recording's mels -> conditioning latents, speaker embedding
     embeddings.npy                 text, text positions, codes, code positions: [rows, width]
     config.json vocab.json         as in the exported model folder
@@ -25,7 +26,8 @@ from machine.storage.checksums import fault_of
 SCHEMA = 1
 NAME = "onnx.json"
 GPT = {"fp32": "gpt.onnx", "int8": "gpt_int8.onnx", "int4": "gpt_int4.onnx"}
-VOCODER, CONDITIONING, SPEAKER = "vocoder.onnx", "conditioning.onnx", "speaker.onnx"
+VOCODER, SOURCE = "vocoder.onnx", "source.onnx"
+CONDITIONING, SPEAKER = "conditioning.onnx", "speaker.onnx"
 EMBEDDINGS, MEL_STATS, VOICE = "embeddings.npy", "mel_stats.npy", "voice.safetensors"
 
 

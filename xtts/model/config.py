@@ -14,7 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from xtts.inference.defaults import ConditioningParams, SamplingParams
-from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
+from xtts.model.shapes import (
+    AnyVocoderShape,
+    DVAEShape,
+    GPTShape,
+    SpeakerEncoderShape,
+    VocoderShape,
+)
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
 T = TypeVar("T")
@@ -77,7 +83,7 @@ class _Own:
     """The key "sotaque" of config.json. Unknown names in it are an error."""
 
     schema: int = 1
-    vocoder: VocoderShape = field(default_factory=VocoderShape)
+    vocoder: AnyVocoderShape = field(default_factory=VocoderShape)
     speaker_encoder: SpeakerEncoderShape = field(default_factory=SpeakerEncoderShape)
     dvae: DVAEShape | None = None
     text_frontend: str = "coqui"

@@ -79,6 +79,73 @@ class VocoderShape:
         """Steps per code after the first interpolation, before the one to 24,000 Hz."""
         return SAMPLES_PER_CODE // self.hop
 
+    @property
+    def reach(self) -> int:
+        """The most input steps to the left, and to the right, on which a sample depends."""
+        samples = 3  # the last convolution, 7 wide
+        sizes = zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True)
+        # Type 1 has an undilated convolution after each dilated one (HiFi-GAN, appendix A.1).
+        plain = self.resblock_type == "1"
+        for rate, kernel in reversed(list(sizes)):
+            samples += max(
+                (size - 1) // 2 * (sum(dilations) + plain * len(dilations))
+                for size, dilations in zip(
+                    self.resblock_kernel_sizes, self.resblock_dilation_sizes, strict=True
+                )
+            )
+            samples = -(-(samples + kernel) // rate)
+        return samples + 3  # the first convolution, 7 wide
+
+    def first_weight(self, width: int) -> tuple[str, tuple[int, ...]]:
+        """The name and the shape of the first weight; width: of the latents."""
+        return "conv_pre.weight", (self.upsample_initial_channel, width, 7)
+
+
+@dataclass(frozen=True)
+class SourceFilterShape:
+    """Sizes of the embedded voice's vocoder (`xtts.model.source_filter`).
+
+    Channels and layers of the network that predicts the filters, and of the one that predicts the
+    pitch; the kernel and the expansion of the blocks of both; the samples of a filter's window.
+    """
+
+    channels: int
+    layers: int
+    pitch_channels: int
+    pitch_layers: int
+    kernel: int = 5
+    expansion: int = 3
+    window: int = 1024
+
+    @property
+    def hop(self) -> int:
+        """As in `VocoderShape`: a quarter of the window."""
+        return self.window // 4
+
+    @property
+    def steps_per_code(self) -> int:
+        """As in `VocoderShape`."""
+        return SAMPLES_PER_CODE // self.hop
+
+    @property
+    def margin(self) -> int:
+        """The samples of a window before its step, and after it."""
+        return (self.window - self.hop) // 2
+
+    @property
+    def reach(self) -> int:
+        """As in `VocoderShape`, for a sample whose phase is given."""
+        blocks = self.layers + self.pitch_layers + 2
+        # Windows overlap two steps to each side, twice; a pitch depends on its neighbours.
+        return self.kernel // 2 * blocks + 2 * -(-self.margin // self.hop) + 1
+
+    def first_weight(self, width: int) -> tuple[str, tuple[int, ...]]:
+        """As in `VocoderShape`."""
+        return "filters.first.weight", (self.channels, width, self.kernel)
+
+
+AnyVocoderShape = VocoderShape | SourceFilterShape
+
 
 @dataclass(frozen=True)
 class SpeakerEncoderShape:

@@ -1,7 +1,7 @@
 """Vocodes an utterance in chunks as its latents arrive, with any backend.
 
-A sample depends only on a limited part of the vocoder's input (`receptive_field`), so a chunk that
-is computed with that context equals the same part of the whole utterance, up to rounding. All
+A sample depends only on a limited part of the vocoder's input (`reach` of its shape), so a chunk
+that is computed with that context equals the same part of the whole utterance, up to rounding. All
 speech uses this: whole audio is the joined stream, so it needs the memory of one chunk. The first
 and last step are repeated beyond the ends of the utterance (`EDGE_STEPS`), to avoid clicks.
 Importing this module does not import torch.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
-from xtts.model.shapes import CODE_RATE, VOCODER_RATE, VocoderShape
+from xtts.model.shapes import CODE_RATE, VOCODER_RATE, AnyVocoderShape
 
 # Steps are `hop` samples apart, first at 22,050 Hz (as frames of a code), then at 24,000 Hz.
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
@@ -37,7 +37,7 @@ class StepVocoder(Protocol):
     limit at once.
     """
 
-    shape: VocoderShape
+    shape: AnyVocoderShape
     most_samples: int
 
     @property
@@ -63,7 +63,7 @@ class ChunkedVocoder:
 
     def __init__(self, vocoder: StepVocoder, speaker: Any, speed: float = 1.0) -> None:
         self._vocoder, self._shape, self._speaker = vocoder, vocoder.shape, speaker
-        self._reach = receptive_field(vocoder.shape)
+        self._reach = vocoder.shape.reach
         self._speed = speed
         self._given: list[Any] = []
         # Those at this speed.
@@ -136,28 +136,7 @@ class ChunkedVocoder:
         return vocoder.arrays.concatenate(parts)
 
 
-def receptive_field(shape: VocoderShape) -> int:
-    """The most input steps to the left, and to the right, on which a sample depends."""
-    samples = 3  # the last convolution, 7 wide
-    rates = zip(reversed(shape.upsample_rates), reversed(shape.upsample_kernel_sizes), strict=True)
-    for rate, kernel in rates:
-        samples += max(
-            _resblock_reach(shape, size, dilations)
-            for size, dilations in zip(
-                shape.resblock_kernel_sizes, shape.resblock_dilation_sizes, strict=True
-            )
-        )
-        samples = -(-(samples + kernel) // rate)
-    return samples + 3  # the first convolution, 7 wide
-
-
-def _resblock_reach(shape: VocoderShape, kernel: int, dilations: tuple[int, ...]) -> int:
-    # Type 1 has an undilated convolution after each dilated one (HiFi-GAN, appendix A.1).
-    plain = len(dilations) if shape.resblock_type == "1" else 0
-    return (kernel - 1) // 2 * (sum(dilations) + plain)
-
-
-def settled_steps(codes: int, shape: VocoderShape) -> int:
+def settled_steps(codes: int, shape: AnyVocoderShape) -> int:
     """The number of the vocoder's input steps that are final after `codes` latents."""
     # torch copies if the output has as many steps as the input; with a few more codes it
     # interpolates.
@@ -180,9 +159,9 @@ def chunk_codes() -> Iterator[float]:
         codes = min(codes * GROWTH, MOST_CODES)
 
 
-def first_steps(shape: VocoderShape) -> int:
+def first_steps(shape: AnyVocoderShape) -> int:
     """The number of steps of a stream's first chunk: a constant, and narrower than any window."""
-    wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + receptive_field(shape)
+    wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + shape.reach
     return EDGE_STEPS + next(
         steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= wanted
     )

@@ -1,11 +1,12 @@
-"""The parts outside the GPT that speak: HiFi-GAN vocoder and speaker encoder.
+"""The parts outside the GPT that speak: vocoder and speaker encoder.
 
-They are Coqui's modules with the sizes in config.json. `HifiDecoder` hard-codes its speaker
+The vocoder is HiFi-GAN, in the embedded voice `xtts.model.source_filter`. HiFi-GAN and the speaker
+encoder are Coqui's modules with the sizes in config.json. `HifiDecoder` hard-codes its speaker
 encoder, so its two parts are built separately, by their names in a published `model.pth`. Weight
 norm is folded into the weights after loading, because it takes time at every call. Exports copy the
 base's file and keep its names.
 
-The vocoder computes in channels-last layout, which `nn.Conv1d` does not support (it copies at every
+HiFi-GAN computes in channels-last layout, which `nn.Conv1d` does not support (it copies at every
 layer in bfloat16), as two-dimensional convolutions of height one. XTTS-v2's vocoder takes, on one
 AMX core and per second of audio, 0.46 s as published, 0.37 s in this layout in float32, and 0.09 s
 in bfloat16 (benchmarks/record.md).
@@ -23,7 +24,8 @@ from machine import extras
 from xtts.audio import speaker_mel
 from xtts.model.config import ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.shapes import VocoderShape
+from xtts.model.shapes import AnyVocoderShape, VocoderShape
+from xtts.model.source_filter import SOURCE_ROWS, SourceFilter
 from xtts.model.streaming_vocoder import (
     EDGE_STEPS,
     MOST_SAMPLES,
@@ -42,17 +44,13 @@ class Vocoder(nn.Module):
     arrays = torch
     most_samples = MOST_SAMPLES
 
-    def __init__(self, width: int, speaker_width: int, shape: VocoderShape) -> None:
+    def __init__(self, width: int, speaker_width: int, shape: AnyVocoderShape) -> None:
         super().__init__()
-        from TTS.vocoder.models.hifigan_generator import HifiganGenerator
-
-        self.waveform_decoder: nn.Module = HifiganGenerator(
-            width, 1, shape.resblock_type, shape.resblock_dilation_sizes,
-            shape.resblock_kernel_sizes, shape.upsample_kernel_sizes,
-            shape.upsample_initial_channel, shape.upsample_rates,
-            inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
-            conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
-        )  # fmt: skip
+        self.waveform_decoder: nn.Module
+        if isinstance(shape, VocoderShape):
+            self.waveform_decoder = _hifigan(width, speaker_width, shape)
+        else:
+            self.waveform_decoder = SourceFilter(width, speaker_width, shape)
         self.shape = shape
         self.width, self.speaker_width = width, speaker_width
         # The dtype of the channels-last layout; None in the published layout.
@@ -67,8 +65,8 @@ class Vocoder(nn.Module):
         """
         return self.sound(self.steps(latents), speaker)
 
-    def steps(self, latents: Tensor) -> Tensor:
-        """Latents `[batch, codes, width]` -> the generator's input `[batch, width, steps]`.
+    def latent_steps(self, latents: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]` -> latents at the steps `[batch, width, steps]`.
 
         Two linear interpolations, as in XTTS-v2's training: from 21.5 Hz to 86.1 Hz, and from there
         to 24,000 / 256 Hz.
@@ -78,8 +76,21 @@ class Vocoder(nn.Module):
         )
         return F.interpolate(frames, scale_factor=[STEPS_PER_FRAME], mode="linear")
 
+    def steps(self, latents: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]` -> the generator's input `[batch, rows, steps]`: the
+        latents at the steps, and what moves the oscillator of a `SourceFilter`."""
+        steps = self.latent_steps(latents)
+        decoder = self.waveform_decoder
+        return decoder.excited(steps) if isinstance(decoder, SourceFilter) else steps
+
+    @property
+    def rows(self) -> int:
+        """The rows of the generator's input."""
+        source = isinstance(self.waveform_decoder, SourceFilter)
+        return self.width + (SOURCE_ROWS if source else 0)
+
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
+        """Steps `[batch, rows, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
         replayed: Tensor | None = self.recorded(steps, speaker) if self.recorded else None
         return self.computed(steps, speaker) if replayed is None else replayed
 
@@ -127,13 +138,29 @@ class Vocoder(nn.Module):
                 return
         for width in widths:
             speaker = like.new_zeros(1, self.speaker_width, 1)
-            self.sound(like.new_zeros(1, self.width, width), speaker)
+            self.sound(like.new_zeros(1, self.rows, width), speaker)
 
     def lay_out(self, dtype: torch.dtype) -> None:
-        """Changes to the channels-last layout in `dtype`; weight norm must be folded before."""
+        """Changes HiFi-GAN to the channels-last layout in `dtype`; weight norm must be folded
+        before. A `SourceFilter`, which costs a hundredth of it, stays as it is."""
+        if isinstance(self.waveform_decoder, SourceFilter):
+            return
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
         self.laid_out_as = dtype
+
+
+def _hifigan(width: int, speaker_width: int, shape: VocoderShape) -> nn.Module:
+    from TTS.vocoder.models.hifigan_generator import HifiganGenerator
+
+    generator: nn.Module = HifiganGenerator(
+        width, 1, shape.resblock_type, shape.resblock_dilation_sizes,
+        shape.resblock_kernel_sizes, shape.upsample_kernel_sizes,
+        shape.upsample_initial_channel, shape.upsample_rates,
+        inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
+        conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
+    )  # fmt: skip
+    return generator
 
 
 def plans_each_width(vocoder: nn.Module) -> bool:

@@ -28,6 +28,7 @@ from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, from_coqui
+from xtts.model.source_filter import SourceFilter
 from xtts.model.vocoder import load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import learned_decoder, speakers
@@ -100,11 +101,14 @@ def _files(
     for kind in kinds:
         files |= weights.write(*step, part / folders.GPT[kind], kind)
     del step
-    for name, graph in (
-        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder)),
-        (folders.CONDITIONING, graphs.conditioning_graph(spoken.gpt)),
-        (folders.SPEAKER, graphs.speaker_graph(spoken.speaker_encoder)),
-    ):
+    others = {
+        folders.VOCODER: graphs.vocoder_graph(spoken.vocoder),
+        folders.CONDITIONING: graphs.conditioning_graph(spoken.gpt),
+        folders.SPEAKER: graphs.speaker_graph(spoken.speaker_encoder),
+    }
+    if isinstance(decoder := spoken.vocoder.waveform_decoder, SourceFilter):
+        others[folders.SOURCE] = graphs.source_graph(decoder)
+    for name, graph in others.items():
         files |= weights.write(*traced(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))

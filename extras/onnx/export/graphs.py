@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from xtts.model.gpt import GPT
+from xtts.model.source_filter import SourceFilter
 from xtts.model.transformer import AttentionLayout
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
@@ -137,7 +138,7 @@ def conditioning_graph(gpt: GPT) -> ExportGraph:
 
 
 def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
-    """The vocoder after its interpolation. Inputs `steps` [batch, width, steps] and `speaker`
+    """The vocoder after its interpolation. Inputs `steps` [batch, rows, steps] and `speaker`
     [batch, 512, 1]; output `samples` [batch, samples]."""
     decoder = vocoder.waveform_decoder
     module = PartsGraph(lambda steps, speaker: decoder(steps, g=speaker)[:, 0], decoder=decoder)
@@ -145,8 +146,15 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
         "steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"},
         "samples": {0: "batch", 1: "samples"},
     }  # fmt: skip
-    given = (torch.randn(2, vocoder.width, 20), torch.randn(2, vocoder.speaker_width, 1))
+    given = (torch.rand(2, vocoder.rows, 20), torch.randn(2, vocoder.speaker_width, 1))
     return ExportGraph(module, given, ("steps", "speaker"), ("samples",), axes)
+
+
+def source_graph(decoder: SourceFilter) -> ExportGraph:
+    """Input `latents` [1, width, steps] of an utterance; output `steps` [1, rows, steps]."""
+    module = PartsGraph(lambda latents: decoder.excited(latents), decoder=decoder)
+    axes = {"latents": {2: "steps"}, "steps": {2: "steps"}}
+    return ExportGraph(module, (torch.randn(1, decoder.width, 20),), ("latents",), ("steps",), axes)
 
 
 def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:

@@ -83,11 +83,15 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
     voice = folders.verified(folder, kind) if verify else folders.read(folder)
     gpt = sessions.open_session(folder / folders.GPT[kind], wish, options)
     vocoder = sessions.open_session(folder / folders.VOCODER, wish, options)
+    source = None
+    if folders.SOURCE in voice.files:
+        source = sessions.open_session(folder / folders.SOURCE, wish, options).session
     most_samples = SHORT_SAMPLES if low else MOST_SAMPLES
     return OnnxModel(
         config, folder, voice, Tokenizer(config, folder),
         OnnxGPT(gpt.session, folder, config.gpt),
-        OnnxVocoder(vocoder.session, config.vocoder, most_samples), kind, wish, options, gpt.status,
+        OnnxVocoder(vocoder.session, config.vocoder, most_samples, source),
+        kind, wish, options, gpt.status,
     )  # fmt: skip
 
 

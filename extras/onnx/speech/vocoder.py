@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.model.shapes import VocoderShape
+from xtts.model.shapes import AnyVocoderShape
 from xtts.model.streaming_vocoder import MOST_SAMPLES, STEPS_PER_FRAME
 
 Array = np.ndarray[Any, Any]
@@ -18,9 +18,13 @@ class OnnxVocoder:
     arrays: ModuleType = np
     widths = ()
 
-    def __init__(self, session: Any, shape: VocoderShape, most_samples: int = MOST_SAMPLES) -> None:
+    def __init__(
+        self, session: Any, shape: AnyVocoderShape, most_samples: int = MOST_SAMPLES,
+        source: Any = None,
+    ) -> None:  # fmt: skip
+        """source: the session of `folder.SOURCE`, if the vocoder has an oscillator."""
         self.shape, self.most_samples = shape, most_samples
-        self._session = session
+        self._session, self._source = session, source
 
     def spoken(self, steps: Array, speaker: Array) -> Array:
         """As in `StepVocoder`."""
@@ -34,14 +38,25 @@ class OnnxVocoder:
         frames = self.shape.steps_per_code * len(latents)
         total = int(frames * STEPS_PER_FRAME)
         steps = np.arange(left, right).clip(0, total - 1)
+        if self._source is not None:
+            # The phase of a step depends on all before it.
+            whole = self._interpolated(latents, np.arange(total), frames)
+            excited: Array = self._source.run(None, {"latents": whole})[0]
+            return excited[:, :, steps]
+        return self._interpolated(latents, steps, frames)
+
+    def _interpolated(self, latents: Sequence[Array], steps: Array, frames: int) -> Array:
+        """The latents at some steps `[1, width, steps]`; frames: the number of all of them after
+        the first interpolation."""
+        total = int(frames * STEPS_PER_FRAME)
         if total == frames:
             # With equal numbers of steps and frames, torch copies.
             low = high = steps
-            share: Array = np.zeros(right - left)
+            share: Array = np.zeros(len(steps))
         else:
             low, high, share = _between(steps, STEPS_PER_FRAME, frames)
         seen = self._frames(latents, int(low[0]), int(high[-1]) + 1)
-        return _mixed(seen[low - low[0]], seen[high - low[0]], share).T[None]
+        return np.ascontiguousarray(_mixed(seen[low - low[0]], seen[high - low[0]], share).T[None])
 
     def _frames(self, latents: Sequence[Array], left: int, right: int) -> Array:
         """The frames `[right - left, width]` after the first interpolation."""

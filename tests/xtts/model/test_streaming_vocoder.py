@@ -10,13 +10,12 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from xtts.model import vocoder as vocoders
-from xtts.model.shapes import VocoderShape
+from xtts.model.shapes import AnyVocoderShape, SourceFilterShape, VocoderShape
 from xtts.model.streaming_vocoder import (
     EDGE_STEPS,
     ChunkedVocoder,
     chunk_codes,
     first_steps,
-    receptive_field,
     settled_steps,
     windows,
 )
@@ -27,10 +26,11 @@ SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6)
 SLOW_STEPS = VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5), ((1, 2), (2, 6)))
 LIKE_PUBLISHED = VocoderShape(upsample_initial_channel=32)
 SHAPES = [SMALL, SLOW_STEPS, LIKE_PUBLISHED]
+SOURCE = SourceFilterShape(32, 2, 16, 1, window=512)
 WIDTH = 24
 
 
-def speaking(shape: VocoderShape) -> tuple[Vocoder, torch.Tensor]:
+def speaking(shape: AnyVocoderShape) -> tuple[Vocoder, torch.Tensor]:
     torch.manual_seed(0)
     vocoder = Vocoder(WIDTH, 32, shape).eval().requires_grad_(False)
     for module in vocoder.modules():
@@ -47,7 +47,9 @@ def whole_sound(vocoder: Vocoder, latents: torch.Tensor, speaker: torch.Tensor) 
     return vocoder.sound(steps, speaker)[0, edge:-edge]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, SOURCE], ids=["small", "slow", "published", "source and filter"]
+)
 @pytest.mark.parametrize("codes", [1, 2, 7, 60])
 @pytest.mark.parametrize("laid_out", [False, True], ids=["as published", "laid out"])
 def test_chunks_joined_are_the_whole(shape, codes, laid_out):
@@ -66,7 +68,9 @@ def test_chunks_joined_are_the_whole(shape, codes, laid_out):
     parts += chunked.rest()
     joined = torch.cat(parts)
     assert len(joined) == len(whole)
-    assert float((joined - whole).norm() / whole.norm()) < 1e-5
+    # The phase sums up how windows of other widths round the pitch.
+    most = 1e-3 if shape is SOURCE else 1e-5
+    assert float((joined - whole).norm() / whole.norm()) < most
     assert codes < 60 or len(parts[3])  # streaming began before the end
 
 
@@ -78,11 +82,9 @@ def test_no_sample_depends_on_what_is_further_than_reach(shape):
     other[:, :, 60] += 10.0
     moved = (vocoder.sound(steps, speaker) - vocoder.sound(other, speaker))[0].abs() > 0
     touched = moved.nonzero().flatten() // shape.hop
-    assert 60 - receptive_field(shape) <= int(touched.min()) and int(
-        touched.max()
-    ) <= 60 + receptive_field(shape)
+    assert 60 - shape.reach <= int(touched.min()) and int(touched.max()) <= 60 + shape.reach
     # At most twice the true reach: each extra step is computed twice at every edge of a chunk.
-    assert receptive_field(shape) <= 2 * (60 - int(touched.min())) + 2
+    assert shape.reach <= 2 * (60 - int(touched.min())) + 2
 
 
 @pytest.mark.parametrize("shape", [SMALL, SLOW_STEPS], ids=["small", "slow"])

@@ -3,11 +3,14 @@
 import copy
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
+from extras.onnx.export import graphs, weights
+from extras.onnx.export.tracing import traced
 from extras.onnx.speech.vocoder import OnnxVocoder
-from xtts.model.shapes import VocoderShape
+from xtts.model.shapes import SourceFilterShape, VocoderShape
 from xtts.model.streaming_vocoder import EDGE_STEPS, ChunkedVocoder
 from xtts.model.vocoder import Vocoder
 
@@ -21,7 +24,7 @@ ONE_A_CODE = VocoderShape(
 @pytest.mark.parametrize("codes", [1, 2, 3, 5, 12, 57])
 def test_steps_are_torchs(codes, shape):
     latents = torch.randn(codes, 8, generator=torch.Generator().manual_seed(codes))
-    wanted = Vocoder.steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
+    wanted = Vocoder.latent_steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
     vocoder, given, count = OnnxVocoder(None, shape), list(latents.numpy()), wanted.shape[1]
     for left, right in {(0, count), (count // 3, count), (count // 2, count // 2 + 1)}:
         found = vocoder.window(given, left, right)[0]
@@ -43,3 +46,30 @@ def test_pieces_of_bounded_length_are_the_whole(onnx_model, onnx_voice):
     (one,), many = list(whole.rest()), list(short.rest())
     assert len(many) > 10 and max(map(len, many)) <= 5_000
     assert np.abs(np.concatenate(many) - one).max() < 1e-5
+
+
+SOURCE = SourceFilterShape(32, 2, 16, 1, window=512)
+
+
+@pytest.mark.parametrize("codes", [3, 40])
+def test_a_vocoder_with_an_oscillator_sounds_as_in_torch(codes, tmp_path):
+    torch.manual_seed(0)
+    vocoder, speaker = Vocoder(8, 32, SOURCE).eval(), torch.randn(1, 32, 1)
+    sessions = []
+    decoder = vocoder.waveform_decoder
+    for name, graph in (
+        ("vocoder", graphs.vocoder_graph(vocoder)), ("source", graphs.source_graph(decoder))
+    ):  # fmt: skip
+        weights.write(*traced(graph, folded=True), tmp_path / f"{name}.onnx")
+        sessions.append(onnxruntime.InferenceSession(tmp_path / f"{name}.onnx"))
+    latents, sounds = torch.randn(codes, 8), []
+    with torch.inference_mode():
+        exported = OnnxVocoder(sessions[0], SOURCE, 9_000, sessions[1])
+        for spoken, who, given in (
+            (vocoder, speaker, latents), (exported, speaker.numpy(), latents.numpy())
+        ):  # fmt: skip
+            chunked = ChunkedVocoder(spoken, who)
+            chunked.add(given)
+            sounds.append(np.concatenate([np.asarray(part) for part in chunked.rest()]))
+    assert len(sounds[0]) == len(sounds[1])
+    assert np.abs(sounds[0] - sounds[1]).max() < 0.02 * np.abs(sounds[0]).max()

@@ -1,0 +1,85 @@
+"""The oscillator, its phase, and the filters of the embedded voice's vocoder."""
+
+import math
+
+import pytest
+import torch
+
+from tests.xtts.model.test_streaming_vocoder import SOURCE, WIDTH, speaking
+from xtts.model.shapes import VOCODER_RATE, SourceFilterShape
+from xtts.model.source_filter import SourceFilter
+
+HOP = SOURCE.hop
+
+
+def pitched(hertz: torch.Tensor) -> torch.Tensor:
+    """The pulses `[samples]` of a voice with these pitches `[steps]`."""
+    decoder = SourceFilter(WIDTH, 32, SOURCE)
+    known = torch.log2(hertz)[None], torch.ones(1, len(hertz))
+    rows = decoder.excited(torch.zeros(1, WIDTH, len(hertz)), known)[:, WIDTH:]
+    return decoder._pulses(*rows[:, :3].unbind(1)).flatten()
+
+
+def test_pulses_are_all_harmonics_below_the_highest():
+    found = pitched(torch.full((40,), 201.0))
+    time = (torch.arange(40 * HOP, dtype=torch.float64) + 1) / VOCODER_RATE
+    wanted = sum(torch.cos(2 * math.pi * 201 * n * time) for n in range(1, 55))
+    assert float((found - wanted).abs().max()) < 0.1  # of 54
+
+
+def test_the_phase_goes_on_from_step_to_step_while_the_pitch_glides():
+    found = pitched(torch.linspace(90, 400, 200))
+    # Each period has one peak: as many as cycles passed, and none of two close together.
+    peaks = (found > 20).nonzero().flatten()
+    peaks = peaks[torch.cat((torch.tensor([True]), peaks.diff() > 5))]
+    cycles = torch.linspace(90, 400, 200).sum() * HOP / VOCODER_RATE
+    assert abs(len(peaks) - float(cycles)) < 3
+    assert float(peaks.diff().max()) < 1.1 * VOCODER_RATE / 90
+
+
+def test_filters_of_gain_one_change_nothing():
+    decoder = SourceFilter(WIDTH, 32, SOURCE)
+    samples = torch.randn(1, 20, HOP)
+    sound = decoder._sound(torch.cat(decoder._spectra(samples), 2))
+    inside = slice(SOURCE.window, -SOURCE.window)
+    torch.testing.assert_close(sound[:, inside], samples.flatten(1)[:, inside], atol=1e-5, rtol=0)
+
+
+def test_unvoiced_steps_are_noise_alone_and_the_noise_has_the_gain_that_is_asked_for():
+    vocoder, speaker = speaking(SourceFilterShape(16, 1, 16, 1))
+    decoder = vocoder.waveform_decoder
+    decoder.filters.last.weight.zero_()
+    harmonics, _, noise = decoder.filters.last.bias.view(3, -1)
+    harmonics.fill_(0.0), noise.fill_(math.log(0.1))
+    steps, low = torch.zeros(1, WIDTH, 200), torch.full((1, 200), 7.0)
+    hiss = vocoder.sound(decoder.excited(steps, (low, torch.zeros(1, 200))), speaker)[0]
+    assert float(hiss[2000:-2000].std()) == pytest.approx(0.1, rel=0.05)
+    voice = vocoder.sound(decoder.excited(steps, (low, torch.ones(1, 200))), speaker)[0]
+    period = 24_000 // 128
+    assert float((voice - hiss)[4000 : 4000 + period].amax()) > 20
+
+
+def test_no_sample_depends_on_what_is_further_than_reach_except_by_its_phase():
+    vocoder, speaker = speaking(SOURCE)
+    decoder = vocoder.waveform_decoder
+    steps = torch.randn(1, WIDTH, 120)
+    other = steps.clone()
+    other[:, :, 60] += 10.0
+    before, after = decoder.excited(steps), decoder.excited(other)
+    touched = (before != after)[0, WIDTH : WIDTH + 2].any(0).nonzero().flatten()
+    first = int(touched.min())
+    after[:, WIDTH + 2, 61:] = before[:, WIDTH + 2, 61:]
+    moved = (vocoder.sound(before, speaker) - vocoder.sound(after, speaker))[0].abs() > 1e-5
+    found = moved.nonzero().flatten() // HOP
+    assert first >= 60 - SOURCE.reach
+    assert 60 - SOURCE.reach <= int(found.min()) and int(found.max()) <= 60 + SOURCE.reach
+    # Few more than needed: each extra step is computed twice at every edge of a chunk.
+    assert SOURCE.reach <= 2 * (60 - int(found.min())) + 6
+
+
+def test_the_spectral_loss_trains_the_filters_and_not_the_pitch():
+    decoder = SourceFilter(WIDTH, 32, SOURCE)
+    steps, speaker = torch.randn(1, WIDTH, 30), torch.randn(1, 32, 1)
+    decoder(decoder.excited(steps), speaker).square().mean().backward()
+    assert all(float(weight.grad.abs().sum()) > 0 for weight in decoder.filters.parameters())
+    assert all(weight.grad is None for weight in decoder.pitch.parameters())
