@@ -1,12 +1,10 @@
 """`make demo-voice`: runs every stage of training the embedded voice, from sentences to files.
 
-A stage learns for its share of `--minutes` and resumes from its snapshot. On a GPU two lanes run in
-parallel: codec, then GPT; speaker encoder, then vocoder.
+A stage learns for its share of `--minutes` and resumes from its snapshot.
 """
 
 import argparse
 import hashlib
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,18 +17,14 @@ import torch
 from demo_voice import carrying, codec, listener, packaging, pretraining, speaking, vocoder
 from demo_voice.base import Base
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
-from demo_voice.speech import Mels, Speech
+from demo_voice.speech import Speech
 from demo_voice.stages import Workplace
 from demo_voice.teachers import hibari
 from machine.errors import SotaqueError
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
-STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "tuning", "package")
-LEARNING = STAGES[2:7]
-# The snapshots that a stage of one lane needs from the other.
-LANES = (("codec", "pretraining"), ("listener", "vocoder", "tuning"))
-NEEDED = {"vocoder": ("codec.pt", "listener.pt"), "tuning": ("pretraining.pt", "vocoder.pt")}
-_POLL_SECONDS = 0.5
+STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package")
+LEARNING = STAGES[2:6]
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,6 @@ class Making:
         """Runs the stages in their order."""
         for stage in STAGES:
             if stage in stages:
-                self._wait(stage)
                 started = time.monotonic()
                 getattr(self, stage)()
                 minutes = (time.monotonic() - started) / 60
@@ -77,14 +70,9 @@ class Making:
         pretraining.learn(self._at("pretraining"), self._speech())
 
     def vocoder(self) -> None:
-        """The vocoder from mels."""
-        at, speech = self._at("vocoder"), self._speech()
-        vocoder.learn_from_mels(at, speech, Mels(speech, codec.load(at)[1]))
-
-    def tuning(self) -> None:
         """The vocoder for the GPT's latents."""
-        at, speech = self._at("tuning"), self._speech()
-        vocoder.tune(at, speech, pretraining.new_lessons(at, speech))
+        at, speech = self._at("vocoder"), self._speech()
+        vocoder.learn(at, speech, pretraining.new_lessons(at, speech))
 
     def package(self) -> None:
         """Writes the files of the voice, its reference recording, and their hashes."""
@@ -116,40 +104,13 @@ class Making:
         seconds = 60 * self.minutes * share
         return Workplace(self.recipe, self.work, self.device, seconds, self.base)
 
-    def _wait(self, stage: str) -> None:
-        """Waits until other lanes have written what this stage reads."""
-        while missing := [n for n in NEEDED.get(stage, ()) if not (self.work / n).is_file()]:
-            if (self.work / "stopped").exists():
-                raise SotaqueError(
-                    f"{stage} lacks {missing[0]}, which another stage did not write."
-                )
-            time.sleep(_POLL_SECONDS)
-
-
-def together(arguments: Sequence[str], work: Path) -> int:
-    """Runs each lane in a process; returns the worst exit code."""
-    (work / "stopped").unlink(missing_ok=True)
-    lanes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "demo_voice", *arguments]
-            + [part for stage in lane for part in ("--only", stage)]
-        )
-        for lane in LANES
-    ]
-    codes = []
-    for lane in lanes:
-        codes.append(lane.wait())
-        if codes[-1]:
-            (work / "stopped").touch()
-    return max(codes)
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains the voice; prints an error's message and returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo_voice", description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
-    parser.add_argument("--base", type=Path, help="continues from the GPT of this voice's folder")
+    parser.add_argument("--base", type=Path, help="continues from this voice's folder")
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--minutes", type=float, default=600.0, help="of learning, all stages")
@@ -158,8 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--speakers", type=int, default=2, help="processes that speak")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
     parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
-    given = sys.argv[1:] if argv is None else list(argv)
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     torch.set_float32_matmul_precision("high")
@@ -176,15 +136,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.speakers,
             Base(arguments.base, recipe) if arguments.base else None,
         )
-        if arguments.resume and not arguments.only:
+        if arguments.resume:
             carrying.unpack(arguments.work)
-        if arguments.only or device.type == "cpu":
-            making.run(arguments.only or STAGES)
-        else:
-            making.run(STAGES[:2])
-            kept = [part for part in given if part != "--resume"]
-            if code := together(kept, arguments.work):
-                return code
+        making.run(arguments.only or STAGES)
         if arguments.carry:
             carrying.pack(arguments.work, arguments.carry)
     except SotaqueError as error:

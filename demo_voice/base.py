@@ -1,4 +1,4 @@
-"""The GPT of an earlier voice, to continue from with a new codec.
+"""The codec, the GPT and the speaker encoder of an earlier voice, to continue from.
 
 A GPT of random weights spends most of its first steps on finding the text. One that has spoken
 before has found it, although its codes mean something else now.
@@ -17,6 +17,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.dvae import load_dvae
 from xtts.model.gpt import GPT, from_coqui
 from xtts.model.loading import read_tensors
+from xtts.model.vocoder import SpeakerEncoder, load_speaker_encoder
 
 # Added to each count of a pair of codes, so that a code without a partner takes the mean of all.
 _RARE = 1e-6
@@ -47,6 +48,10 @@ class Base:
     def codec(self) -> Any:
         """Its DVAE, to encode."""
         return load_dvae(self.folder, self.config)
+
+    def speaker_encoder(self) -> SpeakerEncoder:
+        """Its speaker encoder."""
+        return load_speaker_encoder(read_tensors(self.folder / "model.pth"), self.config)
 
     def gpt(self, pairs: Tensor) -> GPT:
         """The GPT, with tables for the new codes. Additional layers start as the identity.

@@ -13,19 +13,18 @@ from torch import Tensor
 from machine.errors import SotaqueError
 
 PART_BYTES = 15_000_000
-STAGES = ("codec", "listener", "pretraining", "vocoder", "tuning")
+STAGES = ("codec", "listener", "pretraining", "vocoder")
 # The state of optimizers is twice as large as the weights and recovers in some hundred steps.
 LEFT_OUT = ("optimizer", "muon", "own", "theirs")
 
 
 def pack(work: Path, to: Path) -> None:
-    """Writes the snapshots in `work` to `to/carried.N`, each at most 15 MB. The vocoder for mels
-    is left out once the one for latents exists."""
+    """Writes the snapshots in `work` to `to/carried.N`, each at most 15 MB."""
     to.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {}
     for name in STAGES:
         path = work / f"{name}.pt"
-        if path.is_file() and not (name == "vocoder" and (work / "tuning.pt").is_file()):
+        if path.is_file():
             content = torch.load(path, map_location="cpu", weights_only=True)
             found[name] = {
                 key: _halved(part) for key, part in content.items() if key not in LEFT_OUT

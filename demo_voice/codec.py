@@ -1,7 +1,8 @@
 """Trains the DVAE: 80 mel bands to one of 1,024 codes for every 46 ms.
 
 First as an autoencoder, then with a codebook initialised by k-means in its latent space, then with
-vector quantisation that revives dead codes: a random codebook collapses.
+vector quantisation that revives dead codes: a random codebook collapses. A codec that continues
+from an earlier voice trains its new decoder first, against unchanged codes.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,12 @@ from torch.nn import functional as F
 from demo_voice import stages
 from demo_voice.speech import FRAMES_PER_CODE, Mels, Speech
 from demo_voice.stages import Workplace
-from demo_voice.teachers.hibari import PHONES_PER_CODE
+from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE
 from xtts.audio import MEL_BANDS
 from xtts.model.dvae import new_dvae
 
 COMMITMENT = 0.25
-PHONE_WEIGHT = 0.5
+PHONE_WEIGHT, PITCH_WEIGHT = 0.5, 1.0
 STEPS_BETWEEN_REVIVALS = 50
 # A code that is used less than this share of the average use is dead.
 DEAD_SHARE = 0.05
@@ -38,13 +39,14 @@ class Excerpts:
 
     def __init__(self, speech: Speech, mels: Mels) -> None:
         self.speech, self.mels = speech, mels
-        self.means = mels.of_person()
+        self.means, self.pitches = mels.of_person(), relative_pitch(speech)
         sizes = speech.persons.bincount(minlength=len(speech.names)).float()
         self._weights = (1 / sizes)[speech.persons].cpu()
 
-    def segments(self, step: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The inputs and targets of a step, each `[count, 80, FRAMES]`, and the phones `[count,
-        codes, 2]`; a function of the step.
+    def segments(self, step: int, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The inputs and targets of a step, each `[count, 80, FRAMES]`, the phones `[count, codes,
+        2]` and the pitches `[count, codes, 4]` relative to the clip's mean, NaN where there is
+        none; a function of the step.
 
         The target lacks the speaker's mean spectrum and the input's random filter: otherwise the
         codes would encode the speaker instead of the phone.
@@ -62,7 +64,9 @@ class Excerpts:
         cut = self.mels.codec[frames.flatten(1)].float().transpose(1, 2)
         wanted = cut - self.means[speech.persons[clips]][:, :, None]
         heard = filtered(stretched(cut, generator), generator)
-        return heard, wanted, speech.phones[codes].long()
+        pitches = self.pitches[codes].float()
+        pitches[: count // 2] = torch.nan  # `stretched` moves the harmonics
+        return heard, wanted, speech.phones[codes].long(), pitches
 
 
 def learn(at: Workplace, speech: Speech) -> None:
@@ -75,36 +79,44 @@ def learn(at: Workplace, speech: Speech) -> None:
     else:
         stages.resumed(path, {"scales": scales})
     mels.scale(scales.mel_stats)
-    dvae, examples = new_dvae(at.recipe.dvae).to(at.device), Excerpts(speech, mels)
-    reader = PhoneReader(dvae.codebook.dim).to(at.device)
+    dvae, examples = new_dvae(at.recipe.dvae), Excerpts(speech, mels)
+    if at.base:
+        _continue_from(dvae, at.base.codec())
+    dvae.to(at.device)
+    reader = Reader(dvae.codebook.dim).to(at.device)
     optimizer = torch.optim.AdamW(
         [*dvae.parameters(), *reader.parameters()], lr=stage.learning_rate, weight_decay=1e-4
     )
     clock = stages.Clock(at.seconds)
 
     def step_of(step: int) -> Sequence[Tensor]:
-        heard, wanted, phones = examples.segments(step, stage.batch)
-        with stages.low_precision(at.device):
+        heard, wanted, phones, pitches = examples.segments(step, stage.batch)
+        early = step < at.recipe.autoencoder_steps
+        # The decoder is new: until it has learned, it would destroy the base's encoder.
+        dvae.codebook.train(not (early and at.base))
+        with stages.low_precision(at.device), torch.set_grad_enabled(not (early and at.base)):
             latents = dvae.encoder(heard).transpose(1, 2).float()
-        if step < at.recipe.autoencoder_steps:
+        if early and not at.base:
             quantised, commitment = latents, 1e-3 * latents.square().mean()
         else:
-            if step == at.recipe.autoencoder_steps:
+            if step == at.recipe.autoencoder_steps and not at.base:
                 _start_codebook(dvae, examples, at)
             quantised, _, commitment = dvae.codebook(latents)
         with stages.low_precision(at.device):
             decoded = dvae.decoder(quantised.transpose(1, 2)).float()
-        distance, wrong = F.l1_loss(decoded, wanted), reader.loss(quantised, phones)
-        loss = distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong
+        distance = F.l1_loss(decoded, wanted)
+        wrong, off = reader.losses(quantised, phones, pitches)
+        loss = distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong + PITCH_WEIGHT * off
         stages.descend(loss, [optimizer])
         late = step > at.recipe.autoencoder_steps
         if late and step % STEPS_BETWEEN_REVIVALS == 0 and clock.share < 0.8:
             _revive(dvae.codebook, latents.detach().reshape(-1, dvae.codebook.dim), step)
-        return distance, wrong
+        return distance, wrong, off
 
     def report(means: Sequence[float]) -> str:
         in_use = dvae.codebook.n_embed - len(_dead(dvae.codebook))
-        return f"L1 {means[0]:.4f}, phones {means[1]:.3f}, {in_use} codes in use"
+        read = f"phones {means[1]:.3f}, pitch {means[2]:.3f}"
+        return f"L1 {means[0]:.4f}, {read}, {in_use} codes in use"
 
     parts: dict[str, stages.Stateful] = {
         "dvae": dvae, "reader": reader, "scales": scales, "optimizer": optimizer
@@ -122,27 +134,53 @@ class Scales(nn.Module):
         self.register_buffer("mel_stats", torch.ones(MEL_BANDS))
 
 
-class PhoneReader(nn.Module):
-    """Predicts the phones in the two halves of each code from the code and its neighbours.
+class Reader(nn.Module):
+    """Predicts the phones in the two halves of each code, and the pitches in its quarters, from the
+    code and its neighbours.
 
-    Trained on spectra alone, the codec spends its codes on the speaker and loses words in a new
-    voice.
+    Trained on spectra alone, the codec spends its codes on the speaker: it loses words in a new
+    voice, and the melody of every voice.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.read = nn.Conv1d(width, PHONES_PER_CODE * PHONE_IDS, 3, padding=1)
+        self.melody = nn.Conv1d(width, PITCHES_PER_CODE, 5, padding=2)
 
-    def loss(self, quantised: Tensor, phones: Tensor) -> Tensor:
-        """Cross-entropy of quantised `[batch, codes, width]` against `[batch, codes, 2]`; 255 is
-        an unknown phone."""
-        logits = self.read(quantised.transpose(1, 2)).transpose(1, 2).float()
+    def losses(self, quantised: Tensor, phones: Tensor, pitches: Tensor) -> tuple[Tensor, Tensor]:
+        """Of quantised `[batch, codes, width]`: the cross-entropy of phones `[batch, codes, 2]`,
+        where 255 is an unknown phone, and the L1 of pitches `[batch, codes, 4]`, where NaN is
+        none."""
+        codes = quantised.transpose(1, 2)
+        logits = self.read(codes).transpose(1, 2).float()
         known = (phones != 255).flatten()
         lost = F.cross_entropy(
             logits.reshape(-1, PHONE_IDS), phones.flatten().clamp(max=PHONE_IDS - 1),
             reduction="none",
         )  # fmt: skip
-        return (lost * known).sum() / known.sum().clamp(min=1)
+        wrong = (lost * known).sum() / known.sum().clamp(min=1)
+        voiced = ~pitches.isnan()
+        away = (self.melody(codes).transpose(1, 2).float() - pitches.nan_to_num()).abs()
+        return wrong, (away * voiced).sum() / voiced.sum().clamp(min=1)
+
+
+def relative_pitch(speech: Speech) -> Tensor:
+    """The pitches of all codes `[codes, 4]` in octaves above the mean of their clip, float16; NaN
+    where unvoiced or unknown."""
+    pitches = speech.pitch.float()
+    pitches = torch.where(pitches > 0, pitches, torch.nan)
+    clips = torch.arange(len(speech), device=speech.device).repeat_interleave(speech.codes)
+    sums, counts = torch.zeros(2, len(speech), device=speech.device)
+    sums.index_add_(0, clips, pitches.nansum(1))
+    counts.index_add_(0, clips, (~pitches.isnan()).sum(1).float())
+    return (pitches - (sums / counts)[clips][:, None]).half()
+
+
+def _continue_from(dvae: Any, base: Any) -> None:
+    """Copies the encoder and the codebook of a base, which has no decoder."""
+    dvae.encoder.load_state_dict(base.encoder.state_dict())
+    count = dvae.codebook.n_embed
+    set_codebook(dvae.codebook, torch.arange(count), base.codebook.embed.T.contiguous())
 
 
 @torch.no_grad()

@@ -28,10 +28,15 @@ def new(recipe: BaseRecipe) -> SpeakerEncoder:
 
 
 def learn(at: Workplace, speech: Speech) -> None:
-    """Writes `listener.pt`."""
+    """Writes `listener.pt`: the base's, if there is one."""
     torch.manual_seed(at.recipe.seed)
+    path, encoder = at.folder / "listener.pt", new(at.recipe)
+    if at.base:
+        encoder.net.load_state_dict(at.base.speaker_encoder().net.state_dict())
+        stages.save(path, {"encoder": encoder}, 0, 0.0)
+        return
+    encoder = encoder.to(at.device).train()
     stage, width = at.recipe.listener, at.recipe.speaker_encoder.embedding_width
-    encoder = new(at.recipe).to(at.device).train()
     holder = nn.ParameterList([nn.Parameter(torch.randn(len(speech.names), width))]).to(at.device)
     weights = [*encoder.parameters(), *holder.parameters()]
     optimizer = torch.optim.AdamW(weights, lr=stage.learning_rate, weight_decay=1e-4)
@@ -53,7 +58,6 @@ def learn(at: Workplace, speech: Speech) -> None:
         "encoder": encoder, "persons": holder, "optimizer": optimizer
     }  # fmt: skip
     clock = stages.Clock(at.seconds)
-    path = at.folder / "listener.pt"
     stages.learn(path, stage, clock, parts, step_of, lambda means: f"{means[0]:.1%} right")
 
 

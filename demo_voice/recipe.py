@@ -1,14 +1,14 @@
 """Sizes, seeds, rates and time shares of the embedded voice's training.
 
 `FULL` trains the voice to ship; `SHORT` runs every stage in seconds, for tests and rehearsals. A
-stage trains for a share of the given time, and its learning rate follows that share. The recipe
-fits into a quarter of an hour on a GPU, and it can resume on another day.
+stage trains for a share of the given time, and its learning rate follows that share. The batches
+are those of two CPU cores. A stage can resume on another day.
 """
 
 from dataclasses import dataclass
 
 from xtts.model.config import TrainingAdvice
-from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
+from xtts.model.shapes import DVAEShape, GPTShape, SourceFilterShape, SpeakerEncoderShape
 from xtts.text.phonemes import PAUSES, PHONES
 
 # The vocabulary in the order of its ids; the special tokens have the ids of XTTS-v2.
@@ -46,8 +46,8 @@ class BaseRecipe:
     listener: StageSchedule
     pretraining: StageSchedule
     vocoder: StageSchedule
-    tuning: StageSchedule
-    # Steps that train the codec as an autoencoder, before it has a codebook.
+    # Steps that train the codec as an autoencoder, before it has a codebook. If it continues from a
+    # base, they train only its decoder.
     autoencoder_steps: int
     # Steps with guided attention: two heads of two layers are pulled to the diagonal.
     guided_steps: int
@@ -56,7 +56,7 @@ class BaseRecipe:
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
-    vocoder_shape: VocoderShape
+    vocoder_shape: SourceFilterShape
     # Channels of the discriminators' first layer.
     critics: int
     # The most phones in a piece of text for the packaged voice (`sotaque.piece_tokens`).
@@ -77,23 +77,20 @@ FULL = BaseRecipe(
     seed=1,
     sentences=19_000,
     persons=320,
-    codec=StageSchedule(0.13, 96, 1e-3),
-    listener=StageSchedule(0.07, 128, 2e-3),
-    pretraining=StageSchedule(0.55, 192, 1.5e-3),
-    vocoder=StageSchedule(0.42, 32, 5e-4),
-    tuning=StageSchedule(0.40, 32, 4e-4),
-    autoencoder_steps=400,
+    codec=StageSchedule(0.12, 48, 5e-4),
+    listener=StageSchedule(0.06, 128, 2e-3),
+    pretraining=StageSchedule(0.22, 48, 1e-3),
+    vocoder=StageSchedule(0.60, 8, 5e-4),
+    autoencoder_steps=200,
     guided_steps=800,
-    quiet_steps=500,
-    gpt=_gpt(layers=8, width=256, heads=4),
+    quiet_steps=1200,
+    gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
     ),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64)),
-    vocoder_shape=VocoderShape(
-        384, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 7, 11), ((1, 3), (1, 3), (1, 3))
-    ),
-    critics=32,
+    vocoder_shape=SourceFilterShape(384, 6, 128, 4),
+    critics=16,
     piece_tokens=120,
 )
 
@@ -105,14 +102,13 @@ SHORT = BaseRecipe(
     listener=StageSchedule(0.1, 4, 1e-3),
     pretraining=StageSchedule(0.3, 4, 1e-3),
     vocoder=StageSchedule(0.2, 2, 5e-4),
-    tuning=StageSchedule(0.2, 2, 2e-4),
     autoencoder_steps=2,
     guided_steps=1,
     quiet_steps=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
-    vocoder_shape=VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3,), ((1, 2),)),
+    vocoder_shape=SourceFilterShape(32, 1, 16, 1),
     critics=4,
     piece_tokens=40,
 )

@@ -18,8 +18,9 @@ from xtts.voices.base_models import DEMO
 
 
 def test_with_the_same_codes_it_computes_what_the_base_does():
-    base, theirs = Base(DEMO, FULL), load_model(DEMO).gpt
-    assert FULL.gpt.layers > theirs.shape.layers
+    theirs = load_model(DEMO).gpt
+    taller = replace(FULL, gpt=replace(FULL.gpt, layers=theirs.shape.layers + 2))
+    base = Base(DEMO, taller)
     ours = base.gpt(1e6 * torch.eye(1024)).eval()
     torch.manual_seed(0)
     heard, text = torch.randn(1, 80, 90), torch.randint(3, 48, (12,))

@@ -19,14 +19,16 @@ def test_half_of_the_segments_are_stretched_and_every_second_is_filtered():
     assert only_stretched[:, 40:].mean() > only_stretched[:, :20].mean()
 
 
-def test_an_unknown_phone_is_not_learned():
+def test_unknown_phones_and_pitches_are_not_learned():
     torch.manual_seed(0)
-    reader, quantised = codec.PhoneReader(8), torch.randn(2, 32, 8)
-    unknown = torch.full((2, 32, 2), 255)
-    assert reader.loss(quantised, unknown).item() == 0.0
-    known = unknown.clone()
-    known[0, 3, 1] = 7
-    assert reader.loss(quantised, known).item() > 1
+    reader, quantised = codec.Reader(8), torch.randn(2, 32, 8)
+    phones, pitches = torch.full((2, 32, 2), 255), torch.full((2, 32, 4), torch.nan)
+    assert [loss.item() for loss in reader.losses(quantised, phones, pitches)] == [0.0, 0.0]
+    phones[0, 3, 1], pitches[1, 4, 2] = 7, 5.0
+    wrong, off = reader.losses(quantised, phones, pitches)
+    assert wrong.item() > 1 and 4 < off.item() < 6
+    (wrong + off).backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in reader.parameters())
 
 
 def test_dead_codes_are_revived():

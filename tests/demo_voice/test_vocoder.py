@@ -1,33 +1,27 @@
-"""The vocoder's first layer is converted from widened mels to latents and keeps its training."""
+"""What the vocoder is trained on."""
+
+import math
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
-from demo_voice.vocoder import read_latents
-from xtts.audio import CODE_RATE, VOCODER_RATE
+from demo_voice.vocoder import mel_distance, steps_of
 
 
-def test_a_convolution_of_latents_hears_the_mels_that_they_mean():
-    torch.manual_seed(0)
-    width, mel, out, codes = 6, 10, 5, 40
-    widen, head = nn.Linear(mel, width), nn.Linear(2 * width, mel)
-    first = nn.Conv1d(width, out, 7, padding=3)
-    with torch.no_grad():
-        first.weight[:, :, -2:] = 0.0  # the farthest taps would need a larger kernel
-    # Slower than real latents at a code's pace, so that interpolation between two codes is
-    # accurate.
-    latents = torch.cumsum(torch.randn(1, codes, width), dim=1) * 0.1
-    after = torch.cat((latents[:, 1:], latents[:, -1:]), dim=1)
-    mels = head(torch.cat((latents, after), dim=2))
+def test_the_pitch_goes_on_through_unvoiced_places():
+    pitches = torch.tensor([[0.0, 7.0, 7.0, 0.0, 0.0, 8.0, 8.0, 0.0]])
+    height, voiced = steps_of(pitches, 8)
+    assert height.tolist() == [[7.0, 7.0, 7.0, 7.0, 7.0, 8.0, 8.0, 8.0]]
+    assert voiced.tolist() == [[0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]]
+    silent, none = steps_of(torch.zeros(1, 8), 9)
+    assert silent.isfinite().all() and not none.any()
 
-    def steps(frames: torch.Tensor) -> torch.Tensor:
-        ratio = VOCODER_RATE / CODE_RATE
-        return F.interpolate(frames.transpose(1, 2), scale_factor=[ratio], mode="linear")
 
-    wanted = first(steps(widen(mels)))[:, :, 6:-6]
-    before = first(steps(latents))[:, :, 6:-6]
-    read_latents(first, widen, head)
-    found = first(steps(latents))[:, :, 6:-6]
-    ratio = float((found - wanted).detach().norm() / (before - wanted).detach().norm())
-    assert ratio < 0.1
+def test_the_distance_hears_pitch_and_loudness_but_no_phase():
+    time = torch.arange(12_000) / 24_000
+
+    def tone(hertz: float, loud: float = 0.3, phase: float = 0.0) -> torch.Tensor:
+        return loud * torch.sin(2 * math.pi * hertz * time + phase)[None]
+
+    moved = mel_distance(tone(220), tone(220, phase=1.0))
+    assert moved < 0.25 * mel_distance(tone(220), tone(330))
+    assert moved < 0.25 * mel_distance(tone(220), tone(220, loud=0.1))
