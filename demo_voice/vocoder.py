@@ -22,7 +22,7 @@ from demo_voice.speech import Speech
 from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import RATE
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
-from xtts.model.source_filter import SourceFilter
+from xtts.model.source_filter import SourceFilter, pitch_at_steps
 from xtts.model.vocoder import Vocoder
 
 # Codes in a segment (1.2 s). The loss ignores some codes at each end, which lack context.
@@ -104,19 +104,6 @@ def _filters(size: int, bands: int) -> Tensor:
         made = melscale_fbanks(size // 2 + 1, 0.0, VOCODER_RATE / 2, bands, VOCODER_RATE, "slaney")
         _FILTERS[size, bands] = made.T.contiguous() * size / 4
     return _FILTERS[size, bands]
-
-
-def steps_of(pitches: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """The teacher's pitches `[batch, n]` (log2 of Hz, 0 where unvoiced) as log2 of Hz and voicing
-    at the steps, each `[batch, steps]`. Where unvoiced, the pitch is that of the last voiced place,
-    or of the first."""
-    voiced = pitches > 0
-    along = torch.arange(pitches.shape[1], device=pitches.device).expand_as(pitches)
-    last = torch.where(voiced, along, -1).cummax(1).values
-    first = voiced.float().argmax(1, keepdim=True)
-    filled = pitches.gather(1, torch.where(last < 0, first, last))
-    height = F.interpolate(filled[:, None], size=steps, mode="linear")[:, 0]
-    return height, F.interpolate(voiced[:, None].float(), size=steps, mode="nearest")[:, 0]
 
 
 class Segments:
@@ -217,7 +204,7 @@ def _spoken(
     the predicted ones: L1 in octaves, and the cross-entropy of voicing."""
     steps = net.latent_steps(latents)
     height, voicing = decoder.predicted_pitch(steps)
-    wanted, voiced = steps_of(pitches, steps.shape[2])
+    wanted, voiced = pitch_at_steps(pitches, steps.shape[2])
     off = ((height.float() - wanted).abs() * voiced).sum() / voiced.sum().clamp(min=1)
     unsure = F.binary_cross_entropy_with_logits(voicing.float(), voiced)
     # The phase at a segment's start is arbitrary.

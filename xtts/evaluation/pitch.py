@@ -1,35 +1,50 @@
-"""The pitch of a recording: the median F0 of its voiced frames."""
+"""The pitch of a recording: its median, and its course."""
 
 import torch
 from torch import Tensor
 
-# Frames of 20 ms count as voiced if they are at most 20 dB below the loudest.
-FRAME_SECONDS = 0.02
-VOICED_SHARE = 0.1
 LOWEST_HZ, HIGHEST_HZ = 60, 500
-LEAST_SECONDS = 0.5
+LEAST_SECONDS, FRAME_SECONDS = 0.5, 0.02
+# Windows of 50 ms at 12 kHz.
+COURSE_RATE, WINDOW = 12_000, 600
+# A frame is voiced if its autocorrelation has such a peak, and at most 20 dB less power than the
+# loudest. A multiple of the period has about the same peak, so each octave of longer period costs.
+VOICED_PEAK, VOICED_SHARE, OCTAVE_COST = 0.5, 0.01, 0.03
 
 
 def median_pitch(waveform: Tensor, rate: int) -> float | None:
-    """The median F0 in Hz of a recording `[samples]`, by torchaudio's cross-correlation; None for
-    less than half a second, or for silence. A constant tone above 250 Hz, unlike any voice, may be
-    reported as its half or third."""
+    """The median F0 in Hz of the voiced frames of a recording `[samples]`; None for less than half
+    a second, or without such a frame."""
     if len(waveform) < LEAST_SECONDS * rate:
         return None
-    from torchaudio.functional import detect_pitch_frequency
+    count = int(len(waveform) / rate / FRAME_SECONDS)
+    found = pitch_course(waveform, rate, count, FRAME_SECONDS)
+    voiced = found[found > 0]
+    return float(torch.exp2(voiced.median())) if len(voiced) else None
 
-    # At 8 kHz, because torchaudio computes every lag, and this has a sixth of them.
+
+def pitch_course(waveform: Tensor, rate: int, count: int, seconds: float) -> Tensor:
+    """The pitch in the middle of `count` frames of `seconds` each, `[count]`: log2 of Hz, 0 where a
+    recording `[samples]` is unvoiced or has ended. The first high peak of the autocorrelation."""
     from xtts.audio import resample
 
-    waveform, rate = resample(waveform.float(), rate, 8000), 8000
-    pitch = detect_pitch_frequency(
-        waveform[None], rate, FRAME_SECONDS, freq_low=LOWEST_HZ, freq_high=HIGHEST_HZ
-    )[0]
-    size = round(FRAME_SECONDS * rate)
-    frames = waveform[: len(waveform) // size * size].view(-1, size)
-    loudness = frames.square().mean(1).sqrt()
-    count = min(len(loudness), len(pitch))
-    voiced = loudness[:count] > VOICED_SHARE * loudness.max()
-    if float(loudness.max()) < 1e-4 or not bool(voiced.any()):
-        return None
-    return float(torch.median(pitch[:count][voiced]))
+    sound = resample(waveform.float(), rate, COURSE_RATE)
+    middles = ((torch.arange(count) + 0.5) * seconds * COURSE_RATE).long()
+    padded = torch.nn.functional.pad(sound, (WINDOW // 2, WINDOW))
+    places = middles[:, None] + torch.arange(WINDOW)
+    frames = padded[places.clamp(max=len(padded) - 1)]
+    frames = frames - frames.mean(1, keepdim=True)
+    power = torch.fft.rfft(frames, 2 * WINDOW).abs().square()
+    found = torch.fft.irfft(power)[:, : WINDOW // 2]
+    energy = found[:, :1].clamp(min=1e-6)
+    # Fewer samples overlap at a longer lag.
+    peaks = found / (1 - torch.arange(found.shape[1]) / WINDOW) / energy
+    shortest, longest = COURSE_RATE // HIGHEST_HZ, COURSE_RATE // LOWEST_HZ
+    lags = torch.arange(shortest, longest)
+    best = (peaks[:, shortest:longest] - OCTAVE_COST * torch.log2(lags)).argmax(1) + shortest
+    before, at, after = (peaks.gather(1, (best + move)[:, None])[:, 0] for move in (-1, 0, 1))
+    # The summit of the parabola through the peak and its neighbours.
+    summit = 0.5 * (before - after) / (before - 2 * at + after).clamp(max=-1e-6)
+    height = torch.log2(COURSE_RATE / (best + summit.clamp(-0.5, 0.5)))
+    voiced = (at > VOICED_PEAK) & (energy[:, 0] > VOICED_SHARE * energy.max())
+    return torch.where(voiced, height, 0.0)

@@ -184,6 +184,19 @@ class SourceFilter(nn.Module):
         return flat[:, margin : flat.shape[1] - margin]
 
 
+def pitch_at_steps(pitches: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Measured pitches `[batch, n]` (log2 of Hz, 0 where unvoiced) as log2 of Hz and voicing at the
+    steps, each `[batch, steps]`. Where unvoiced, the pitch is that of the last voiced place, or of
+    the first."""
+    voiced = pitches > 0
+    along = torch.arange(pitches.shape[1], device=pitches.device).expand_as(pitches)
+    last = torch.where(voiced, along, -1).cummax(1).values
+    first = voiced.float().argmax(1, keepdim=True)
+    filled = pitches.gather(1, torch.where(last < 0, first, last))
+    height = F.interpolate(filled[:, None], size=steps, mode="linear")[:, 0]
+    return height, F.interpolate(voiced[:, None].float(), size=steps, mode="nearest")[:, 0]
+
+
 def _neighbours(rows: Tensor) -> tuple[Tensor, Tensor]:
     """The values before and after each of `[batch, steps]`; the ends are repeated."""
     wide = torch.cat((rows[:, :1], rows, rows[:, -1:]), 1)

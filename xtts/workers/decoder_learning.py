@@ -6,6 +6,10 @@ codes go through the GPT that will be served, and gradient descent on all vocode
 the spectral distance to the recording. The speaker embedding stays that of the recording, because
 the layers that read it are trained too (docs/develop/evaluation.md, "The learned decoder").
 
+A vocoder with an oscillator (`xtts.model.source_filter`) also learns the person's pitch. The sound
+to compare has the pitch of the recording, since harmonics elsewhere would count as errors of the
+filters.
+
 Importing this module does not import torch.
 """
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
     from xtts.model.vocoder import Vocoder
 
-# Takes rows of (latents, samples) and returns a scalar.
+# Takes rows of (latents, pitches, samples) and returns a scalar.
 Distance = Callable[[Any], Any]
 STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
@@ -48,6 +52,7 @@ SHARE = 0.7
 # convolutions; it is spoken but not compared.
 SEGMENT_CODES, CONTEXT_CODES = 20, 2
 ROW_CODES = SEGMENT_CODES + 2 * CONTEXT_CODES
+PITCHES_PER_CODE = 4
 # Every n-th clip is held out to judge the decoder.
 HELD_OUT_EVERY = 8
 FEWEST_CLIPS = 4
@@ -65,10 +70,16 @@ class DecoderLearningError(SotaqueError):
 
 @dataclass(frozen=True)
 class SpokenLatents:
-    """The GPT's latents `[1, codes, width]` for the codes of a clip, and the clip's waveform
-    `[samples]` at 24,000 Hz."""
+    """A clip as the decoder learns it.
+
+    Attributes:
+        latents: The GPT's, for the clip's codes: `[1, codes, width]`.
+        pitches: `[codes * PITCHES_PER_CODE]`, log2 of Hz; 0 if the measured one is uncertain.
+        waveform: `[samples]` at 24,000 Hz.
+    """
 
     latents: "Tensor"
+    pitches: "Tensor"
     waveform: "Tensor"
 
     @property
@@ -177,6 +188,7 @@ def spoken_latents(
     import torch
 
     from xtts import audio
+    from xtts.evaluation.pitch import pitch_course
 
     ids = model.tokenizer.encode(clip.text, clip.language)
     waveform = audio.read(clip.recording, audio.CODE_RATE)
@@ -190,8 +202,12 @@ def spoken_latents(
         mel = audio.dvae_mel(waveform[None], model.mel_stats.cpu())
         codes = dvae.get_codebook_indices(mel)[0, :count]  # type: ignore[operator]
         latents = _forced(model, whose, ids, codes.to(model.device))
+    pitches = pitch_course(
+        waveform, audio.CODE_RATE, count * PITCHES_PER_CODE,
+        audio.SAMPLES_PER_CODE / audio.CODE_RATE / PITCHES_PER_CODE,
+    )  # fmt: skip
     sound = audio.read(clip.recording, audio.VOCODER_RATE).to(model.device)
-    return SpokenLatents(latents, sound)
+    return SpokenLatents(latents, pitches.to(model.device), sound)
 
 
 def _forced(model: "Model", whose: "Voice", ids: Sequence[int], codes: "Tensor") -> "Tensor":
@@ -253,15 +269,18 @@ def _descend(
     return step, each
 
 
-def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor, Tensor]":
-    """Draws a row: latents `[1, codes, width]` including context, and the matching samples."""
+def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor, Tensor, Tensor]":
+    """Draws a row: latents `[1, codes, width]` including context, and the matching pitches and
+    samples."""
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
 
     clip = draw.choice(clips)
     first = draw.randrange(clip.codes - ROW_CODES + 1)
     per_code = SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE
     begin, end = round(first * per_code), round((first + ROW_CODES) * per_code)
-    return clip.latents[:, first : first + ROW_CODES], clip.waveform[begin:end]
+    codes = slice(first, first + ROW_CODES)
+    pitches = clip.pitches.unflatten(0, (-1, PITCHES_PER_CODE))[codes].flatten()
+    return clip.latents[:, codes], pitches, clip.waveform[begin:end]
 
 
 def _mean_distance(distance: Distance, clips: Sequence[SpokenLatents]) -> float:
@@ -269,17 +288,20 @@ def _mean_distance(distance: Distance, clips: Sequence[SpokenLatents]) -> float:
     import torch
 
     with torch.no_grad():
-        return fmean(float(distance([(clip.latents, clip.waveform)])) for clip in clips)
+        return fmean(
+            float(distance([(clip.latents, clip.pitches, clip.waveform)])) for clip in clips
+        )
 
 
 def _distance(
     vocoder: "Vocoder",
     speaker: "Tensor",
     device: "torch.device",
-    rows: "Sequence[tuple[Tensor, Tensor]]",
+    rows: "Sequence[tuple[Tensor, Tensor, Tensor]]",
 ) -> "Tensor":
     """The distance between the decoder's sound and the recording, over rows of equal length
-    (latents `[1, codes, width]`, samples), without their context.
+    (latents `[1, codes, width]`, pitches, samples), without their context; and, if the decoder
+    predicts pitches, their L1 in octaves.
 
     Convolutions run in bfloat16 if this CPU supports it; weights and distance stay float32.
     """
@@ -289,13 +311,36 @@ def _distance(
     from xtts.evaluation.spectral_distance import spectral_distance
     from xtts.model.quantization import vocoder_type
 
-    latents = torch.cat([latents for latents, _ in rows])
+    latents = torch.cat([latents for latents, _, _ in rows])
     quick = latents.device.type == "cpu" and vocoder_type() == torch.bfloat16
     with torch.autocast("cpu", torch.bfloat16, enabled=quick):
-        waveform = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
+        pitches = torch.stack([pitches for _, pitches, _ in rows])
+        waveform, off = _sounding(vocoder, latents, pitches, speaker.expand(len(rows), -1, -1))
     # A clip ends inside its last code, and a code is not a whole number of samples.
-    length = min(waveform.shape[1], *(len(wanted) for _, wanted in rows))
+    length = min(waveform.shape[1], *(len(wanted) for _, _, wanted in rows))
     aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
     inside = slice(aside, length - aside)
-    wanted = torch.stack([wanted[inside] for _, wanted in rows])
-    return spectral_distance(waveform[:, inside].to(device), wanted.to(device))
+    wanted = torch.stack([wanted[inside] for _, _, wanted in rows])
+    return spectral_distance(waveform[:, inside].to(device), wanted.to(device)) + off.to(device)
+
+
+def _sounding(
+    vocoder: "Vocoder", latents: "Tensor", pitches: "Tensor", speaker: "Tensor"
+) -> "tuple[Tensor, Tensor]":
+    """The waveform `[rows, samples]` with the recordings' pitches where they are sure, and the L1
+    of the predicted ones in octaves; 0 without an oscillator."""
+    import torch
+
+    from xtts.model.source_filter import SourceFilter, pitch_at_steps
+
+    decoder = vocoder.waveform_decoder
+    if not isinstance(decoder, SourceFilter):
+        return vocoder(latents, speaker).float(), latents.new_zeros(())
+    steps = vocoder.latent_steps(latents)
+    height, voicing = (part.float() for part in decoder.predicted_pitch(steps))
+    wanted, sure = pitch_at_steps(pitches, steps.shape[2])
+    used = torch.where(sure > 0, wanted, height)
+    voiced = (voicing.detach() > 0).float()
+    waveform = vocoder.computed(decoder.excited(steps, (used, voiced)), speaker)
+    off = ((height - wanted).abs() * sure).sum() / sure.sum().clamp(min=1)
+    return waveform.float(), off

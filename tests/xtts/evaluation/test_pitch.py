@@ -1,9 +1,9 @@
-"""The median pitch of tones with a known pitch."""
+"""The median and the course of known pitches."""
 
 import pytest
 import torch
 
-from xtts.evaluation.pitch import median_pitch
+from xtts.evaluation.pitch import median_pitch, pitch_course
 
 RATE = 24_000
 
@@ -29,3 +29,19 @@ def test_what_is_quiet_has_no_say():
 def test_silence_and_a_moment_have_none():
     assert median_pitch(torch.zeros(RATE), RATE) is None
     assert median_pitch(0.1 * tone(120, 0.3), RATE) is None
+
+
+@pytest.mark.parametrize("hertz", [90.0, 160.0, 300.0])
+def test_the_course_of_a_vibrato_and_of_silence(hertz):
+    sound = torch.cat((0.1 * tone(hertz), torch.zeros(RATE // 2)))
+    found = pitch_course(sound, RATE, 170, 0.01)
+    inside = found[5:95]
+    times = (torch.arange(5, 95) + 0.5) * 0.01
+    wanted = torch.log2(hertz * (1 + 0.04 * torch.sin(2 * torch.pi * 3 * times)))
+    assert float((inside - wanted).abs().max()) < 0.02
+    assert not found[105:].any()
+
+
+def test_noise_has_no_pitch():
+    noise = torch.randn(RATE, generator=torch.Generator().manual_seed(0))
+    assert float((pitch_course(noise, RATE, 100, 0.01) > 0).float().mean()) < 0.05

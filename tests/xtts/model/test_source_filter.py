@@ -7,7 +7,7 @@ import torch
 
 from tests.xtts.model.test_streaming_vocoder import SOURCE, WIDTH, speaking
 from xtts.model.shapes import VOCODER_RATE, SourceFilterShape
-from xtts.model.source_filter import SourceFilter
+from xtts.model.source_filter import SourceFilter, pitch_at_steps
 
 HOP = SOURCE.hop
 
@@ -83,3 +83,12 @@ def test_the_spectral_loss_trains_the_filters_and_not_the_pitch():
     decoder(decoder.excited(steps), speaker).square().mean().backward()
     assert all(float(weight.grad.abs().sum()) > 0 for weight in decoder.filters.parameters())
     assert all(weight.grad is None for weight in decoder.pitch.parameters())
+
+
+def test_the_pitch_goes_on_through_unvoiced_places():
+    pitches = torch.tensor([[0.0, 7.0, 7.0, 0.0, 0.0, 8.0, 8.0, 0.0]])
+    height, voiced = pitch_at_steps(pitches, 8)
+    assert height.tolist() == [[7.0, 7.0, 7.0, 7.0, 7.0, 8.0, 8.0, 8.0]]
+    assert voiced.tolist() == [[0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]]
+    silent, none = pitch_at_steps(torch.zeros(1, 8), 9)
+    assert silent.isfinite().all() and not none.any()

@@ -1,5 +1,6 @@
 """Learning a decoder that sounds more like a person's clips."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading, vocoder
 from xtts.model.loading import Model
+from xtts.model.shapes import SourceFilterShape
 from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.workers import decoder_learning
@@ -107,6 +109,39 @@ def test_what_was_not_learned_is_the_bases(tmp_path):
     again = vocoder.load_vocoder(kept, model.config)
     for one, other in zip(model.vocoder.parameters(), again.parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_an_oscillator_learns_the_person_s_pitch_and_its_filters_the_spectra():
+    torch.manual_seed(0)
+    learning = vocoder.Vocoder(16, 32, SourceFilterShape(16, 1, 16, 1)).eval()
+    names = {
+        f"{vocoder.WAVEFORM_DECODER}{name}": tensor
+        for name, tensor in learning.waveform_decoder.state_dict().items()
+    }
+    kept = decoder_learning.published_names(learning, names)
+    before = {name: tensor.clone() for name, tensor in kept.items()}
+    codes = decoder_learning.ROW_CODES
+    sound = 0.1 * torch.sin(2 * torch.pi * 250 * torch.arange(codes * 1115) / 24_000)
+    pitches = torch.full((codes * decoder_learning.PITCHES_PER_CODE,), math.log2(250))
+    pitches[20:30] = 0.0
+    rows = [(torch.randn(1, codes, 16), pitches, sound)] * 2
+    optimizer = torch.optim.Adam(learning.parameters(), lr=1e-2)
+    found = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = decoder_learning._distance(
+            learning, torch.randn(1, 32, 1), torch.device("cpu"), rows
+        )
+        loss.backward()
+        optimizer.step()
+        found.append(float(loss.detach()))
+    assert found[-1] < 0.8 * found[0]
+    with torch.no_grad():
+        height, _ = learning.waveform_decoder.predicted_pitch(learning.latent_steps(rows[0][0]))
+    assert float((height - math.log2(250)).abs().mean()) < 0.1
+    after = decoder_learning.published_names(learning, names)
+    assert before.keys() == after.keys() == names.keys()
+    assert [name for name in names if torch.equal(before[name], after[name])] == []
 
 
 def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
