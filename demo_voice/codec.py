@@ -230,7 +230,7 @@ def _revive(codebook: Any, latents: Tensor, step: int) -> None:
 def load(at: Workplace) -> tuple[Any, Tensor]:
     """The learned DVAE with its decoder, and mel_stats, on the CPU."""
     dvae, scales = new_dvae(at.recipe.dvae), Scales()
-    stages.resumed(at.folder / "codec.pt", {"dvae": dvae, "scales": scales})
+    stages.finished(at.folder / "codec.pt", {"dvae": dvae, "scales": scales})
     return dvae.eval().requires_grad_(False), scales.mel_stats
 
 

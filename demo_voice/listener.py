@@ -81,7 +81,7 @@ def _batch(speech: Speech, count: int, step: int) -> tuple[Tensor, Tensor]:
 def load(at: Workplace) -> SpeakerEncoder:
     """The learned speaker encoder, on the CPU."""
     encoder = new(at.recipe)
-    stages.resumed(at.folder / "listener.pt", {"encoder": encoder})
+    stages.finished(at.folder / "listener.pt", {"encoder": encoder})
     return encoder.eval().requires_grad_(False)
 
 

@@ -360,7 +360,7 @@ def validate(pupil: Pupil, lessons: Lessons, at: Workplace) -> float:
 def load(at: Workplace) -> Pupil:
     """The trained GPT with its heads, on the CPU."""
     pupil = Pupil(new_gpt(at.recipe.gpt, at.recipe.seed))
-    stages.resumed(at.folder / "pretraining.pt", {"pupil": pupil})
+    stages.finished(at.folder / "pretraining.pt", {"pupil": pupil})
     return pupil.eval().requires_grad_(False)
 
 

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from demo_voice.base import Base
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from machine.devices.selection import has_bf16
+from machine.errors import SotaqueError
 from machine.storage import atomic
 
 SECONDS_BETWEEN_SNAPSHOTS = 20.0
@@ -135,6 +136,13 @@ def resumed(path: Path, parts: dict[str, Any]) -> tuple[int, float]:
         if name in content:
             part.load_state_dict(content[name])
     return int(content["step"]), float(content["seconds"])
+
+
+def finished(path: Path, parts: dict[str, Any]) -> None:
+    """Loads the snapshot of an earlier stage into `parts`. Raises SotaqueError without it."""
+    if not path.is_file():
+        raise SotaqueError(f"{path} is missing. Run the stage {path.stem} first.")
+    resumed(path, parts)
 
 
 def save(path: Path, parts: dict[str, Stateful], step: int, seconds: float) -> None:

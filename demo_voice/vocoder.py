@@ -240,5 +240,5 @@ def new(recipe: BaseRecipe) -> Vocoder:
 def load(at: Workplace) -> Vocoder:
     """The learned vocoder, on the CPU."""
     net = new(at.recipe)
-    stages.resumed(at.folder / "vocoder.pt", {"net": net})
+    stages.finished(at.folder / "vocoder.pt", {"net": net})
     return net.eval().requires_grad_(False)

@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from demo_voice import carrying, codec, packaging, pretraining, speaking, speech
+from demo_voice import (
+    carrying,
+    codec,
+    listener,
+    packaging,
+    pretraining,
+    speaking,
+    speech,
+    vocoder,
+)
 from demo_voice.__main__ import FILES, LEARNING, Making
 from demo_voice.recipe import CHARACTERS, SHORT
 from demo_voice.speech import Mels, Speech
+from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import RATE, Spoken, person
 from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
@@ -148,6 +158,16 @@ def test_a_finished_stage_takes_one_more_step_and_keeps_its_weights(made):
     assert after["step"] == before["step"] + 1
     weights = after["encoder"]["net.fc.weight"], before["encoder"]["net.fc.weight"]
     assert 0 < float((weights[0] - weights[1]).abs().max()) < 0.01
+
+
+def test_a_stage_names_the_earlier_one_that_is_missing(tmp_path):
+    at = Workplace(SHORT, tmp_path, torch.device("cpu"), 0.0)
+    for part in (codec, listener, pretraining, vocoder):
+        stage = part.__name__.rpartition(".")[2]
+        with pytest.raises(
+            SotaqueError, match=f"{stage}.pt is missing. Run the stage {stage} first"
+        ):
+            part.load(at)
 
 
 def test_sentences_differ_and_leave_out_the_judged():

@@ -103,7 +103,7 @@ class VocoderShape:
 
 @dataclass(frozen=True)
 class SourceFilterShape:
-    """Sizes of the embedded voice's vocoder (`xtts.model.source_filter`).
+    """Sizes of the vocoder for small voices (`xtts.model.source_filter`).
 
     Channels and layers of the network that predicts the filters, and of the one that predicts the
     pitch; the kernel and the expansion of the blocks of both; the samples of a filter's window.

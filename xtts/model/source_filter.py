@@ -1,4 +1,4 @@
-"""The embedded voice's vocoder: pulses and noise through filters that a network predicts.
+"""A vocoder for small voices: pulses and noise through filters that a network predicts.
 
 An oscillator follows the predicted pitch, so the network shapes spectra instead of learning to
 oscillate, as HiFi-GAN must. In the minutes that two CPU cores take here, HiFi-GAN finds no harmonic

@@ -1,10 +1,10 @@
 """The parts outside the GPT that speak: vocoder and speaker encoder.
 
-The vocoder is HiFi-GAN, in the embedded voice `xtts.model.source_filter`. HiFi-GAN and the speaker
-encoder are Coqui's modules with the sizes in config.json. `HifiDecoder` hard-codes its speaker
-encoder, so its two parts are built separately, by their names in a published `model.pth`. Weight
-norm is folded into the weights after loading, because it takes time at every call. Exports copy the
-base's file and keep its names.
+The vocoder is HiFi-GAN, or `xtts.model.source_filter` in voices of `demo_voice`. HiFi-GAN and the
+speaker encoder are Coqui's modules with the sizes in config.json. `HifiDecoder` hard-codes its
+speaker encoder, so its two parts are built separately, by their names in a published `model.pth`.
+Weight norm is folded into the weights after loading, because it takes time at every call. Exports
+copy the base's file and keep its names.
 
 HiFi-GAN computes in channels-last layout, which `nn.Conv1d` does not support (it copies at every
 layer in bfloat16), as two-dimensional convolutions of height one. XTTS-v2's vocoder takes, on one
@@ -142,7 +142,7 @@ class Vocoder(nn.Module):
 
     def lay_out(self, dtype: torch.dtype) -> None:
         """Changes HiFi-GAN to the channels-last layout in `dtype`; weight norm must be folded
-        before. A `SourceFilter`, which costs a hundredth of it, stays as it is."""
+        before. A `SourceFilter`, which takes a twentieth of XTTS-v2's time, stays as it is."""
         if isinstance(self.waveform_decoder, SourceFilter):
             return
         to_channels_last(self.waveform_decoder)
