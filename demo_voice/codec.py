@@ -177,7 +177,7 @@ def relative_pitch(speech: Speech) -> Tensor:
 
 
 def _continue_from(dvae: Any, base: Any) -> None:
-    """Copies the encoder and the codebook of a base, which has no decoder."""
+    """Copies the encoder and the codebook of a base. Its decoder is not published."""
     dvae.encoder.load_state_dict(base.encoder.state_dict())
     count = dvae.codebook.n_embed
     set_codebook(dvae.codebook, torch.arange(count), base.codebook.embed.T.contiguous())

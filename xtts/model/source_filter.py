@@ -106,7 +106,7 @@ class SourceFilter(nn.Module):
     def excited(self, steps: Tensor, pitch: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Adds `SOURCE_ROWS` to the latents at all steps of an utterance `[batch, width, steps]`.
 
-        pitch: log2 of Hz and voicing from 0 to 1, each `[batch, steps]`, where it is known.
+        pitch: log2 of Hz and voicing from 0 to 1, each `[batch, steps]`; predicted if not given.
         """
         height, voiced = pitch or self.predicted_pitch(steps)
         if pitch is None:

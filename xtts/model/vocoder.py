@@ -78,7 +78,7 @@ class Vocoder(nn.Module):
 
     def steps(self, latents: Tensor) -> Tensor:
         """Latents `[batch, codes, width]` -> the generator's input `[batch, rows, steps]`: the
-        latents at the steps, and what moves the oscillator of a `SourceFilter`."""
+        latents at the steps, and the source rows of a `SourceFilter`."""
         steps = self.latent_steps(latents)
         decoder = self.waveform_decoder
         return decoder.excited(steps) if isinstance(decoder, SourceFilter) else steps

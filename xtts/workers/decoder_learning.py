@@ -327,7 +327,7 @@ def _distance(
 def _sounding(
     vocoder: "Vocoder", latents: "Tensor", pitches: "Tensor", speaker: "Tensor"
 ) -> "tuple[Tensor, Tensor]":
-    """The waveform `[rows, samples]` with the recordings' pitches where they are sure, and the L1
+    """The waveform `[rows, samples]` with the recordings' pitches if these are certain, and the L1
     of the predicted ones in octaves; 0 without an oscillator."""
     import torch
 

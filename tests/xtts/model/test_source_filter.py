@@ -29,7 +29,7 @@ def test_pulses_are_all_harmonics_below_the_highest():
 
 def test_the_phase_goes_on_from_step_to_step_while_the_pitch_glides():
     found = pitched(torch.linspace(90, 400, 200))
-    # Each period has one peak: as many as cycles passed, and none of two close together.
+    # One peak for each cycle.
     peaks = (found > 20).nonzero().flatten()
     peaks = peaks[torch.cat((torch.tensor([True]), peaks.diff() > 5))]
     cycles = torch.linspace(90, 400, 200).sum() * HOP / VOCODER_RATE
