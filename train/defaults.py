@@ -4,6 +4,9 @@ A recommendation in the base's config.json (`TrainingAdvice`) takes precedence o
 function returns (value, reason), which are logged before the run.
 """
 
+from dataclasses import replace
+
+from train.settings import TrainSettings
 from xtts.model.config import TrainingAdvice
 
 # As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py), but for the warm-up.
@@ -44,6 +47,13 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     """LEARNING_RATE, else the base model's recommendation, else Coqui's recipe."""
     recipe = (XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
+
+
+def advised(settings: TrainSettings, advice: TrainingAdvice) -> TrainSettings:
+    """The settings, with LEARN_DECODER=off if it is auto and the base model recommends that."""
+    if (settings.learn_decoder, advice.learn_decoder) != ("auto", "off"):
+        return settings
+    return replace(settings, learn_decoder="off")
 
 
 def _first(name: str, setting: float | None, advised: float | None, otherwise: Chosen) -> Chosen:

@@ -134,7 +134,8 @@ class TrainSettings(SharedSettings):
         "auto"
     )
     """Trains the decoder (vocoder) on the person's own clips when the run ends, for the best
-    weights. auto takes up to five minutes, on up to ten. off keeps the base's decoder."""
+    weights. auto takes up to five minutes, unless the base model recommends off; on takes up to
+    ten. off keeps the base's decoder."""
     save_every: Count = 1
     """Saves a checkpoint every N epochs and after the last one."""
     keep_checkpoints: Annotated[

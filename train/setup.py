@@ -463,5 +463,6 @@ def build_evaluator(
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, sampler.reference, base, context.config)
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, in_run=True)
-    logs.remaining.conclusion = lambda: seconds_left(evaluator, settings)
+    advised = defaults.advised(settings, context.config.training)
+    logs.remaining.conclusion = lambda: seconds_left(evaluator, advised)
     return evaluator

@@ -79,6 +79,9 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     """
     if not evaluator.working:
         return
+    given, settings = settings, defaults.advised(settings, ModelConfig.read(base).training)
+    if given is not settings:
+        log.info("LEARN_DECODER: off (recommended by the base model)")
     evaluator.judge_rest(shares_of(settings.blend))
     known = read_evaluation(evaluator.run.evaluation_file)
     verdict = known.verdict if known else None

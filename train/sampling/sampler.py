@@ -419,7 +419,7 @@ def sampler_of(
     chosen = placement.plan(context.machine, settings.sample_device, context.device.value, compute)
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
     reference, decoders = reference_of(settings, context.data), None
-    if settings.learn_decoder != "off":
+    if defaults.advised(settings, context.config.training).learn_decoder != "off":
         person = speaker_of(context.data, reference.path)
         trained = [context.data.clips[index] for index in context.data.train]
         learned_from = [clip for clip in trained if clip.speaker == person]

@@ -54,13 +54,15 @@ class ConfigError(SotaqueError):
 @dataclass(frozen=True)
 class TrainingAdvice:
     """The base model's recommendations for settings that are `auto`; None means none.
-    freeze: names of weights with *, separated by commas."""
+    freeze: names of weights with *, separated by commas. learn_decoder: "off" if a decoder that
+    learns from spectra alone, without discriminators, would sound worse."""
 
     num_epochs: int | None = None
     learning_rate: float | None = None
     batch_seconds: float | None = None
     freeze: str | None = None
     ema_decay: float | None = None
+    learn_decoder: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """When a decoder is learned for the best weights, when it is kept and when it is used."""
 
+import json
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -184,6 +186,19 @@ def test_off_leaves_none_behind(ground):
     ground.conclude(learn_decoder="off")
     assert kept(ground) is None and len(ground.speaking.learned) == 1
     assert not ground.run.best_decoder.exists()
+
+
+def test_a_base_may_recommend_to_learn_none(ground, tmp_path, caplog):
+    ground.base = Path(shutil.copytree(ground.base, tmp_path / "advised"))
+    config = json.loads((ground.base / "config.json").read_text())
+    config["sotaque"] |= {"training": {"learn_decoder": "off"}}
+    (ground.base / "config.json").write_text(json.dumps(config))
+    caplog.set_level("INFO")
+    ground.conclude(blend="off")
+    assert not ground.speaking.learned
+    assert "LEARN_DECODER: off (recommended by the base model)" in caplog.text
+    ground.conclude(learn_decoder="on", blend="off")
+    assert len(ground.speaking.learned) == 1
 
 
 def test_a_fault_costs_the_decoder_and_not_the_best(ground, monkeypatch, caplog):

@@ -19,6 +19,7 @@ from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationSentence
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
+from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.gpt import PREFIX
@@ -174,7 +175,8 @@ class Ground:
 
     def conclude(self, blend: float | str = "auto", learn_decoder: str = "auto") -> None:
         """The end of the run."""
-        settings: Any = SimpleNamespace(blend=blend, learn_decoder=learn_decoder)
+        how: Any = learn_decoder
+        settings = TrainSettings(blend=blend, learn_decoder=how)
         conclude(self.evaluator, settings, self.base)
 
     def best(self) -> dict[str, Any]:
@@ -307,7 +309,7 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
 
 
 def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
-    settings: Any = SimpleNamespace(blend="auto", learn_decoder="auto")
+    settings = TrainSettings()
     ground.restart(in_run=True)
     assert seconds_left(ground.evaluator, settings) == 250 * 0.1  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
@@ -317,7 +319,7 @@ def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
     assert seconds_left(ground.evaluator, settings) == (1 + 1 + 2) * 70.0 + 250 * 0.1
-    settings.learn_decoder, settings.blend = "off", "off"
+    settings = TrainSettings(learn_decoder="off", blend="off")
     assert seconds_left(ground.evaluator, settings) == 70.0
 
 
