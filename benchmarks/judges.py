@@ -1,7 +1,7 @@
 """Judges of speech that share nothing with the model: a recogniser, and statistics of the sound.
 
-They work offline: pocketsphinx brings its English model, and flite speaks the voices to compare
-with.
+They work offline: pocketsphinx brings its English model, and flite and hibari speak the voices to
+compare with.
 """
 
 import math
@@ -20,9 +20,11 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from xtts.audio import SPEAKER_RATE as RATE
-from xtts.audio import read
+from xtts.audio import read, resample
 
 VOICES = ("awb", "rms", "kal16", "slt")
+# The voice of the demo dataset, which hibari-tts speaks.
+DEMO_PERSON = "hibari"
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
 
@@ -32,11 +34,23 @@ class TeacherError(SotaqueError):
 
 
 def teacher(voice: str, text: str) -> Tensor:
-    """`text` by one of flite's voices: [samples] at 16 kHz. Raises TeacherError."""
+    """`text` by the demo's person or one of flite's voices: [samples] at 16 kHz. Raises
+    SotaqueError."""
+    if voice == DEMO_PERSON:
+        return demo_person(text)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
         _flite(voice, text, "-o", str(path))
         return read(path, RATE)
+
+
+def demo_person(text: str) -> Tensor:
+    """`text` by the demo's person: [samples] at 16 kHz. Raises SotaqueError without hibari-tts."""
+    from demo_voice import speaking
+    from demo_voice.teachers.hibari import RATE as HIBARI_RATE
+
+    wave = torch.from_numpy(speaking.spoken_by(text)).float() / 32768
+    return resample(wave, HIBARI_RATE, RATE)
 
 
 def phone_times(voice: str, text: str) -> list[tuple[str, float]]:

@@ -37,8 +37,8 @@ so. The machines are shared virtual ones: compare ratios within a result, not ti
 **Reached or missed** is computed from the figure and its limit. A missed goal keeps its row, with
 the reason. A command is shown without `.venv/bin/python -m` and may be shortened: its link leads to
 [the record](../benchmarks/record.md), which has the whole command, the machine, its load, the date,
-the commit, all figures, and the history of trials. A command *at* a commit has been removed since:
-check that commit out to repeat it.
+the commit, all figures, and the history of trials. A command *at* a commit has been removed since,
+or judged an earlier demo voice: check that commit out to repeat it.
 """
 RECORD_HEAD = """# Record of the benchmarks
 

@@ -75,8 +75,8 @@ class Result(BaseModel):
 
     quiet: whether the machine was otherwise idle; None if unknown. load: the same in words. commit:
     of the measured code, with `+` if it had changes; None if unknown. runs_at: the last commit with
-    this benchmark, if it has been removed. rounds: how often each figure was taken. anchor: the
-    name for links to the details. labels: names of rows and columns on the page.
+    this benchmark or its voice, if there is another now. rounds: how often each figure was taken.
+    anchor: the name for links to the details. labels: names of rows and columns on the page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

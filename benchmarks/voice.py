@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle", default="demo", help="demo, an exported voice, a checkpoint, or source"
     )
     parser.add_argument(
-        "--speak-as", default="slt,rms,awb", help="voices whose recordings it is given"
+        "--speak-as", default=judges.DEMO_PERSON, help="voices whose recordings it is given"
     )
     parser.add_argument(
         "--reference",
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
-    """All figures of speaking as one of flite's voices."""
+    """All figures of speaking as the demo's person or one of flite's voices."""
     clips = {
         name: [judges.teacher(name, text) for text in JUDGE_TEXTS]
         for name in dict.fromkeys((*judges.VOICES, voice))
@@ -154,7 +154,7 @@ def spoken(
     recording: Path | None,
     guarded: bool = True,
 ) -> Iterator[list[Tensor]]:
-    """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
+    """The sentences of each seed in turn, at 16 kHz; `source` gives the person's own, once."""
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return

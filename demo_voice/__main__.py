@@ -23,7 +23,7 @@ from demo_voice.teachers import hibari
 from machine.errors import SotaqueError
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
-STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package")
+STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package", "clips")
 LEARNING = STAGES[2:6]
 
 
@@ -87,6 +87,7 @@ class Making:
             dvae=dvae,
             mel_stats=mel_stats,
             weights="trained",
+            continued=self.base is not None,
         )
         wave = speaking.reference()
         soundfile.write(self.to / "reference.wav", wave, hibari.RATE, subtype="PCM_16")
@@ -94,6 +95,10 @@ class Making:
         for name in FILES:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
+
+    def clips(self) -> None:
+        """Writes the recordings of the demo dataset into the work folder."""
+        speaking.demo_clips(self.work / "clips")
 
     def _speech(self) -> Speech:
         longest = self.recipe.gpt.max_audio_tokens - 5

@@ -23,9 +23,11 @@ SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
 # A fine-tune needs neither the decoder nor the running sums, which train the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
-    "MIT; learned from what hibari-tts and Kokoro-82M said (both Apache 2.0), from "
+    "MIT; learned from what hibari-tts said (Apache 2.0; Kokoro-82M made its training data), from "
     "WordNet and from the CMU Pronouncing Dictionary"
 )
+# What the voices before it learned from, in a voice that continues from one (CARD.md).
+EARLIER = "; its codec and GPT continue a voice that learned from flite, RHVoice, Pico and Festival"
 
 
 def write(
@@ -38,10 +40,14 @@ def write(
     dvae: Any,
     mel_stats: Tensor,
     weights: str,
+    continued: bool = False,
 ) -> None:
-    """Writes the five files. `weights` is "trained" or "random": the log of a run says which."""
+    """Writes the five files. `weights` is "trained" or "random": the log of a run says which.
+    continued: whether the training began with an earlier voice."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "config.json", config(recipe, weights))
+    content = config(recipe, weights)
+    content["sotaque"]["licence"] = LICENCE + (EARLIER if continued else "")
+    _write_json(folder / "config.json", content)
     special = [token for token in CHARACTERS if len(token) > 1]
     _write_json(folder / "vocab.json", tokenizer_json(CHARACTERS, special))
     state = to_coqui(gpt.state_dict())

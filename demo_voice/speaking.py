@@ -6,6 +6,7 @@ import random
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -15,14 +16,17 @@ from demo_voice.speech import without_times, write_shard
 from demo_voice.teachers import hibari
 
 CLIPS_PER_SHARD = 100
+DEMO_DATASET = Path(__file__).parents[1] / "train/data/demo"
 # The share of sentences of 13 to 40 words, and of clips with two or three sentences.
 LONG, JOINED = 0.3, 0.2
 # The embedded model's default voice, one of its training voices.
 REFERENCE_TEXT = (
     "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
-    "the bus."
+    "the bus. It was late again."
 )
-REFERENCE_PERSON = 3
+REFERENCE_PERSON = 13
+# No base has heard the unchanged voice.
+DEMO_PERSON = hibari.Person("hibari")
 
 
 def texts(recipe: BaseRecipe) -> list[str]:
@@ -49,7 +53,7 @@ def write_texts(recipe: BaseRecipe, work: Path) -> None:
     path = work / "texts.npz"
     if path.is_file():
         return
-    reader = hibari.package().Hibari()
+    reader = _reader()
     said, ids = [], []
     for text in texts(recipe):
         phones = " ".join(reader.phonemize(text))
@@ -105,6 +109,11 @@ def _voice() -> hibari.Voice:
 
 
 @cache
+def _reader() -> Any:
+    return hibari.package().Hibari()
+
+
+@cache
 def _texts(work: Path) -> tuple[list[str], list[np.ndarray]]:
     with np.load(work / "texts.npz") as kept:
         said, lengths = str(kept["texts"]).split("\n"), kept["lengths"]
@@ -113,6 +122,21 @@ def _texts(work: Path) -> tuple[list[str], list[np.ndarray]]:
 
 def reference() -> np.ndarray:
     """The default voice's recording, int16 at 24 kHz."""
-    reader = hibari.package().Hibari()
-    ids = np.array(reader.ids(" ".join(reader.phonemize(REFERENCE_TEXT))))
-    return hibari.Voice().speak(ids, hibari.person(REFERENCE_PERSON), 0).wave
+    return spoken_by(REFERENCE_TEXT, hibari.person(REFERENCE_PERSON))
+
+
+def demo_clips(folder: Path) -> None:
+    """Writes the demo dataset's recordings, which hibari's unchanged voice speaks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = (DEMO_DATASET / "metadata.csv").read_text(encoding="utf-8").splitlines()
+    for number, row in enumerate(rows):
+        name, text = row.split("|")
+        wave = spoken_by(text, DEMO_PERSON, 1000 + number)
+        soundfile.write(folder / f"{name}.flac", wave, hibari.RATE)
+
+
+def spoken_by(text: str, who: hibari.Person = DEMO_PERSON, seed: int = 0) -> np.ndarray:
+    """A text spoken by a person, int16 at 24 kHz."""
+    reader = _reader()
+    ids = np.array(reader.ids(" ".join(reader.phonemize(text))))
+    return _voice().speak(ids, who, seed).wave
