@@ -36,6 +36,7 @@ from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
+from xtts.model.config import TrainingAdvice
 from xtts.voices.run_folder import RunError, RunFolder, reference_beside
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import Worker
@@ -395,6 +396,7 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
     """The run, `train sample` and `train evaluate`, which once ignored GUARD."""
     context: Any = SimpleNamespace(
         machine=CORES, device=Choice("cpu", ""), base=tmp_path,
+        config=SimpleNamespace(training=TrainingAdvice()),
         data=Dataset((clip("a", 4.0),), (), (0,), ()),
     )  # fmt: skip
     settings = TrainSettings(speak_precision="fp32", guard=False, seed=5, sample_device="cpu")

@@ -337,7 +337,8 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
     assert [one.finished for one in found] == [True, True, True]
     assert [one.heard for one in found] == ["one two", "one two", None]
     assert [one.word_errors for one in found] == [2.0, round(1 / 3, 5), None]
-    assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], rel=0.03)
+    # The last step of an utterance is repeated for a code's length.
+    assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], abs=800)
 
 
 def test_a_sentence_is_the_same_in_a_group_and_alone(speaker, request_of_base):

@@ -28,8 +28,6 @@ MOST_CLOSING = 16
 MOST_LOUD_CLOSING = 10
 # If the sound is unknown, a stop with fewer codes than this after the last token has cut it off.
 FEWEST_CLOSING = 4
-# The most quiet codes of a plosive or an affricate before its burst.
-MOST_IN_A_CLOSURE = 1
 # The longest stay on one token, absolute and relative to the median: a phone takes 2 codes, a word
 # that is one token 6.
 MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
@@ -121,7 +119,7 @@ def _by_path(
     end = path.end
     # Attention may stay at the last token when its sound is over.
     reached = int(path.wandering.max()) == path.last_spoken
-    if end is None and stopped and reached and loud is not None and not _loud_at_end(loud):
+    if end is None and stopped and reached and loud is not None and not loud[-1]:
         end = len(path.wandering)
     # Codes after the end are judged separately: attention has nothing to follow there.
     reached_codes = len(path.wandering) if end is None else end
@@ -150,14 +148,9 @@ def _by_path(
     if (lost := _lost(path, end, len(path.wandering))) is not None:
         reason = f"sound that is not in the text {_at(lost)}, after the last word"
         return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
-    if closing < FEWEST_CLOSING if loud is None else _loud_at_end(loud):
+    if closing < FEWEST_CLOSING if loud is None else loud[-1]:
         return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
     return EndingVerdict(Ending.GOOD, covered=covered)
-
-
-def _loud_at_end(loud: Array) -> bool:
-    """Whether the sound has not faded: one quiet code may be the closure of a plosive."""
-    return bool(loud[-MOST_IN_A_CLOSURE - 1 :].any())
 
 
 def _goes_on(closing: int, end: int, loud: Array | None) -> bool:

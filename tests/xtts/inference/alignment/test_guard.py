@@ -69,7 +69,7 @@ def loudness(count, quiet):
 
 @pytest.mark.parametrize(
     ("closing", "quiet", "ending"),
-    [(2, 2, Ending.GOOD), (7, 0, Ending.UNFINISHED), (7, 1, Ending.UNFINISHED),
+    [(2, 2, Ending.GOOD), (7, 0, Ending.UNFINISHED), (7, 1, Ending.GOOD),
      (7, 4, Ending.GOOD), (20, 16, Ending.GOOD), (16, 2, Ending.CONTINUED)],
 )  # fmt: skip
 def test_where_the_sound_is_known_it_tells_whether_the_last_word_was_over(closing, quiet, ending):
@@ -80,14 +80,15 @@ def test_where_the_sound_is_known_it_tells_whether_the_last_word_was_over(closin
 
 
 @pytest.mark.parametrize("closing", [0, 4])
-def test_the_closure_of_a_last_stop_is_no_end(closing):
+def test_one_quiet_code_is_an_end_but_not_before_a_burst(closing):
+    """A recording of a person ends 30 to 100 ms after the last sound, and so does a voice that
+    learned from it."""
     places = [*FIRST_HALF, *SECOND_HALF, *[LAST + 1] * closing]
     loud = loudness(len(places), 2)
-    assert verdict(places, loud=loud).ending is Ending.UNFINISHED
-    # Its burst has begun.
+    assert verdict(places, loud=loud).good
+    # The burst of a last plosive has begun.
     loud[-3:] = [False, True, False]
     assert verdict(places, loud=loud).ending is Ending.UNFINISHED
-    assert verdict(places, loud=loudness(len(places), 3)).good
 
 
 def test_attention_that_stays_on_the_last_token_is_good_where_its_sound_was_over():
