@@ -24,8 +24,9 @@ Sound = np.ndarray
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
 # A piece ends in silence if its end is at most this much louder than the silence before it, or than
-# what nobody hears. A natural voice still breathes: on the choosing texts at most 13 dB.
-MOST_DB, UNHEARD_DBFS = 14.0, -56.0
+# what nobody hears. A natural voice still breathes: at most 13 dB on the choosing texts, 18 on the
+# reporting texts. Zeros beyond the ends of the vocoder's input gave at least 25 dB.
+MOST_DB, UNHEARD_DBFS = 20.0, -56.0
 # If all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
 # Chosen on the choosing texts: at most 14 dB without a click, at least 22 dB with a planted one,
