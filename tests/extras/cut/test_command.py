@@ -150,7 +150,7 @@ def test_the_cause_is_named_where_the_text_is_the_right_one(tmp_path, capsys, ga
     ("paragraphs", "told"),
     [
         (lambda said: said[5:] + said[:5], "spoken in another order"),
-        (lambda said: said[:3], "little to train on"),
+        (lambda said: said[:4], "little to train on"),
     ],
 )
 def test_paragraphs_in_another_order_and_little_kept_are_told(tmp_path, caplog, paragraphs, told):
