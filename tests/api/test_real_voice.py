@@ -83,8 +83,8 @@ def test_sixteen_streams_are_what_each_is_alone(service):
             together = list(pool.map(one, range(16)))
         assert [len(sound) for sound in together] == [len(sound) for sound in alone]
         assert together == alone
-    # Not equal by chance: only at temperature 0 does the seed change nothing.
-    assert len(set(alone)) >= 15 and min(map(len, alone)) > 4_800
+    # Not equal by chance: at temperature 0 the seed changes nothing, at 0.2 little.
+    assert len(set(alone)) >= 12 and min(map(len, alone)) > 4_800
     assert service.state.engine.happened.restarts == 0
 
 
