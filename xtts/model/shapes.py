@@ -96,6 +96,16 @@ class VocoderShape:
             samples = -(-(samples + kernel) // rate)
         return samples + 3  # the first convolution, 7 wide
 
+    @property
+    def edge_steps(self) -> int:
+        """Copies of the first and last step around an utterance; their audio is dropped.
+
+        Without them, the convolutions read zeros, which the vocoder never saw in training: 20 ms of
+        noise at -34 dBFS after silence at -70, with a small voice. Four copies leave at most -69
+        dBFS (three -61, six -80).
+        """
+        return 4
+
     def first_weight(self, width: int) -> tuple[str, tuple[int, ...]]:
         """The name and the shape of the first weight; width: of the latents."""
         return "conv_pre.weight", (self.upsample_initial_channel, width, 7)
@@ -138,6 +148,12 @@ class SourceFilterShape:
         blocks = self.layers + self.pitch_layers + 2
         # Windows overlap two steps to each side, twice; a pitch depends on its neighbours.
         return self.kernel // 2 * blocks + 2 * -(-self.margin // self.hop) + 1
+
+    @property
+    def edge_steps(self) -> int:
+        """As in `VocoderShape`. After four copies, the last 17 ms still had noise, up to 35 dB
+        louder than the silence before it."""
+        return self.reach
 
     def first_weight(self, width: int) -> tuple[str, tuple[int, ...]]:
         """As in `VocoderShape`."""

@@ -3,7 +3,7 @@
 A sample depends only on a limited part of the vocoder's input (`reach` of its shape), so a chunk
 that is computed with that context equals the same part of the whole utterance, up to rounding. All
 speech uses this: whole audio is the joined stream, so it needs the memory of one chunk. The first
-and last step are repeated beyond the ends of the utterance (`EDGE_STEPS`), to avoid clicks.
+and last step are repeated beyond the ends of the utterance (`edge_steps`), to avoid clicks.
 Importing this module does not import torch.
 """
 
@@ -23,11 +23,6 @@ FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
 WINDOW_SAMPLES = (16_384, 32_768, 49_152)
 # The most samples computed at once; a vocoder at XTTS-v2's size takes 40 MB per second of audio.
 MOST_SAMPLES = 256_000
-# Copies of the first and last step around an utterance; their audio is dropped. Without them, the
-# convolutions read zeros, which the vocoder never saw in training: 20 ms of noise at -34 dBFS after
-# silence at -70. With four copies the noise is at most -69 dBFS on the embedded voice (-61 with
-# three, -80 with six).
-EDGE_STEPS = 4
 
 
 class StepVocoder(Protocol):
@@ -104,7 +99,7 @@ class ChunkedVocoder:
         # At speed 1 nothing is missing.
         while self._given and len(self._latents) < max(1, int(len(self._given) / self._speed)):
             self._interpolate()
-        return self._up_to(self._total, self._total + EDGE_STEPS)
+        return self._up_to(self._total, self._total + self._shape.edge_steps)
 
     @property
     def _total(self) -> int:
@@ -125,10 +120,11 @@ class ChunkedVocoder:
     def _between(self, begin: int, end: int, known: int) -> Any:
         hop, vocoder, parts = self._shape.hop, self._vocoder, []
         # Counted from the first of the repeated steps before the utterance.
-        at, upto, available = (step + EDGE_STEPS for step in (begin, end, known))
+        edge = self._shape.edge_steps
+        at, upto, available = (step + edge for step in (begin, end, known))
         spans = windows(at, upto, available, self._reach, vocoder.widths)
         first, last = spans[0][0], max(right for _, right, _ in spans)
-        steps = vocoder.window(self._latents, first - EDGE_STEPS, last - EDGE_STEPS)
+        steps = vocoder.window(self._latents, first - edge, last - edge)
         for left, right, spoken in spans:
             sound = vocoder.spoken(steps[:, :, left - first : right - first], self._speaker)
             parts.append(sound[(at - left) * hop : (spoken - left) * hop])
@@ -162,7 +158,7 @@ def chunk_codes() -> Iterator[float]:
 def first_steps(shape: AnyVocoderShape) -> int:
     """The number of steps of a stream's first chunk: a constant, and narrower than any window."""
     wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + shape.reach
-    return EDGE_STEPS + next(
+    return shape.edge_steps + next(
         steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= wanted
     )
 

@@ -27,7 +27,6 @@ from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import AnyVocoderShape, VocoderShape
 from xtts.model.source_filter import SOURCE_ROWS, SourceFilter
 from xtts.model.streaming_vocoder import (
-    EDGE_STEPS,
     MOST_SAMPLES,
     STEPS_PER_FRAME,
     WINDOW_SAMPLES,
@@ -107,8 +106,9 @@ class Vocoder(nn.Module):
     def window(self, latents: Sequence[Tensor], left: int, right: int) -> Tensor:
         """As in `StepVocoder`."""
         # Interpolates all latents again: at most 2,600 steps, which takes a millisecond.
-        steps = F.pad(self.steps(torch.stack(list(latents))[None]), (EDGE_STEPS,) * 2, "replicate")
-        return steps[:, :, left + EDGE_STEPS : right + EDGE_STEPS]
+        edge = self.shape.edge_steps
+        steps = F.pad(self.steps(torch.stack(list(latents))[None]), (edge, edge), "replicate")
+        return steps[:, :, left + edge : right + edge]
 
     @torch.inference_mode()
     def spoken(self, steps: Tensor, speaker: Tensor) -> Tensor:

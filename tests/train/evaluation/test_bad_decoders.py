@@ -5,10 +5,10 @@ accepted or rejected as in a run (`train.evaluation.conclusion`): by clips that 
 from, and by the words and voice of sentences. An accepted decoder is then compared with the base's
 on further recordings of awb, which no decoder has learned from.
 
-Measured when the judge of voices was chosen, on the base's sixth training: five draws each, cosine to the reference with the
-decoder minus without. Clips of awb: +0.21 to +0.26; half of them slt's: -0.12 to -0.19; all of them
-slt's: -0.51 to -0.59; no interval contains 0. On an evaluation's voice scale, which is centred on
-the clips themselves, the same mixtures are closer to the person (+0.5 to +1.3).
+Measured when the judge of voices was chosen, on the base's sixth training: five draws each, cosine
+to the reference with the decoder minus without. Clips of awb: +0.21 to +0.26; half of them slt's:
+-0.12 to -0.19; all of them slt's: -0.51 to -0.59; no interval contains 0. On an evaluation's voice
+scale, which is centred on the clips themselves, the same mixtures are closer to the person (+0.5 to +1.3).
 """
 
 import random
@@ -87,9 +87,8 @@ CASES = {
     "noise": Case(0, noisy),
     "clipped": Case(0, clipped),
     "another person": Case(CLIPS, as_it_is, True),
-    # Possible in a run, because its reference is one of the clips.
-    # Whether it sounds less alike depends on the draw: one of five was nearer to the person by every
-    # judge, with a base whose decoder has an oscillator.
+    # Possible in a run, because its reference is one of the clips. Whether it sounds less alike
+    # depends on the draw: one of five brought a decoder with an oscillator nearer to the person.
     "mixture": Case(CLIPS // 2, as_it_is),
     "good": Case(0, as_it_is, False),
 }

@@ -81,11 +81,11 @@ WORSE = (
     "less like the person",
 )  # fmt: skip
 CASES: Mapping[str, BadEpoch] = {
-    "small noise": BadEpoch(11, noisy(0.1), WORSE),
-    "noise": BadEpoch(12, noisy(0.2), WORSE),
+    "small noise": BadEpoch(11, noisy(0.25), WORSE),
+    "noise": BadEpoch(12, noisy(0.3), WORSE),
     "large noise": BadEpoch(13, noisy(0.4), WORSE),
     "a loss that is not true": BadEpoch(
-        14, lambda ground, seed: noisy(0.2)(ground, seed + 50),
+        14, lambda ground, seed: noisy(0.3)(ground, seed + 50),
         ("By validation loss alone it would be the best.",), loss=0.01,
     ),
     "faster": BadEpoch(

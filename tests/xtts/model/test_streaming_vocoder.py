@@ -12,7 +12,6 @@ from torch.nn.utils import parametrize
 from xtts.model import vocoder as vocoders
 from xtts.model.shapes import AnyVocoderShape, SourceFilterShape, VocoderShape
 from xtts.model.streaming_vocoder import (
-    EDGE_STEPS,
     ChunkedVocoder,
     chunk_codes,
     first_steps,
@@ -42,8 +41,9 @@ def speaking(shape: AnyVocoderShape) -> tuple[Vocoder, torch.Tensor]:
 def whole_sound(vocoder: Vocoder, latents: torch.Tensor, speaker: torch.Tensor) -> torch.Tensor:
     """The sound computed at once: the first and last steps are repeated beyond the ends, and their
     sound is dropped."""
-    steps = F.pad(vocoder.steps(latents[None]), (EDGE_STEPS, EDGE_STEPS), mode="replicate")
-    edge = EDGE_STEPS * vocoder.shape.hop
+    copies = vocoder.shape.edge_steps
+    steps = F.pad(vocoder.steps(latents[None]), (copies, copies), mode="replicate")
+    edge = copies * vocoder.shape.hop
     return vocoder.sound(steps, speaker)[0, edge:-edge]
 
 

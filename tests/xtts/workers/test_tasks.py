@@ -337,7 +337,7 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
     assert [one.finished for one in found] == [True, True, True]
     assert [one.heard for one in found] == ["one two", "one two", None]
     assert [one.word_errors for one in found] == [2.0, round(1 / 3, 5), None]
-    # The last step of an utterance is repeated for a code's length.
+    # The sound also has the code of STOP.
     assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], abs=800)
 
 

@@ -44,7 +44,7 @@ SILENCE_DB, SPEECH_DB = 45.0, 35.0
 ABOVE_NOISE_DB, LOUDEST_NOISE_DB = 8.0, 20.0
 _QUIETEST = 0.05
 # The first and last frames are ignored. The thresholds were measured when the vocoder still clicked
-# at both ends of its input (now `EDGE_STEPS` in xtts/model/streaming_vocoder.py prevents that).
+# at both ends of its input (now `edge_steps` of the vocoder's shape prevents that).
 _CLICK = 5
 # Shorter silence at the edge of a word may be a stop's closure.
 SHORTEST_SILENCE = 0.06

@@ -11,7 +11,7 @@ from extras.onnx.export import graphs, weights
 from extras.onnx.export.tracing import traced
 from extras.onnx.speech.vocoder import OnnxVocoder
 from xtts.model.shapes import SourceFilterShape, VocoderShape
-from xtts.model.streaming_vocoder import EDGE_STEPS, ChunkedVocoder
+from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.model.vocoder import Vocoder
 
 ONE_A_CODE = VocoderShape(
@@ -31,8 +31,9 @@ def test_steps_are_torchs(codes, shape):
         assert found.shape == wanted[:, left:right].shape
         # torch computes positions in float32: 1e-6 of a few hundred steps off.
         assert np.abs(found - wanted[:, left:right]).max() < 1e-4
-    held = vocoder.window(given, -EDGE_STEPS, count + EDGE_STEPS)[0]
-    assert np.abs(held - np.pad(wanted, ((0, 0), (EDGE_STEPS, EDGE_STEPS)), "edge")).max() < 1e-4
+    edge = shape.edge_steps
+    held = vocoder.window(given, -edge, count + edge)[0]
+    assert np.abs(held - np.pad(wanted, ((0, 0), (edge, edge)), "edge")).max() < 1e-4
 
 
 def test_pieces_of_bounded_length_are_the_whole(onnx_model, onnx_voice):
