@@ -8,7 +8,8 @@ on further recordings of awb, which no decoder has learned from.
 Measured when the judge of voices was chosen, on the base's sixth training: five draws each, cosine
 to the reference with the decoder minus without. Clips of awb: +0.21 to +0.26; half of them slt's:
 -0.12 to -0.19; all of them slt's: -0.51 to -0.59; no interval contains 0. On an evaluation's voice
-scale, which is centred on the clips themselves, the same mixtures are closer to the person (+0.5 to +1.3).
+scale, which is centred on the clips themselves, the same mixtures are closer to the person (+0.5 to
++1.3).
 """
 
 import random
