@@ -27,7 +27,7 @@ SMALLEST = {
     ],
     "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
     "gpu": ["--rehearse --out {tmp}/gpu.json"],
-    "guard": ["--texts 2 --faults 6 --pairs 1 --json"],
+    "guard": ["--texts 8 --faults 6 --pairs 1 --json"],
     "loading": [
         "--rounds 1 --codes 12 --threads 1 --folder {base} --rows coqui,auto,LOW_MEMORY --json",
         "--sentences 4 --threads 1 --json",
