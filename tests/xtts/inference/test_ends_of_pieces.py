@@ -23,8 +23,8 @@ from xtts.voices.base_models import DEMO
 Sound = np.ndarray
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
-# A piece ends in silence if its end is at most this much louder than the silence before it, or than
-# what nobody hears. 9 dB are a piece of a stream, which is not spoken again.
+# A piece ends in silence if its end exceeds the silence before it, or an inaudible level, by at
+# most MOST_DB. In a stream, where no piece is spoken again, one exceeds it by 9 dB.
 MOST_DB, UNHEARD_DBFS = 10.0, -56.0
 # If all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
