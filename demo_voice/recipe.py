@@ -92,7 +92,7 @@ FULL = BaseRecipe(
     ),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64)),
     vocoder_shape=SourceFilterShape(384, 6, 128, 4),
-    critics=16,
+    critics=32,
     piece_tokens=90,
 )
 
