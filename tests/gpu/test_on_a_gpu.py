@@ -1,6 +1,7 @@
 """The findings of docs/develop/gpu.md that only a card can show."""
 
 import copy
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,6 +43,7 @@ OFF = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 2e-2}
 def card_of(gigabytes: float) -> Iterator[None]:
     """Limits the allocator to a smaller card, of which the context takes half a gigabyte."""
     total = torch.cuda.get_device_properties(0).total_memory
+    gc.collect()  # what earlier tests left in reference cycles
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(min(1.0, (gigabytes - 0.5) * 1e9 / total))
     try:
