@@ -156,5 +156,5 @@ def test_five_hundred_joints_do_not_click(voices):
             sound[place + 48] += 0.01
         planted += len(clicks(sound, places))
     print(f"\n{count} joints: {found} clicks; of {count} planted ones of 0.01: {planted} found")
-    # A piece may begin with a consonant, and a breath before the end hides a click.
-    assert count >= JOINTS and found <= count // 25 and planted >= 0.8 * count
+    # A breath before the end hides a click.
+    assert count >= JOINTS and found <= count // 100 and planted >= 0.7 * count
