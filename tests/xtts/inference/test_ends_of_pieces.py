@@ -24,8 +24,8 @@ Sound = np.ndarray
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
 # A piece ends in silence if its end exceeds the silence before it, or an inaudible level, by at
-# most MOST_DB. In a stream, where no piece is spoken again, one exceeds it by 9 dB.
-MOST_DB, UNHEARD_DBFS = 10.0, -56.0
+# most MOST_DB.
+MOST_DB, UNHEARD_DBFS = 6.0, -56.0
 # If all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
 # Chosen on the choosing texts: at most 14 dB without a click, at least 22 dB with a planted one,
