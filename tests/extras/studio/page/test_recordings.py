@@ -225,6 +225,8 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
     settings = settings_in(tmp_path, datasets_host_path="datasets")
     with running(settings, children={"cuts": "train"}) as service:
         page = open_page(service.address, viewport={"width": 1280, "height": 900})
+        # The form is in the page before its script has been loaded.
+        until(page, "document.getElementById('dataset-language').value === 'en'")
         page.fill("#dataset-name", "Anna")
         page.click("#dataset-form button")
         page.wait_for_selector("#dataset-works:not([hidden])")
