@@ -23,8 +23,8 @@ from xtts.voices.base_models import DEMO
 Sound = np.ndarray
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
-# A piece ends in silence if its end exceeds the silence before it, or an inaudible level, by at
-# most MOST_DB.
+# A piece ends in silence if its end is at most MOST_DB louder than the silence before it. Silence
+# below UNHEARD_DBFS counts as UNHEARD_DBFS.
 MOST_DB, UNHEARD_DBFS = 6.0, -56.0
 # If all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
@@ -157,4 +157,4 @@ def test_five_hundred_joints_do_not_click(voices):
         planted += len(clicks(sound, places))
     print(f"\n{count} joints: {found} clicks; of {count} planted ones of 0.01: {planted} found")
     # A breath before the end hides a click.
-    assert count >= JOINTS and found <= count // 100 and planted >= 0.7 * count
+    assert count >= JOINTS and not found and planted >= 0.7 * count
