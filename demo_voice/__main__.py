@@ -21,6 +21,7 @@ from demo_voice.speech import Speech
 from demo_voice.stages import Workplace
 from demo_voice.teachers import hibari
 from machine.errors import SotaqueError
+from xtts.model import discriminators
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
 STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package", "clips")
@@ -88,11 +89,12 @@ class Making:
             mel_stats=mel_stats,
             weights="trained",
             continued=self.base is not None,
+            discriminators=vocoder.load_discriminators(at),
         )
         wave = speaking.reference()
         soundfile.write(self.to / "reference.wav", wave, hibari.RATE, subtype="PCM_16")
         packaging.name_heads(self.to)
-        for name in FILES:
+        for name in (*FILES, discriminators.FILE):
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
 

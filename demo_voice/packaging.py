@@ -1,6 +1,7 @@
 """Writes the embedded voice's files in Coqui's layout.
 
-config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_stats.pth.
+config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_stats.pth, and
+discriminators.safetensors (fp16), against which a person's decoder is trained.
 """
 
 import json
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from demo_voice.recipe import CHARACTERS, BaseRecipe
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.torch_voice import load_torch_voice
+from xtts.model.discriminators import Discriminators, write_discriminators
 from xtts.model.gpt import GPT, to_coqui
 from xtts.voices.voice_files import VoiceFiles
 
@@ -41,9 +43,12 @@ def write(
     mel_stats: Tensor,
     weights: str,
     continued: bool = False,
+    discriminators: Discriminators | None = None,
 ) -> None:
-    """Writes the five files. `weights` is "trained" or "random": the log of a run says which.
-    continued: whether the training began with an earlier voice."""
+    """Writes the files. `weights` is "trained" or "random": the log of a run says which.
+
+    continued: whether the training began with an earlier voice. discriminators: None writes none.
+    Raises ConfigError if they have more channels than the file may hold."""
     folder.mkdir(parents=True, exist_ok=True)
     content = config(recipe, weights)
     content["sotaque"]["licence"] = LICENCE + (EARLIER if continued else "")
@@ -60,6 +65,8 @@ def write(
     }
     torch.save(_halved(kept), folder / "dvae.pth")
     torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
+    if discriminators is not None:
+        write_discriminators(folder, discriminators)
 
 
 def name_heads(folder: Path) -> None:

@@ -1,19 +1,15 @@
 """Trains the vocoder on the GPT's latents: first by spectra alone, then against discriminators.
 
-A spectral distance alone makes the filters say an average. The discriminators see spectrograms
-(https://arxiv.org/abs/2106.07889) and their features are matched, as in HiFi-GAN
-(https://arxiv.org/abs/2010.05646). None judges samples, because the oscillator places every period.
+`xtts.model.discriminators` has the losses, which a person's vocoder is trained with, too.
 """
 
-import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils.parametrizations import weight_norm
 
 from demo_voice import listener, pretraining, stages
 from demo_voice.pretraining import Lessons, Pupil, grid
@@ -22,6 +18,8 @@ from demo_voice.speech import Speech
 from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import RATE
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
+from xtts.evaluation.spectral_distance import spectral_distance
+from xtts.model.discriminators import Discriminators, discriminator_loss, generator_losses
 from xtts.model.source_filter import SourceFilter, pitch_at_steps
 from xtts.model.vocoder import Vocoder
 
@@ -29,81 +27,8 @@ from xtts.model.vocoder import Vocoder
 SEGMENT_CODES, UNJUDGED_CODES = 26, 3
 MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
 SEGMENT_SAMPLES = round(SEGMENT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-# FFT sizes of the discriminators.
-WINDOWS = (2048, 1024, 512, 256)
 MEL_WEIGHT, MATCH_WEIGHT, PITCH_WEIGHT, VOICING_WEIGHT = 15.0, 2.0, 15.0, 3.0
-# FFT sizes and mel bands of the spectral loss.
-RESOLUTIONS = ((2048, 160), (1024, 80), (512, 40), (256, 20))
 SEGMENTS_PER_ROW = 2
-
-
-class SpectrumCritic(nn.Module):
-    """Judges the magnitudes of one window size."""
-
-    def __init__(self, size: int, channels: int) -> None:
-        super().__init__()
-        self.size = size
-        sizes = [1, channels, channels, 2 * channels, 2 * channels]
-        # (bins, frames) of each kernel.
-        kernels = [(9, 3), (9, 3), (9, 3), (3, 3)]
-        self.layers = nn.ModuleList(
-            weight_norm(nn.Conv2d(a, b, kernel, (2, 1), (kernel[0] // 2, 1)))
-            for (a, b), kernel in zip(itertools.pairwise(sizes), kernels, strict=True)
-        )
-        self.last = weight_norm(nn.Conv2d(sizes[-1], 1, 3, 1, 1))
-
-    def forward(self, wave: Tensor) -> list[Tensor]:
-        """Waves `[batch, samples]` -> the features of each layer, the verdict last."""
-        with torch.autocast(wave.device.type, enabled=False):
-            x = magnitudes(wave.float(), self.size)[:, None].clamp(min=1e-4).log() / 4
-        seen = []
-        for layer in self.layers:
-            x = F.leaky_relu(layer(x), 0.1)
-            seen.append(x)
-        return [*seen, self.last(x)]
-
-
-class Critics(nn.Module):
-    """All discriminators."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.judges = nn.ModuleList(SpectrumCritic(size, channels) for size in WINDOWS)
-
-    def forward(self, wave: Tensor) -> list[list[Tensor]]:
-        """The features of each judge, its verdict last."""
-        return [judge(wave) for judge in self.judges]
-
-
-def magnitudes(wave: Tensor, size: int) -> Tensor:
-    """`[batch, bins, frames]`."""
-    window = torch.hann_window(size, device=wave.device)
-    spectrum = torch.stft(wave, size, size // 4, size, window, return_complex=True)
-    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
-
-
-def mel_distance(one: Tensor, other: Tensor) -> Tensor:
-    """The mean L1 of log mels at several resolutions, up to 12 kHz."""
-    found = []
-    for size, bands in RESOLUTIONS:
-        filters = _filters(size, bands).to(one.device)
-        own, wanted = (
-            (filters @ magnitudes(wave, size)).clamp(min=1e-3).log() for wave in (one, other)
-        )
-        found.append(F.l1_loss(own, wanted))
-    return torch.stack(found).mean()
-
-
-_FILTERS: dict[tuple[int, int], Tensor] = {}
-
-
-def _filters(size: int, bands: int) -> Tensor:
-    from torchaudio.functional import melscale_fbanks
-
-    if (size, bands) not in _FILTERS:
-        made = melscale_fbanks(size // 2 + 1, 0.0, VOCODER_RATE / 2, bands, VOCODER_RATE, "slaney")
-        _FILTERS[size, bands] = made.T.contiguous() * size / 4
-    return _FILTERS[size, bands]
 
 
 class Segments:
@@ -154,10 +79,10 @@ def latents_of(
 
 
 def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
-    """Writes `vocoder.pt`: the vocoder for this GPT's latents, and its critics."""
+    """Writes `vocoder.pt`: the vocoder for this GPT's latents, and its discriminators."""
     torch.manual_seed(at.recipe.seed)
     stage, segments = at.recipe.vocoder, Segments(at, speech, lessons)
-    net, critics = new(at.recipe).to(at.device), Critics(at.recipe.critics).to(at.device)
+    net, critics = new(at.recipe).to(at.device), Discriminators(at.recipe.critics).to(at.device)
     decoder: Any = net.waveform_decoder
     new_optimizer = partial(
         torch.optim.AdamW, lr=stage.learning_rate, betas=(0.8, 0.99), fused=True
@@ -172,17 +97,15 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
             sound, off, unsure = _spoken(net, decoder, latents, speaker, pitches)
         end = min(sound.shape[1], wanted.shape[1]) - MARGIN
         sound, wanted = sound[:, MARGIN:end], wanted[:, MARGIN:end]
-        distance = mel_distance(sound, wanted)
+        distance = spectral_distance(sound, wanted)
         loss = MEL_WEIGHT * distance + PITCH_WEIGHT * off + VOICING_WEIGHT * unsure
         doubted = unlike = zero
         if step >= at.recipe.quiet_steps:
             with low():
-                doubted = _doubted(critics, wanted, sound.detach())
+                doubted = discriminator_loss(critics, wanted, sound.detach())
             stages.descend(doubted, [theirs], critics)
-            critics.requires_grad_(False)
             with low():
-                fooled, unlike = _fooled(critics, wanted, sound)
-            critics.requires_grad_(True)
+                fooled, unlike = generator_losses(critics, wanted, sound)
             loss = loss + fooled + MATCH_WEIGHT * unlike
         stages.descend(loss, [own], net)
         return distance, doubted, unlike, off
@@ -211,27 +134,6 @@ def _spoken(
     return net.computed(decoder.excited(steps, (wanted, voiced)), speaker), off, unsure
 
 
-def _doubted(critics: Critics, wanted: Tensor, sound: Tensor) -> Tensor:
-    """The least-squares loss of the critics."""
-    losses = [
-        (real[-1].float() - 1).square().mean() + fake[-1].float().square().mean()
-        for real, fake in zip(critics(wanted), critics(sound), strict=True)
-    ]
-    return torch.stack(losses).sum()
-
-
-def _fooled(critics: Critics, wanted: Tensor, sound: Tensor) -> tuple[Tensor, Tensor]:
-    """The vocoder's adversarial loss, and the L1 of the critics' features."""
-    with torch.no_grad():
-        real_features = critics(wanted)
-    fooled, unlike = [], []
-    for real, fake in zip(real_features, critics(sound), strict=True):
-        fooled.append((fake[-1].float() - 1).square().mean())
-        for a, b in zip(real[:-1], fake[:-1], strict=True):
-            unlike.append(F.l1_loss(b.float(), a.float()))
-    return torch.stack(fooled).sum(), torch.stack(unlike).sum()
-
-
 def new(recipe: BaseRecipe) -> Vocoder:
     """A vocoder with random weights."""
     return Vocoder(recipe.gpt.width, recipe.speaker_encoder.embedding_width, recipe.vocoder_shape)
@@ -242,3 +144,10 @@ def load(at: Workplace) -> Vocoder:
     net = new(at.recipe)
     stages.finished(at.folder / "vocoder.pt", {"net": net})
     return net.eval().requires_grad_(False)
+
+
+def load_discriminators(at: Workplace) -> Discriminators:
+    """The learned discriminators, on the CPU."""
+    critics = Discriminators(at.recipe.critics)
+    stages.finished(at.folder / "vocoder.pt", {"critics": critics})
+    return critics.requires_grad_(False)

@@ -88,7 +88,7 @@ SLOW = {
     'SAMPLE_TEXT="Good morning." .venv/bin/python -m train sample --epoch 4': Run(settings=CLIPS),
     f"{PYTHON} train evaluate": Run(settings=CLIPS),
     f"{PYTHON} train evaluate --json": Run(settings=CLIPS),
-    f"{PYTHON} train learn-decoder --minutes 30": Run(settings=CLIPS),
+    f"{PYTHON} train learn-decoder --minutes 5": Run(settings=CLIPS),
     f"{PYTHON} train export {EPOCH_4} --to exported/anna": Run(),
     f'{PYTHON} xtts speak --voice exported/anna --text "It is a good day." --out day.wav': Run(),
     f"{PYTHON} train export --to DIR": Run(names={"DIR": "exported/best"}),

@@ -21,8 +21,8 @@ NEW_ROWS_RATE = 10.0
 LOG_EVERY = 10
 # The time limit of a step, or ten times the usual step if that is longer.
 STALL_SECONDS = 120.0
-# Clips that train and judge a decoder. First the model speaks each of them once.
-DECODER_CLIPS = 64
+# Clips that train and judge a decoder. The model speaks each of them when it is drawn.
+DECODER_CLIPS = 300
 DEFAULT_EPOCHS = 10
 # As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py); small models name another rate
 # in config.json.

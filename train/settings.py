@@ -133,9 +133,8 @@ class TrainSettings(SharedSettings):
     learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = (
         "auto"
     )
-    """Trains the decoder (vocoder) on the person's own clips when the run ends, for the best
-    weights. auto takes up to five minutes, unless the base model recommends off; on takes up to
-    ten. off keeps the base's decoder."""
+    """Trains the decoder (vocoder) on the person's own clips, a part in each epoch. auto does so
+    unless the base model recommends off. off keeps the base's decoder."""
     save_every: Count = 1
     """Saves a checkpoint every N epochs and after the last one."""
     keep_checkpoints: Annotated[

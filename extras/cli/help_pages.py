@@ -48,7 +48,7 @@ GROUPS = (
             "train --base-model xtts_v2 --dataset-dir clips/anna --output-dir runs/anna",
             "evaluate --json --output-dir runs/anna",
             'sample --epoch 3 --sample-text "Good morning."',
-            "learn-decoder --minutes 30",
+            "learn-decoder --minutes 5",
             "extend --language uk --dataset clips/uk --to bases/uk",
         ),
     ),

@@ -19,13 +19,17 @@ from train import base_model
 from train.export import copy_file, refuse_others, whole_folder
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
+from xtts.model import discriminators
 from xtts.model.config import naming_normalizer
 from xtts.model.loading import read_tensors
 
 log = logging.getLogger("train")
 
 # Copied unchanged, if the base has them.
-_COPIED = ("dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth")
+_COPIED = (
+    "dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth",
+    discriminators.FILE,
+)  # fmt: skip
 
 
 def run(

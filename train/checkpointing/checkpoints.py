@@ -333,6 +333,9 @@ def prune(run: RunFolder, keep: int | None) -> None:
     for epoch in run.state_epochs():
         if verified and epoch < min(verified):
             _drop_state(run, epoch)
+    # By their own numbers: an epoch without a sample has no decoder.
+    for epoch in run.decoder_state_epochs()[:-KEPT_TRAINER_STATES]:
+        remove(run, [run.decoder_state_path(epoch)])
 
 
 def best_epoch(run: RunFolder) -> int | None:

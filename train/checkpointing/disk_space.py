@@ -1,8 +1,8 @@
 """Checks before the first step that the disk has room for the run.
 
 A run that would fail at its first save is refused (exit code 74, as for a disk that fills up
-later). A run whose checkpoints will not all fit gets a warning. Samples, curves and decoders are
-small in comparison and not counted.
+later). A run whose checkpoints will not all fit gets a warning. Samples, curves and decoders
+(with their states about 1 GB at XTTS-v2's size) are small in comparison and not counted.
 """
 
 import logging

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices.recovery import GpuLost
+from machine.storage.checksums import zip_fault
 from machine.storage.hashes import sha256_of
 from train import defaults
 from train.checkpointing.checkpoints import Checkpoints
@@ -30,7 +31,13 @@ from train.evaluation.evaluator import Evaluator
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
 from train.evaluation.plan import MOST_RECORDINGS
 from train.progress import Progress
-from train.sampling.decoders import clips_to_learn_from, learn
+from train.sampling.decoders import (
+    clips_to_learn_from,
+    learn,
+    minutes_of,
+    newest_state,
+    request_for,
+)
 from train.settings import TrainSettings
 from xtts.model.blending import blend
 from xtts.model.config import ModelConfig
@@ -46,20 +53,18 @@ from xtts.voices.evaluation_file import (
     write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import read_checkpoint
+from xtts.voices.run_folder import RunFolder, read_checkpoint
 from xtts.voices.verdict import Verdict
-from xtts.workers.decoder_learning import STEPS
+from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest
 
 log = logging.getLogger("train")
 
 # Interpolation weights of BLEND=auto, the largest first.
 AUTO_SHARES = (0.7, 0.5, 0.3)
-# The time limit of a decoder at the end of a run, and if no run waits or LEARN_DECODER is on.
-RUN_SECONDS, UNBOUNDED_SECONDS = 300.0, 600.0
 # The fewest clips for a speaker's decoder, including some that only judge it.
 FEWEST_CLIPS = 6
-# The time limit of a run: for each further speaker, and for at most this number of speakers.
+# A run begins no further speaker after this time for each, and for at most this number of speakers.
 SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
 
 
@@ -116,7 +121,8 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings) -> float:
     decoder = 0.0
     if settings.learn_decoder != "off":
         # The sentences are spoken with the trained and with the base's decoder.
-        decoder = 2 * each + min(RUN_SECONDS, STEPS * evaluator.sampler.decoder_step_seconds)
+        steps = _steps_left(evaluator, evaluator.run.decoder_state_epochs())
+        decoder = 2 * each + steps * evaluator.sampler.decoder_step_seconds
     others = min(MOST_SPEAKERS, len(evaluator.plan.others))
     return blends * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
 
@@ -149,28 +155,30 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSet
     """
     tensors, how = evaluator.run.best_decoder, settings.learn_decoder
     known = learned_decoder.read(tensors)
-    # `train evaluate` has more time, so it repeats a training that ran out of time.
-    whole = known is not None and (known.steps >= STEPS or evaluator.in_run)
-    if how != "off" and known is not None and known.weights == verdict.weights and whole:
+    if how != "off" and known is not None and known.weights == verdict.weights:
         return
     try:
         learned_decoder.remove(tensors)
+        evaluator.run.best_decoder_state.unlink(missing_ok=True)
         if how != "off":
-            short = how == "auto" and evaluator.in_run
-            learn_best_decoder(evaluator, verdict, RUN_SECONDS if short else UNBOUNDED_SECONDS)
+            learn_best_decoder(evaluator, verdict)
     except GpuLost:
         raise
     except Exception as error:
         log.warning("No decoder was trained: %s", error)
 
 
-def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -> bool:
+def learn_best_decoder(
+    evaluator: Evaluator, verdict: Verdict, seconds: float | None = None
+) -> bool:
     """Trains and judges a decoder for the verdict's weights; the outcome replaces the last one.
 
-    seconds: the time limit of training. False if there was no time for a step. Raises as
+    seconds: continues the last one for this time; None continues the newest epoch's decoder by the
+    steps that the minutes of sound allow. False if there was no time for a step. Raises as
     `decoders.learn`, and RunError if the weights are gone.
     """
-    voice = evaluator.voice_of(verdict)
+    run, voice = evaluator.run, evaluator.voice_of(verdict)
+    clips = clips_to_learn_from(evaluator.plan.clips)
 
     def judge(learned: LearnedDecoder, out: Path) -> LearnedDecoder:
         # All sentences if no run waits. Other seeds than the candidates': the weights were chosen
@@ -181,20 +189,41 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
         before, after = speak(voice), speak(replace(voice, decoder=out))
         return judged(learned, judges.differences(after, before))
 
-    clips = clips_to_learn_from(evaluator.plan.clips, defaults.DECODER_CLIPS)
-    ask = partial(_ask, evaluator, "")
-    tensors = evaluator.run.best_decoder
-    return learn(ask, tensors, verdict.weights, clips, voice, seconds, judge=judge).steps > 0
+    if seconds is None:
+        # The newest epoch's decoder has hardly heard the latents of other weights.
+        least = 0 if _is_newest(run, verdict) else steps_until(1, minutes_of(clips))
+        steps, state = steps_for(minutes_of(clips)), newest_state(run)
+        request = request_for(clips, voice, steps=steps, least_steps=least, state=state)
+    else:
+        whole = run.best_decoder_state.is_file() and zip_fault(run.best_decoder_state) is None
+        state = run.best_decoder_state if whole else newest_state(run)
+        request = request_for(clips, voice, steps=None, budget_seconds=seconds, state=state)
+    result = learn(
+        partial(_ask, evaluator, ""), run.best_decoder, verdict.weights, request,
+        state=run.best_decoder_state, judge=judge,
+    )  # fmt: skip
+    return seconds is None or result.new_steps > 0
+
+
+def _is_newest(run: RunFolder, verdict: Verdict) -> bool:
+    """Whether the newest decoder state learned from exactly the verdict's weights."""
+    epochs = run.decoder_state_epochs()
+    record = learned_decoder.recorded(run.decoder_path(epochs[-1])) if epochs else None
+    return record is not None and record.weights == verdict.weights
+
+
+def _steps_left(evaluator: Evaluator, epochs: Sequence[int]) -> int:
+    """The steps of the best weights' decoder, if it continues that of the newest epoch."""
+    minutes = minutes_of(clips_to_learn_from(evaluator.plan.clips))
+    before = steps_until(max(epochs), minutes) if epochs else 0
+    return max(steps_for(minutes) - before, steps_until(1, minutes))
 
 
 def _ask(evaluator: Evaluator, whose: str, request: LearnDecoderRequest) -> DecoderLearned:
     of = f" of {whose}" if whose else ""
-    # Percent instead of steps: a time limit may leave some out.
+    # Percent instead of steps: training may end before the last one.
     with Progress(f"Training a decoder{of}", 100, "%") as progress:
-        result = evaluator.sampler.ask(request, progress.reach)
-    if not result.steps:
-        log.info("No decoder%s was trained: preparing the clips took the whole time limit.", of)
-    return result
+        return evaluator.sampler.ask(request, progress.reach)
 
 
 def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
@@ -228,17 +257,14 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
     rows: list[SpeakerJudgement] = []
     most = SPEAKER_SECONDS * min(MOST_SPEAKERS, len(named)) if evaluator.in_run else math.inf
     until = time.perf_counter() + most
-    for number, name in enumerate(named):
+    for name in named:
         row = before.get(name)
         if row is None or not _is_current(row, verdict, recordings[name], settings, evaluator):
-            left = (until - time.perf_counter()) / (len(named) - number)
-            if left <= 0:
+            if time.perf_counter() >= until:
                 late.append(name)
                 continue
-            seconds = min(left, RUN_SECONDS if evaluator.in_run else UNBOUNDED_SECONDS)
-            seconds = seconds if settings.learn_decoder != "off" else 0.0
-            count = len(known.candidates[0].sentences)
-            row = _speaker(evaluator, verdict, name, recordings[name], seconds, count)
+            learns, count = settings.learn_decoder != "off", len(known.candidates[0].sentences)
+            row = _speaker(evaluator, verdict, name, recordings[name], count, learns=learns)
         rows += [row] if row else []
         known = _with_speakers(evaluator, known, rows)
     if late:
@@ -279,13 +305,10 @@ def _is_current(
 
 
 def _speaker(
-    evaluator: Evaluator, verdict: Verdict, name: str, recording: Path, seconds: float, count: int
+    evaluator: Evaluator, verdict: Verdict, name: str, recording: Path, count: int, *, learns: bool
 ) -> SpeakerJudgement | None:
-    """Judges a speaker by `count` sentences and trains their decoder; None, with a line in the log,
-    after an error.
-
-    seconds: the time limit of the decoder; 0 trains none.
-    """
+    """Judges a speaker by `count` sentences and, if it `learns`, trains their decoder; None, with a
+    line in the log, after an error."""
     clips, tensors = evaluator.plan.others[name], speakers.decoder_of(recording)
     plan = replace(
         evaluator.plan,
@@ -305,10 +328,11 @@ def _speaker(
             return judged(record, judges.differences(learned, best))
 
         learned_decoder.remove(tensors)
-        if seconds and len(clips) >= FEWEST_CLIPS:
-            some = clips_to_learn_from(clips, defaults.DECODER_CLIPS)
-            ask, weights = partial(_ask, evaluator, name), verdict.weights
-            learn(ask, tensors, weights, some, voice, seconds, judge=judge, whose=name)
+        if learns and len(clips) >= FEWEST_CLIPS:
+            some = clips_to_learn_from(clips)
+            request = request_for(some, voice, steps=steps_for(minutes_of(some)))
+            ask = partial(_ask, evaluator, name)
+            learn(ask, tensors, verdict.weights, request, judge=judge, whose=name)
     except GpuLost:
         raise
     except Exception as error:

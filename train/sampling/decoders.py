@@ -1,9 +1,9 @@
 """Trains a decoder for given weights, and keeps it if it is better than the base's.
 
 With the base's decoder, a new person sounds like one of its training speakers
-(`xtts.workers.decoder_learning`). So before an epoch speaks, its decoder is trained on the person's
-clips for a small part of the epoch's time, starting from the decoder of the epoch before.
-`train.evaluation.conclusion` trains the one for the best weights.
+(`xtts.workers.decoder_learning`). So before an epoch speaks, the decoder takes some steps on the
+person's clips, continuing from the state of the epoch before. `train.evaluation.conclusion` trains
+the one for the best weights, continuing from the newest state.
 """
 
 import contextlib
@@ -16,54 +16,60 @@ from typing import Any
 
 from machine.devices.recovery import GpuLost
 from machine.storage.atomic import Written, crash_point
+from machine.storage.checksums import zip_fault
 from machine.storage.hashes import sha256_of
+from train import defaults
 from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
-from xtts.voices.learned_decoder import LearnedDecoder, learned_for
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_learning import STEPS
+from xtts.workers.decoder_schedule import steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
 
 Ask = Callable[[LearnDecoderRequest], DecoderLearned]
 
-# The share of an epoch's time for its decoder, and its limits in seconds. The lower one lets a
-# small model take a dozen steps.
-SHARE_OF_EPOCH, FEWEST_SECONDS, MOST_SECONDS = 0.1, 3.0, 300.0
-# Each epoch takes other clips; each clip needs a pass of the GPT.
-CLIPS_AN_EPOCH = 9
+
+def clips_to_learn_from(clips: Sequence[Clip]) -> list[Clip]:
+    """At most `DECODER_CLIPS` of the person's clips, chosen by content, so that names and order do
+    not matter."""
+    return sorted(clips, key=lambda clip: clip.sha256)[: defaults.DECODER_CLIPS]
 
 
-def clips_to_learn_from(clips: Sequence[Clip], most: int) -> tuple[TranscribedClip, ...]:
-    """At most `most` of the person's clips, chosen by content, so that names and order do not
-    matter."""
-    taken = sorted(clips, key=lambda clip: clip.sha256)[:most]
-    return tuple(TranscribedClip(one.path, one.text, one.language) for one in taken)
+def minutes_of(clips: Sequence[Clip]) -> float:
+    """The length of clips in minutes, which decides the number of steps."""
+    return sum(clip.seconds for clip in clips) / 60
+
+
+def request_for(clips: Sequence[Clip], voice: TunedVoice, **options: Any) -> LearnDecoderRequest:
+    """A request to train on these clips. options: of `LearnDecoderRequest`; `learn` sets the
+    files."""
+    transcribed = tuple(TranscribedClip(one.path, one.text, one.language) for one in clips)
+    return LearnDecoderRequest(transcribed, voice, Path(), **options)
 
 
 def learn(
     ask: Ask,
     tensors: Path,
     weights: Mapping[str, Any],
-    clips: tuple[TranscribedClip, ...],
-    voice: TunedVoice,
-    seconds: float,
+    request: LearnDecoderRequest,
     *,
-    start: Path | None = None,
+    state: Path | None = None,
     judge: Callable[[LearnedDecoder, Path], LearnedDecoder] = lambda learned, _: learned,
     whose: str = "",
 ) -> DecoderLearned:
-    """Trains a decoder. Writes its record and, if it is better than the base's, its tensors.
+    """Trains a decoder. Writes its record and, if it is better than the base's, its tensors; and
+    the state to continue from, even if it is not.
 
-    Without a step or after an error, the last outcome stays.
+    After an error, the last outcome stays; also without a step before the end of a time limit.
 
     Args:
         ask: runs the request where samples are spoken.
         tensors: the decoder's file.
         weights: as in `Verdict.weights`.
-        seconds: the time limit.
-        start: the decoder to start from; None for the base's.
+        request: of `request_for`.
+        state: the file for the state; None keeps none.
         judge: adds results to the record of a decoder that is closer to the person's clips. Its
             tensors are in the given file.
         whose: begins the log line.
@@ -71,11 +77,12 @@ def learn(
     Raises:
         WorkerFailed, GpuLost, DiskFull, WriteError
     """
-    # Nothing else reads this name, so nothing uses the decoder before it is judged.
+    # Nothing else reads these names, so nothing uses the decoder before it is judged.
     out = tensors.with_stem(f"unjudged_{tensors.stem}")
+    state_out = state and state.with_stem(f"unjudged_{state.stem}")
     try:
-        result = ask(LearnDecoderRequest(clips, voice, out, STEPS, seconds, start=start))
-        if not result.steps:
+        result = ask(replace(request, out=out, state_out=state_out))
+        if request.budget_seconds is not None and not result.new_steps:
             return result
         learned = LearnedDecoder(
             **weights,
@@ -87,6 +94,9 @@ def learn(
         learned = judge(learned, out) if learned.better else learned
         crash_point("before decoder")
         learned_decoder.remove(tensors)
+        if state is not None and state_out is not None:
+            os.replace(state_out, state)
+        crash_point("after decoder state")
         if learned.better:
             os.replace(out, tensors)
             written = Written(sha256_of(tensors), tensors.stat().st_size)
@@ -95,20 +105,34 @@ def learn(
         log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result.seconds))
         return result
     finally:
-        with contextlib.suppress(OSError):
-            out.unlink(missing_ok=True)
+        for path in filter(None, (out, state_out)):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def newest_state(run: RunFolder, before: int | None = None) -> Path | None:
+    """The state of the newest epoch whose decoder was trained, before a given one. None begins with
+    the base's decoder. A damaged one is left out, which is logged."""
+    for epoch in reversed(run.decoder_state_epochs()):
+        path = run.decoder_state_path(epoch)
+        if before is not None and epoch >= before:
+            continue
+        if (fault := zip_fault(path)) is None:
+            return path
+        log.warning("%s The decoder continues from an earlier one.", fault)
+    return None
 
 
 def _sentence(learned: LearnedDecoder, seconds: float) -> str:
     distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if learned.distance_after >= learned.distance_before:
         return (
-            "The base's decoder stays: the trained one is not closer to the person (spectral "
-            f"distance {distance})."
+            f"The base's decoder stays: the trained one is not closer to the person after "
+            f"{learned.steps} steps (spectral distance {distance})."
         )
     sentence = (
-        f"Decoder trained on {learned.clips} clips in {seconds:.0f} s. Spectral distance of clips "
-        f"outside its training set: {distance}."
+        f"Decoder trained on {learned.clips} clips in {seconds:.0f} s, {learned.steps} steps so "
+        f"far. Spectral distance of clips outside its training set: {distance}."
     )
     figures = (
         ("Word error rate", learned.more_word_errors, "{:+.0%}"),
@@ -132,28 +156,33 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
 class EpochDecoders:
     """Trains the decoder of one epoch after another.
 
-    clips: the person's, to learn from; reference: the recording with the speaker embedding of
-    samples. step_seconds: of the last decoder; 0 until one was trained.
+    clips: all of the person's; reference: the recording with the speaker embedding of samples.
+    step_seconds: of the last decoder; 0 until one was trained.
     """
 
-    def __init__(self, run: RunFolder, clips: Sequence[TranscribedClip], reference: Path) -> None:
+    def __init__(self, run: RunFolder, clips: Sequence[Clip], reference: Path) -> None:
         self._run = run
-        self._clips = clips
+        self._clips = clips_to_learn_from(clips)
         self._reference = reference
         self.step_seconds = 0.0
 
-    def learn(self, ask: Ask, epoch: int, checkpoint: Path, sha256: str, seconds: float) -> None:
-        """Trains and writes the decoder of an epoch. seconds: the training time of the epoch. A
-        failure is only logged, except GpuLost."""
-        tensors = self._run.decoder_path(epoch)
-        budget = min(MOST_SECONDS, max(FEWEST_SECONDS, SHARE_OF_EPOCH * seconds))
-        weights = {"epoch": epoch, "share": 1.0, "checkpoint_sha256": sha256}
+    def learn(self, ask: Ask, epoch: int, checkpoint: Path, sha256: str) -> None:
+        """Trains and writes the decoder of an epoch, unless it exists. A failure is only logged,
+        except GpuLost."""
+        tensors, weights = self._run.decoder_path(epoch), _weights(epoch, sha256)
         try:
+            record = learned_decoder.read(tensors)
+            if record is not None and record.weights == weights:
+                return
             learned_decoder.remove(tensors)
+            request = request_for(
+                self._clips, TunedVoice(self._reference, checkpoint),
+                steps=steps_until(epoch, minutes_of(self._clips)),
+                state=newest_state(self._run, epoch),
+            )  # fmt: skip
             result = learn(
-                ask, tensors, weights, self._of_epoch(epoch),
-                TunedVoice(self._reference, checkpoint), budget,
-                start=self._before(epoch), whose=f"Epoch {epoch}",
+                ask, tensors, weights, request,
+                state=self._run.decoder_state_path(epoch), whose=f"Epoch {epoch}",
             )  # fmt: skip
             self.step_seconds = result.step_seconds or self.step_seconds
         except GpuLost:
@@ -161,13 +190,6 @@ class EpochDecoders:
         except Exception as error:
             log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
 
-    def _of_epoch(self, epoch: int) -> tuple[TranscribedClip, ...]:
-        first = epoch * CLIPS_AN_EPOCH
-        count = min(CLIPS_AN_EPOCH, len(self._clips))
-        return tuple(self._clips[(first + i) % len(self._clips)] for i in range(count))
 
-    def _before(self, epoch: int) -> Path | None:
-        """The decoder of the newest earlier epoch; None starts from the base's decoder."""
-        earlier = (one for one in reversed(self._run.epochs()) if one < epoch)
-        found = (learned_for(self._run, self._run.checkpoint_path(one)) for one in earlier)
-        return next(filter(None, found), None)
+def _weights(epoch: int, sha256: str) -> dict[str, Any]:
+    return {"epoch": epoch, "share": 1.0, "checkpoint_sha256": sha256}

@@ -25,7 +25,7 @@ from train import defaults
 from train.resilience import lost_gpu
 from train.run_context import RunContext
 from train.sampling import placement
-from train.sampling.decoders import EpochDecoders, clips_to_learn_from
+from train.sampling.decoders import EpochDecoders
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, surprising
 from train.sampling.sample_files import (
     SampleFiles,
@@ -48,7 +48,6 @@ from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import START_SECONDS, Worker
 from xtts.workers.requests import (
     Answer,
-    LearnDecoderRequest,
     ReportProgress,
     Request,
     SpeakRequest,
@@ -129,13 +128,13 @@ class Sampler:
         *,
         epoch_seconds: float = 0.0,
     ) -> None:
-        """Speaks a sample with the epoch's checkpoint; with `plan.overlap`, in the background.
-        files: instead of the epoch's; epoch_seconds: its training time, if its decoder must also be
-        learned."""
+        """Trains the epoch's decoder and speaks a sample with its checkpoint; with `plan.overlap`,
+        in the background. files: instead of the epoch's, and without training a decoder;
+        epoch_seconds: its training time."""
 
         def work() -> None:
-            if self._decoders and epoch_seconds and self.plan.mode != "skipped":
-                self._decoders.learn(self.ask, epoch, checkpoint, sha256, epoch_seconds)
+            if self._decoders and files is None and self.plan.mode != "skipped":
+                self._decoders.learn(self.ask, epoch, checkpoint, sha256)
             decoder = learned_for(self.run, checkpoint)
             learned = {"learned_decoder": sha256_of(decoder)} if decoder else {}
             to = files or of_epoch(self.run, epoch)
@@ -315,9 +314,8 @@ class Sampler:
 
     def _try(self, request: Request[Answer], progress: ReportProgress) -> Answer | WorkerFailed:
         """Tries once. Returns an error without its frames, which would keep tensors on the GPU."""
-        learning = request.budget_seconds if isinstance(request, LearnDecoderRequest) else 0.0
         try:
-            return self.worker.ask(request, SPEAK_SECONDS + learning, self._stopping, progress)
+            return self.worker.ask(request, SPEAK_SECONDS, self._stopping, progress)
         except Exception as error:  # any error costs a sample, not the run
             here = self.plan.mode == "in_process"
             return failure_of(error, recovery.poisoned(self.plan.device) if here else "")
@@ -421,9 +419,7 @@ def sampler_of(
     reference, decoders = reference_of(settings, context.data), None
     if defaults.advised(settings, context.config.training).learn_decoder != "off":
         person = speaker_of(context.data, reference.path)
-        trained = [context.data.clips[index] for index in context.data.train]
-        learned_from = [clip for clip in trained if clip.speaker == person]
-        clips = clips_to_learn_from(learned_from, defaults.DECODER_CLIPS)
+        clips = [clip for clip in context.data.clips if clip.speaker == person]
         decoders = EpochDecoders(run, clips, reference.path)
     return Sampler(
         chosen, run, reference, speaker, seed=settings.seed, decoders=decoders, **options

@@ -1,17 +1,21 @@
-"""`python -m train learn-decoder`: trains the decoder of the best weights again."""
+"""`python -m train learn-decoder`: trains the decoder of the best weights for longer."""
 
 import argparse
 
 from machine import commands
 from train.settings import TrainSettings
 
-SUMMARY = "train the decoder of the best weights again, with more clips or time  [--minutes M]"
-PURPOSE = "Trains the decoder of the best weights again, on up to 64 clips."
+SUMMARY = "train the decoder of the best weights for longer  [--minutes M]"
+PURPOSE = "Continues to train the decoder of the best weights, on up to 300 clips."
+# The time of training without --minutes.
+MINUTES = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("--minutes", type=float, metavar="M", help="the time limit (default: 10)")
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="the time of training (default: 10)"
+    )
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
@@ -22,8 +26,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     from xtts.voices.evaluation_file import read_evaluation
     from xtts.voices.run_folder import RunError
 
-    minutes = arguments.minutes
-    seconds = conclusion.UNBOUNDED_SECONDS if minutes is None else 60 * minutes
+    minutes = MINUTES if arguments.minutes is None else arguments.minutes
     with open_evaluator(settings) as (evaluator, _):
         known = read_evaluation(evaluator.run.evaluation_file)
         if known is None or known.verdict is None:
@@ -31,9 +34,9 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
                 f"{evaluator.run.folder} was not evaluated, so its best weights are unknown. Run "
                 f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
             )
-        if not conclusion.learn_best_decoder(evaluator, known.verdict, seconds):
+        if not conclusion.learn_best_decoder(evaluator, known.verdict, 60 * minutes):
             raise RunError(
-                f"{seconds / 60:g} minutes were not enough to train a decoder. Set a longer time "
+                f"{minutes:g} minutes were not enough to train a decoder. Set a longer time "
                 "with --minutes."
             )
         evaluator.sampler.sample_best()

@@ -55,7 +55,7 @@ class ConfigError(SotaqueError):
 class TrainingAdvice:
     """The base model's recommendations for settings that are `auto`; None means none.
     freeze: names of weights with *, separated by commas. learn_decoder: "off" if a decoder that
-    learns from spectra alone, without discriminators, would sound worse."""
+    learns a person would sound worse."""
 
     num_epochs: int | None = None
     learning_rate: float | None = None

@@ -12,6 +12,8 @@ Its paths are relative, so a run can be moved.
     checkpoints/best_decoder.safetensors   a vocoder trained for the best weights
     checkpoints/best_decoder.json          the weights that it was trained for, and the result
     checkpoints/decoder_epoch_N.*          the same for an epoch, used for its sample
+    checkpoints/decoder_state_epoch_N.pt   the state that the next decoder continues from; the two
+                                           newest only. best_decoder_state.pt is that of the best
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        the judgement of the base, each epoch and each blend
     curves.json                            the run's curves in RUNS_DIR
@@ -47,6 +49,7 @@ log = logging.getLogger(__name__)
 CHECKPOINT_SCHEMA = 1
 _EPOCH_FILE = re.compile(r"^checkpoint_epoch_(\d+)\.(pt|json)$")
 _STATE_FILE = re.compile(r"^trainer_state_epoch_(\d+)\.pt$")
+_DECODER_STATE_FILE = re.compile(r"^decoder_state_epoch_(\d+)\.pt$")
 
 
 class RunError(SotaqueError):
@@ -114,6 +117,7 @@ class RunFolder:
         self.best_blend = self.checkpoints / "best.pt"
         self.best_blend_manifest = manifest_beside(self.best_blend)
         self.best_decoder = self.checkpoints / "best_decoder.safetensors"
+        self.best_decoder_state = self.checkpoints / "best_decoder_state.pt"
         self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
@@ -138,6 +142,9 @@ class RunFolder:
     def decoder_path(self, epoch: int) -> Path:
         return self.checkpoints / f"decoder_epoch_{epoch}.safetensors"
 
+    def decoder_state_path(self, epoch: int) -> Path:
+        return self.checkpoints / f"decoder_state_epoch_{epoch}.pt"
+
     def epochs(self) -> list[int]:
         """All epochs with a checkpoint or a manifest, ascending, verified or not."""
         return self._numbers(_EPOCH_FILE)
@@ -145,6 +152,10 @@ class RunFolder:
     def state_epochs(self) -> list[int]:
         """All epochs with a trainer state on disk, ascending."""
         return self._numbers(_STATE_FILE)
+
+    def decoder_state_epochs(self) -> list[int]:
+        """All epochs with the state of a decoder on disk, ascending."""
+        return self._numbers(_DECODER_STATE_FILE)
 
     def absent(self, epoch: int) -> str | None:
         """Why an epoch lacks its files (pruned, not saved, or not reached); None if they exist."""

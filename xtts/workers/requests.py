@@ -215,10 +215,12 @@ class DecoderLearned:
     """The result of training a decoder.
 
     Attributes:
-        distance_before, distance_after: Mean spectral distance of the held-out clips.
+        distance_before, distance_after: Mean spectral distance of the held-out clips, with the
+            base's decoder and with this one.
         clips: The number of training clips.
-        steps: The number of steps.
+        steps: The number of steps, including those of earlier requests.
         seconds: Time taken, including loading.
+        new_steps: The steps of this request.
         step_seconds: Mean time of a step after the first; 0 for fewer than three steps.
     """
 
@@ -227,6 +229,7 @@ class DecoderLearned:
     clips: int
     steps: int
     seconds: float
+    new_steps: int = 0
     step_seconds: float = 0.0
 
 
@@ -238,19 +241,25 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         clips: Some of them are held out.
         voice: The speaker, and the weights whose latents the decoder learns to decode.
         out: The file for its tensors (`xtts.voices.learned_decoder`).
-        steps: The number of training steps.
-        budget_seconds: Training ends after this time, even with fewer steps.
-        start: The tensors of the initial decoder; None for the base's.
+        steps: Training ends at this step, counted from the base's decoder; None for no limit.
+        least_steps: At least this number of steps is taken, unless held-out clips stop to come
+            closer.
+        budget_seconds: A time limit for requests that no run repeats; None for no limit, so that
+            the result is the same on every machine.
+        state: The file of the state to continue from; None for the base's decoder.
+        state_out: The file for the new state; None writes none.
     """
 
     doing = "learning a decoder"
     clips: tuple[TranscribedClip, ...]
     voice: TunedVoice
     out: Path
-    steps: int
-    budget_seconds: float
+    steps: int | None
+    least_steps: int = 0
+    budget_seconds: float | None = None
     seed: int = 0
-    start: Path | None = None
+    state: Path | None = None
+    state_out: Path | None = None
 
 
 def request_types() -> dict[str, type[Request[Any]]]:

@@ -14,6 +14,7 @@ from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices import learned_decoder
+from xtts.workers.decoder_clips import ClipCache
 from xtts.workers.requests import TunedVoice
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class TunedModel:
         self.base = base
         self.compute = compute
         self.keep_weights = keep_weights
+        self.clips = ClipCache()  # what decoders learn from
         self.model: Model = loading.load_model(
             base, compute.device, compute.mel_device, precision=compute.precision
         )

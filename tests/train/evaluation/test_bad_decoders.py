@@ -140,9 +140,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
         wav.write(path, torch.from_numpy(wave.astype(np.float32)), RATE)
         clips.append(TranscribedClip(path, entry.text, "en"))
     out = folder / "decoder.safetensors"
-    request = LearnDecoderRequest(
-        tuple(clips), TunedVoice(ground.reference), out, STEPS, 600.0, seed=draw
-    )
+    request = LearnDecoderRequest(tuple(clips), TunedVoice(ground.reference), out, STEPS, seed=draw)
     try:
         found = ground.speaker.ask(request)
     except DecoderLearningError as error:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import zipfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,12 @@ from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train import defaults
 from train.evaluation.conclusion import judged, learn_best_decoder
+from train.sampling.decoders import minutes_of
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.evaluation_file import MeanInterval, write_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
 from xtts.voices.voice_files import VoiceSpec, find_voice
+from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 
 
@@ -185,7 +188,7 @@ def test_off_leaves_none_behind(ground):
     ground.conclude()
     ground.conclude(learn_decoder="off")
     assert kept(ground) is None and len(ground.speaking.learned) == 1
-    assert not ground.run.best_decoder.exists()
+    assert not ground.run.best_decoder.exists() and not ground.run.best_decoder_state.exists()
 
 
 def test_a_base_may_recommend_to_learn_none(ground, tmp_path, caplog):
@@ -220,27 +223,43 @@ def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground, damage):
     assert decoder_beside(ground.run.best_blend) is not None and len(ground.speaking.learned) == 2
 
 
-def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(ground):
-    ground.speaking.steps = 60
-    ground.conclude()
-    assert len(ground.speaking.learned) == 1
-    ground.restart(in_run=True)  # the next start of the run keeps it
-    ground.conclude()
-    assert len(ground.speaking.learned) == 1
-    ground.restart()  # `train evaluate`
-    ground.conclude()
-    assert len(ground.speaking.learned) == 2
+def test_its_steps_follow_the_sound_and_it_continues_the_newest_epoch_s(ground):
+    """In a run, afterwards and with LEARN_DECODER=on alike, without a time limit."""
+    minutes = minutes_of(ground.evaluator.plan.clips)
+    for epoch in (1, 2):
+        with_state(ground, epoch)
+    for number, (in_run, how) in enumerate([(True, "auto"), (True, "on"), (False, "auto")]):
+        learned_decoder.remove(ground.run.best_decoder)
+        ground.restart(in_run=in_run)
+        ground.conclude(learn_decoder=how)
+        request = ground.speaking.learned[number]
+        assert request.state == ground.run.decoder_state_path(2)
+        assert (request.steps, request.budget_seconds) == (steps_for(minutes), None)
+        # Half of epoch 2 is best, and its decoder knows the whole of it.
+        assert request.least_steps == steps_until(1, minutes)
 
 
-@pytest.mark.parametrize(
-    ("in_run", "how", "seconds"), [(True, "auto", 300), (True, "on", 600), (False, "auto", 600)]
-)
-def test_a_run_learns_for_five_minutes_at_most_and_for_ten_where_it_is_wanted(
-    ground, in_run, how, seconds
-):
-    ground.restart(in_run=in_run)
-    ground.conclude(learn_decoder=how)
-    assert [one.budget_seconds for one in ground.speaking.learned] == [seconds]
+def with_state(ground: Ground, epoch: int) -> None:
+    """The decoder of an epoch and its state."""
+    tensors, sha256 = ground.run.decoder_path(epoch), f"{epoch}"
+    checkpoint = ground.run.verified(epoch)
+    learned_decoder.write(
+        tensors, LearnedDecoder(epoch, 1.0, checkpoint.sha256 if checkpoint else sha256, 2.0, 1.9,
+                                40, 50),
+    )  # fmt: skip
+    with zipfile.ZipFile(ground.run.decoder_state_path(epoch), "w") as file:
+        file.writestr("state", sha256)
+
+
+def test_the_newest_epoch_itself_needs_no_step_for_other_weights(ground):
+    ground.speaking.sounds = {(1, 1.0): {"voice": 0.3}, (2, 1.0): {"voice": 0.9}}
+    ground.run.evaluation_file.unlink()
+    ground.restart()
+    ground.judge(2)
+    with_state(ground, 2)
+    ground.conclude("off")
+    assert ground.best()["epoch"] == 2 and ground.best()["kind"] == "epoch"
+    assert [one.least_steps for one in ground.speaking.learned] == [0]
 
 
 def test_it_learns_from_so_many_clips(ground, monkeypatch):
@@ -258,11 +277,14 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
     ground.conclude()
     verdict = ground.evaluation().verdict
     learn = partial(learn_best_decoder, ground.evaluator, verdict)
+    state = ground.run.best_decoder_state
+    assert state.is_file() and ground.speaking.learned[-1].state is None
     ground.speaking.distance_after = 1.2
     learn(seconds=60.0)
     again = kept(ground)
     assert again.distance_after == 1.2
-    assert ground.speaking.learned[-1].budget_seconds == 60.0
+    request = ground.speaking.learned[-1]
+    assert (request.budget_seconds, request.steps, request.state) == (60.0, None, state)
 
     def refuse(_):
         raise WorkerFailed("refused", "Too few clips.")
@@ -292,13 +314,15 @@ def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, 
     assert before.voice.decoder is None and after.voice.decoder == ground.speaking.learned[-1].out
 
 
-def test_no_time_for_a_step_is_no_answer(ground):
-    ground.speaking.steps = 0
+def test_without_time_for_a_step_the_last_outcome_stays(ground):
     ground.conclude()
-    assert kept(ground) is None and not ground.run.best_decoder.exists()
-    ground.speaking.steps = 250
-    ground.conclude()
-    assert kept(ground) is not None
+    before, verdict = kept(ground), ground.evaluation().verdict
+    ground.speaking.new_steps, ground.speaking.distance_after = 0, 1.0
+    assert not learn_best_decoder(ground.evaluator, verdict, 0.0)
+    assert kept(ground) == before
+    # An epoch's decoder that has taken all steps is an answer.
+    assert learn_best_decoder(ground.evaluator, verdict)
+    assert kept(ground).distance_after == 1.0
 
 
 def test_it_is_judged_on_speech_that_the_weights_were_not_chosen_by(ground):

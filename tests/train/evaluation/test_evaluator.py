@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import Evaluation, read_evaluation, write_evaluation
 from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
 from xtts.voices.run_lock import locked
+from xtts.workers.decoder_schedule import FEWEST_STEPS
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
@@ -59,7 +61,7 @@ class Speaking:
         self.fault: Exception | None = None
         self.requests: list[EvaluateRequest] = []
         self.learned: list[LearnDecoderRequest] = []
-        self.distance_after, self.steps = 1.5, 250
+        self.distance_after, self.new_steps = 1.5, 50
         self.errors_with_learned: float | None = None
         self.voice_with_learned: float | None = None
         self.now, self.seconds_a_sentence = 0.0, 0.0
@@ -89,7 +91,10 @@ class Speaking:
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
         self.learned.append(request)
         request.out.write_bytes(b"tensors")
-        return DecoderLearned(2.0, self.distance_after, 40, self.steps, 1.0)
+        if request.state_out is not None:
+            with zipfile.ZipFile(request.state_out, "w") as file:  # as torch.save writes
+                file.writestr("state", "of the learner")
+        return DecoderLearned(2.0, self.distance_after, 40, 250, 1.0, new_steps=self.new_steps)
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         self.requests.append(request)
@@ -311,14 +316,15 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
 def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     settings = TrainSettings()
     ground.restart(in_run=True)
-    assert seconds_left(ground.evaluator, settings) == 250 * 0.1  # nothing is judged yet
+    decoder = FEWEST_STEPS * 0.1
+    assert seconds_left(ground.evaluator, settings) == decoder  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()
-    assert seconds_left(ground.evaluator, settings) == (3 + 2) * 10.0 + 250 * 0.1
+    assert seconds_left(ground.evaluator, settings) == (3 + 2) * 10.0 + decoder
     takes(monkeypatch, ground.speaking, 70.0)
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
-    assert seconds_left(ground.evaluator, settings) == (1 + 1 + 2) * 70.0 + 250 * 0.1
+    assert seconds_left(ground.evaluator, settings) == (1 + 1 + 2) * 70.0 + decoder
     settings = TrainSettings(learn_decoder="off", blend="off")
     assert seconds_left(ground.evaluator, settings) == 70.0
 

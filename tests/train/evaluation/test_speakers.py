@@ -16,8 +16,10 @@ from train.dataset.dataset import Clip
 from train.evaluation import conclusion, report
 from train.evaluation.conclusion import SPEAKER_SECONDS
 from train.evaluation.judges import sentences_of
+from train.sampling.decoders import minutes_of
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
+from xtts.workers.decoder_schedule import steps_for
 from xtts.workers.failures import WorkerFailed
 
 ALIKE, FAR = {"voice": 0.4, "errors": 0.1}, {"voice": 0.4, "errors": 0.6}
@@ -136,14 +138,15 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
 
 
 def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) -> None:
-    """A clock on which a sentence takes `sentence` seconds, and learning its whole budget."""
+    """A clock on which a sentence takes `sentence` seconds, and a decoder as long as a speaker
+    may."""
     ground.speaking.seconds_a_sentence = sentence
     clock = SimpleNamespace(perf_counter=lambda: ground.speaking.now)
     monkeypatch.setattr("train.evaluation.conclusion.time", clock)
     learn = ground.speaking.learn_decoder
 
     def for_all_its_time(request: Any) -> Any:
-        ground.speaking.now += request.budget_seconds
+        ground.speaking.now += SPEAKER_SECONDS
         return learn(request)
 
     monkeypatch.setattr(ground.speaking, "learn_decoder", for_all_its_time)
@@ -170,12 +173,13 @@ def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(g
     assert ground.best()["kind"] == "blend" and ground.evaluation().speakers == []
 
 
-def test_the_time_of_a_speaker_bounds_their_decoder(ground, monkeypatch):
+def test_the_steps_of_a_speaker_follow_their_sound_and_no_clock(ground, monkeypatch):
     ground.restart(in_run=True)
     clock_of(ground, monkeypatch, 0.0)
     ground.conclude("off")
-    limits = [one.budget_seconds for one in ground.speaking.learned[1:]]
-    assert limits == [SPEAKER_SECONDS, SPEAKER_SECONDS]
+    steps = steps_for(minutes_of(ground.evaluator.plan.others["ben"]))
+    asked = [(one.steps, one.budget_seconds, one.state) for one in ground.speaking.learned[1:]]
+    assert asked == [(steps, None, None)] * 2
 
 
 def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monkeypatch, caplog):

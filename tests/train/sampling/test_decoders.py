@@ -1,5 +1,6 @@
-"""The decoder of an epoch: its clips, its starting point and its use."""
+"""The decoder of an epoch: its steps, the state that it continues from, and its use."""
 
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,22 @@ from machine.devices.recovery import GpuLost
 from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import sha256_of
+from tests.forked import in_child
 from train.checkpointing.checkpoints import prune
-from train.sampling.decoders import CLIPS_AN_EPOCH, FEWEST_SECONDS, MOST_SECONDS, EpochDecoders
+from train.dataset.dataset import Clip
+from train.sampling.decoders import EpochDecoders
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for
 from xtts.voices.run_folder import RunFolder, manifest_beside
+from xtts.workers.decoder_schedule import EPOCHS, steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
 
-CLIPS = [TranscribedClip(Path(f"{number}.wav"), "One.", "en") for number in range(20)]
-LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, step_seconds=0.3)
+CLIPS = [
+    Clip(f"{n}", Path(f"{n}.wav"), "One.", "anna", "en", 9.0, f"{n:02}", (1,)) for n in range(20)
+]
+MINUTES = 20 * 9.0 / 60
+LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, new_steps=10, step_seconds=0.3)
 
 
 class Learning:
@@ -27,26 +34,29 @@ class Learning:
 
     def __init__(self, folder: Path) -> None:
         self.run = RunFolder(folder)
-        self.run.checkpoints.mkdir(parents=True)
+        self.run.checkpoints.mkdir(parents=True, exist_ok=True)
         self.requests: list[LearnDecoderRequest] = []
         self.found = LEARNED
         self.fault: Exception | None = None
         self.decoders = EpochDecoders(self.run, CLIPS, Path("person.wav"))
 
-    def epoch(self, epoch: int, seconds: float = 60.0, content: bytes = b"") -> Path:
+    def epoch(self, epoch: int, content: bytes = b"") -> Path:
         checkpoint = self.run.checkpoint_path(epoch)
         checkpoint.write_bytes(content or b"epoch %d" % epoch)
         sha256 = sha256_of(checkpoint)
         files = {checkpoint.name: Written(sha256, checkpoint.stat().st_size)}
         write_manifest(self.run.manifest_path(epoch), Manifest(epoch, 1, files))
-        self.decoders.learn(self._learn, epoch, checkpoint, sha256, seconds)
+        self.decoders.learn(self._learn, epoch, checkpoint, sha256)
         return checkpoint
 
     def _learn(self, request: LearnDecoderRequest) -> DecoderLearned:
         self.requests.append(request)
         if self.fault:
             raise self.fault
-        request.out.write_bytes(b"tensors of %d" % len(self.requests))
+        before = request.state.read_bytes() if request.state else b""
+        with zipfile.ZipFile(request.state_out, "w") as file:  # as torch.save writes
+            file.writestr("steps", f"{len(before)} {request.steps}")
+        request.out.write_bytes(b"tensors of %d after %d" % (request.steps, len(before)))
         return self.found
 
 
@@ -61,25 +71,64 @@ def test_an_epoch_has_a_decoder_of_its_own_and_goes_on_from_the_one_before(learn
     assert learned_for(run, first) == run.decoder_path(1)
     assert learned_for(run, second) == run.decoder_path(2)
     assert digest_beside(second) == sha256_of(run.decoder_path(2))
-    assert (one.start, two.start) == (None, run.decoder_path(1))
+    assert (one.state, two.state) == (None, run.decoder_state_path(1))
     assert two.voice == TunedVoice(Path("person.wav"), second)
-    assert len(one.clips) == len(two.clips) == CLIPS_AN_EPOCH
-    assert not set(one.clips) & set(two.clips)
+    assert len(one.clips) == len(CLIPS) and one.clips == two.clips
+    left = [path.name for path in run.checkpoints.iterdir() if path.name.startswith("unjudged")]
+    assert left == []
 
 
-@pytest.mark.parametrize(
-    ("seconds", "budget"), [(60.0, 6.0), (5.0, FEWEST_SECONDS), (1e6, MOST_SECONDS)]
-)
-def test_it_takes_a_tenth_of_the_epochs_time(learning, seconds, budget):
-    learning.epoch(1, seconds)
-    assert learning.requests[0].budget_seconds == pytest.approx(budget)
+def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
+    """The number of epochs, the time and a missing sample change nothing."""
+    for epoch in (1, 2, 4, 9):
+        learning.epoch(epoch)
+    steps = [one.steps for one in learning.requests]
+    assert steps == [steps_until(epoch, MINUTES) for epoch in (1, 2, 4, 9)]
+    assert steps[2] == steps[3] == steps_for(MINUTES) and EPOCHS == 4
+    assert all(one.budget_seconds is None for one in learning.requests)
 
 
-@pytest.mark.parametrize("change", [{"distance_after": 2.0}, {"steps": 0}])
-def test_one_that_comes_no_nearer_speaks_nowhere(learning, change):
-    learning.found = replace(LEARNED, **change)
+def test_a_start_over_learns_only_what_is_missing(learning):
+    learning.epoch(1)
+    learning.epoch(1)
+    assert len(learning.requests) == 1
+    learning.run.decoder_path(1).unlink()  # its sample was not spoken yet
+    learning.epoch(1)
+    assert len(learning.requests) == 2 and learning.requests[1].state is None
+
+
+@pytest.mark.parametrize("place", ["before decoder", "after decoder state"])
+def test_killed_while_it_is_written_it_is_learned_again_from_the_same_state(
+    learning, tmp_path, place
+):
+    learning.epoch(1)
+    assert in_child(lambda: learning.epoch(2), crash_at=place) == -9
+    run = learning.run
+    assert learned_for(run, run.checkpoint_path(2)) is None
+    again = Learning(run.folder)
+    again.epoch(2)
+    assert again.requests[0].state == run.decoder_state_path(1)
+    straight = Learning(tmp_path / "straight")
+    straight.epoch(1), straight.epoch(2)
+    for path in (run.decoder_path(2), run.decoder_state_path(2)):
+        assert path.read_bytes() == (straight.run.checkpoints / path.name).read_bytes()
+
+
+def test_a_damaged_state_is_left_out(learning, caplog):
+    for epoch in (1, 2):
+        learning.epoch(epoch)
+    learning.run.decoder_state_path(2).write_bytes(b"half of it")
+    learning.epoch(3)
+    assert learning.requests[-1].state == learning.run.decoder_state_path(1)
+    assert "decoder_state_epoch_2.pt is damaged" in caplog.text
+
+
+def test_one_that_comes_no_nearer_speaks_nowhere_and_is_continued(learning):
+    learning.found = replace(LEARNED, distance_after=2.0)
     assert learned_for(learning.run, learning.epoch(1)) is None
     assert list(learning.run.checkpoints.glob("*decoder*.safetensors")) == []
+    learning.epoch(2)
+    assert learning.requests[1].state == learning.run.decoder_state_path(1)
 
 
 def test_a_fault_leaves_the_bases_decoder_and_a_lost_gpu_ends_the_run(learning, caplog):
@@ -114,6 +163,14 @@ def test_it_belongs_to_its_weights_alone_and_goes_with_them(learning):
     pruned = [run.decoder_path(2), manifest_beside(run.decoder_path(3))]
     assert [path.exists() for path in pruned] == [False, False]
     assert learned_for(run, run.checkpoint_path(4)) == run.decoder_path(4)
+
+
+def test_two_states_are_kept_whatever_epochs_are(learning):
+    """With SAMPLE_EVERY=3, the next decoder continues from an epoch that was pruned."""
+    for epoch in (1, 4, 7):
+        learning.epoch(epoch)
+        prune(learning.run, 1)
+    assert learning.run.epochs() == [7] and learning.run.decoder_state_epochs() == [4, 7]
 
 
 def test_what_was_judged_for_the_best_weights_goes_before_it(learning):

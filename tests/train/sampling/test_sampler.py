@@ -451,20 +451,19 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
 
 def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(tmp_path, reference):
     """The decoder is learned first, for the same weights; a sample on demand learns none."""
-    learned: list[tuple[int, Path, float]] = []
+    learned: list[tuple[int, Path]] = []
 
     class Decoders:
-        def learn(
-            self, ask: Any, epoch: int, checkpoint: Path, sha256: str, seconds: float
-        ) -> None:
-            learned.append((epoch, checkpoint, seconds))
+        def learn(self, ask: Any, epoch: int, checkpoint: Path, sha256: str) -> None:
+            learned.append((epoch, checkpoint))
 
     heard = Heard(tmp_path, reference, decoders=cast(EpochDecoders, Decoders()))
     with heard.sampler:
-        heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc", epoch_seconds=40.0)
         heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc")
-    assert learned == [(3, Path("checkpoint_epoch_3.pt"), 40.0)]
-    assert len(heard.told) == 2
+        files = on_demand(heard.run, 3, ("Hello.",))
+        heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc", files)
+    assert learned == [(3, Path("checkpoint_epoch_3.pt"))]
+    assert len(heard.told) == 1
 
 
 def test_an_epoch_is_heard_as_each_further_speaker_while_there_is_time(

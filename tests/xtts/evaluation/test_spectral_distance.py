@@ -1,5 +1,7 @@
 """A distance between sounds that a gradient can follow."""
 
+import math
+
 import torch
 
 from xtts.evaluation.spectral_distance import spectral_distance
@@ -23,3 +25,14 @@ def test_its_gradient_leads_nearer():
     assert gain.grad is not None
     after = spectral_distance((gain.detach() - 0.01 * gain.grad.sign()) * wanted, wanted)
     assert after.item() < before.item()
+
+
+def test_it_hears_pitch_and_loudness_but_no_phase():
+    time = torch.arange(12_000) / 24_000
+
+    def tone(hertz: float, loud: float = 0.3, phase: float = 0.0) -> torch.Tensor:
+        return loud * torch.sin(2 * math.pi * hertz * time + phase)[None]
+
+    moved = spectral_distance(tone(220), tone(220, phase=1.0))
+    assert moved < 0.25 * spectral_distance(tone(220), tone(330))
+    assert moved < 0.25 * spectral_distance(tone(220), tone(220, loud=0.1))

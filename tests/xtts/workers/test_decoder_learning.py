@@ -1,25 +1,36 @@
 """Learning a decoder that sounds more like a person's clips."""
 
-import math
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import soundfile
 import torch
 
+from tests.train.test_run import assert_equal, content
+from xtts import audio
 from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading, vocoder
+from xtts.model.discriminators import Discriminators, write_discriminators
 from xtts.model.loading import Model
-from xtts.model.shapes import SourceFilterShape
 from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
-from xtts.workers import decoder_learning
+from xtts.workers import decoder_clips, decoder_learner, decoder_learning
+from xtts.workers.decoder_learner import DecoderLearner
 from xtts.workers.decoder_learning import DecoderLearningError
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
+from xtts.workers.requests import (
+    DecoderLearned,
+    LearnDecoderRequest,
+    SpeakRequest,
+    TranscribedClip,
+    TunedVoice,
+)
 from xtts.workers.tasks import FileSpeaker
 
 DATA = Path("train/data/demo")
@@ -35,14 +46,35 @@ def clips(count: int) -> tuple[TranscribedClip, ...]:
 
 
 def request(out: Path, count: int = 10, **changes: object) -> LearnDecoderRequest:
-    asked = {"clips": clips(count), "voice": TunedVoice(REFERENCE), "out": out,
-             "budget_seconds": 600.0, "steps": 3} | changes  # fmt: skip
+    asked = {
+        "clips": clips(count),
+        "voice": TunedVoice(REFERENCE),
+        "out": out,
+        "steps": 3,
+    } | changes
     return LearnDecoderRequest(**asked)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def speaker() -> FileSpeaker:
-    return FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded voice with small discriminators, which take less time."""
+    folder = Path(shutil.copytree(DEMO, tmp_path_factory.mktemp("base") / "demo"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        write_discriminators(folder, Discriminators(2))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def speaker(base: Path) -> FileSpeaker:
+    return FileSpeaker(base, ComputeConfig(precision="fp32"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_row() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoder_learner, "BATCH", 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +84,61 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def learned(speaker: FileSpeaker, decoder: Path) -> DecoderLearned:
-    return speaker.ask(request(decoder))
+    return speaker.ask(request(decoder, state_out=decoder.with_suffix(".pt")))
 
 
-def test_clips_that_it_did_not_learn_from_come_nearer(learned):
-    assert learned.distance_after < 0.99 * learned.distance_before
-    assert (learned.clips, learned.steps) == (8, 3)
+def test_the_steps_are_those_of_the_request(learned):
+    assert (learned.clips, learned.steps, learned.new_steps) == (8, 3, 3)
     assert 0 < 3 * learned.step_seconds < learned.seconds
+    assert learned.distance_after != learned.distance_before
+
+
+@pytest.mark.slow
+def test_clips_that_it_did_not_learn_from_come_closer_and_are_heard(speaker, tmp_path, monkeypatch):
+    """Of a person whom the base never heard: pitch and timbre are shifted."""
+    monkeypatch.setattr(decoder_learner, "BATCH", 4)
+    shifted = []
+    for number, clip in enumerate(clips(14)):
+        path = tmp_path / f"{number}.wav"
+        # Read at another rate: 15 % lower, slower and darker.
+        soundfile.write(path, audio.read(clip.recording, audio.CODE_RATE).numpy(), 18_750)
+        shifted.append(replace(clip, recording=path))
+    out = tmp_path / "decoder.safetensors"
+    voice = TunedVoice(shifted[0].recording)
+    found = speaker.ask(request(out, clips=tuple(shifted), voice=voice, steps=40))
+    assert found.distance_after < 0.95 * found.distance_before
+    sentence = SynthesisRequest("Good morning.", "en")
+    speaker.ask(SpeakRequest(sentence, replace(voice, decoder=out), tmp_path / "spoken.wav"))
+    sound = audio.read(tmp_path / "spoken.wav", audio.VOCODER_RATE)
+    assert sound.isfinite().all() and 0.01 < float(sound.square().mean().sqrt()) < 0.5
+
+
+def test_it_continues_from_a_state_to_the_bit(speaker, learned, decoder, tmp_path):
+    """As epochs do; and the latents of the same weights are computed once."""
+    state, between = decoder.with_suffix(".pt"), tmp_path / "state.pt"
+    out, again = tmp_path / "continued.safetensors", tmp_path / "straight.safetensors"
+    first = speaker.ask(request(tmp_path / "one.safetensors", steps=1, state_out=between))
+    assert (first.steps, first.new_steps) == (1, 1)
+    found = speaker.ask(request(out, state=between, state_out=tmp_path / "after.pt"))
+    assert (found.steps, found.new_steps) == (3, 2)
+    assert out.read_bytes() == decoder.read_bytes()
+    assert_equal(content(tmp_path / "after.pt"), content(state))
+    # No step is left: the decoder is written for the weights of this request.
+    found = speaker.ask(request(again, state=state))
+    assert (found.steps, found.new_steps) == (3, 0) and again.read_bytes() == out.read_bytes()
+    found = speaker.ask(request(again, state=state, least_steps=1))
+    assert (found.steps, found.new_steps) == (4, 1) and again.read_bytes() != out.read_bytes()
+
+
+def test_without_discriminators_of_the_base_they_begin_alone(base, speaker, tmp_path, monkeypatch):
+    monkeypatch.setattr(speaker, "base", DEMO)
+    monkeypatch.setattr(decoder_learner, "WARM_UP", 1)
+    monkeypatch.setattr(decoder_learner, "CHANNELS", 2)
+    told: list[float] = []
+    out, state = tmp_path / "decoder.safetensors", tmp_path / "state.pt"
+    speaker.ask(request(out, steps=1, state_out=state), told.append)
+    assert told[-2:] == [0.5, 1.0]
+    assert torch.load(state, weights_only=True)["alone"] == 1
 
 
 @pytest.mark.slow
@@ -111,39 +191,6 @@ def test_what_was_not_learned_is_the_bases(tmp_path):
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
 
 
-def test_an_oscillator_learns_the_person_s_pitch_and_its_filters_the_spectra():
-    torch.manual_seed(0)
-    learning = vocoder.Vocoder(16, 32, SourceFilterShape(16, 1, 16, 1)).eval()
-    names = {
-        f"{vocoder.WAVEFORM_DECODER}{name}": tensor
-        for name, tensor in learning.waveform_decoder.state_dict().items()
-    }
-    kept = decoder_learning.published_names(learning, names)
-    before = {name: tensor.clone() for name, tensor in kept.items()}
-    codes = decoder_learning.ROW_CODES
-    sound = 0.1 * torch.sin(2 * torch.pi * 250 * torch.arange(codes * 1115) / 24_000)
-    pitches = torch.full((codes * decoder_learning.PITCHES_PER_CODE,), math.log2(250))
-    pitches[20:30] = 0.0
-    rows = [(torch.randn(1, codes, 16), pitches, sound)] * 2
-    optimizer = torch.optim.Adam(learning.parameters(), lr=1e-2)
-    found = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = decoder_learning._distance(
-            learning, torch.randn(1, 32, 1), torch.device("cpu"), rows
-        )
-        loss.backward()
-        optimizer.step()
-        found.append(float(loss.detach()))
-    assert found[-1] < 0.8 * found[0]
-    with torch.no_grad():
-        height, _ = learning.waveform_decoder.predicted_pitch(learning.latent_steps(rows[0][0]))
-    assert float((height - math.log2(250)).abs().mean()) < 0.1
-    after = decoder_learning.published_names(learning, names)
-    assert before.keys() == after.keys() == names.keys()
-    assert [name for name in names if torch.equal(before[name], after[name])] == []
-
-
 def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
     """The progress callback stops it, as `train.sampling.sampler.InProcessSpeaker` does."""
     told: list[float] = []
@@ -155,18 +202,41 @@ def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         speaker.ask(request(tmp_path / "none.safetensors", steps=4), progress)
-    assert told == [*11 * [0.0], 0.5] and not (tmp_path / "none.safetensors").exists()
+    assert told == [*10 * [0.0], 0.25, 0.5] and not (tmp_path / "none.safetensors").exists()
 
 
-def test_many_clips_take_no_more_than_a_quarter_of_the_time(speaker, tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder_learning, "FEWEST_PREPARED", 8)
-    found = speaker.ask(request(tmp_path / "few.safetensors", 10, budget_seconds=1e-3))
-    assert found.clips == 7  # one of the eight prepared clips is for judging
+def test_a_time_limit_ends_it_and_without_time_it_takes_no_step(
+    speaker, learned, decoder, tmp_path
+):
+    out = tmp_path / "short.safetensors"
+    found = speaker.ask(request(out, steps=None, budget_seconds=0.0))
+    assert (found.steps, found.new_steps) == (0, 0)
+    assert found.distance_after == found.distance_before
+    state = decoder.with_suffix(".pt")
+    found = speaker.ask(request(out, steps=None, budget_seconds=4.0, state=state))
+    assert found.new_steps >= 1 and found.steps == 3 + found.new_steps
 
 
-def test_no_time_leaves_the_bases_own(speaker, tmp_path):
-    found = speaker.ask(request(tmp_path / "none.safetensors", budget_seconds=0.0))
-    assert found.steps == 0 and found.distance_after == found.distance_before
+def test_training_ends_early_when_held_out_clips_stop_to_come_closer(
+    speaker, tmp_path, monkeypatch
+):
+    def no_closer(learner: DecoderLearner, *_: object) -> None:
+        learner.farther = 9 if learner.step == 2 else 0
+
+    monkeypatch.setattr(DecoderLearner, "compare", no_closer)
+    out, state = tmp_path / "decoder.safetensors", tmp_path / "state.pt"
+    found = speaker.ask(request(out, steps=9, state_out=state))
+    assert found.steps == 2
+    found = speaker.ask(request(out, steps=9, state=state, least_steps=3))
+    assert (found.steps, found.new_steps) == (2, 0)  # no later epoch continues, either
+    found = speaker.ask(request(out, steps=4, state=state, budget_seconds=600.0))
+    assert found.new_steps == 2  # whoever names a time does
+
+
+def test_more_clips_hold_out_no_more_than_eight():
+    for count, held_out in ((8, 1), (9, 2), (64, 8), (300, 8)):
+        judge, learn = decoder_learning.divided(list(range(count)))  # type: ignore[arg-type]
+        assert len(judge) == held_out and sorted(judge + learn) == list(range(count))
 
 
 def test_forced_latents_are_those_of_speaking(speaker):
@@ -181,7 +251,7 @@ def test_forced_latents_are_those_of_speaking(speaker):
     decode(model.gpt, whose.latents, [(torch.tensor(ids), said)])
     with torch.no_grad():
         codes = torch.as_tensor(said.codes)
-        found = decoder_learning._forced(model, whose, ids, codes)[0]
+        found = decoder_clips.forced_latents(model, whose, ids, codes)[0]
     assert torch.allclose(found, torch.stack(said.latents)[: len(codes)], atol=1e-4)
 
 

@@ -1,0 +1,68 @@
+"""Clips that a decoder learns from are computed once per process."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.datasets import make_dataset
+from xtts.inference.voice import read_reference, voice_from_reference
+from xtts.model import dvae as codec
+from xtts.model.loading import load_model
+from xtts.workers import decoder_clips
+from xtts.workers.decoder_clips import ClipCache
+from xtts.workers.requests import TranscribedClip, no_progress
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> list[TranscribedClip]:
+    data = make_dataset(tmp_path / "data", clips=3, seconds=1.3)
+    return [TranscribedClip(path, "one two", "en") for path in sorted(data.rglob("*.wav"))]
+
+
+def test_latents_are_computed_when_drawn_and_again_for_other_weights(
+    base_folder, clips, monkeypatch
+):
+    model = load_model(base_folder)
+    whose = voice_from_reference(model, read_reference(model.config, clips[0].recording))
+    computed, loaded, forced = [], [], decoder_clips.forced_latents
+
+    def counted(*arguments):
+        computed.append(arguments)
+        return forced(*arguments)
+
+    def new_dvae():
+        loaded.append(1)
+        return codec.load_dvae(base_folder, model.config)
+
+    monkeypatch.setattr(decoder_clips, "forced_latents", counted)
+    cache = ClipCache()
+
+    def spoken(model=model, whose=whose, some=clips):
+        return cache.spoken(model, whose, new_dvae, some, no_progress)
+
+    first = spoken()
+    assert computed == [] and len(first) == 3
+    latents = first[0].whole.latents
+    assert latents.shape[:2] == (1, len(first[0].sound.codes)) and len(computed) == 1
+    assert torch.equal(spoken()[0].whole.latents, latents) and len(computed) == 1
+    with torch.no_grad():
+        model.gpt.final_norm.weight.mul_(1.1)
+    assert not torch.equal(spoken()[0].whole.latents, latents) and len(computed) == 2
+    other = replace(whose, latents=whose.latents + 1)
+    assert not torch.equal(spoken(whose=other)[0].whole.latents, latents)
+    assert loaded == [1]  # the codes stay
+    spoken(some=clips[1:])
+    spoken()
+    assert loaded == [1, 1]  # only the clips of the last request are kept
+
+
+def test_clips_that_are_too_short_are_left_out(base_folder, tmp_path):
+    model = load_model(base_folder)
+    data = make_dataset(tmp_path / "short", clips=2, seconds=1.06)  # 23 codes are 1.068 s
+    some = [TranscribedClip(path, "one", "en") for path in sorted(data.rglob("*.wav"))]
+    whose = voice_from_reference(model, read_reference(model.config, some[0].recording))
+    dvae = codec.load_dvae(base_folder, model.config)
+    found = ClipCache().spoken(model, whose, lambda: dvae, some, no_progress)
+    assert len(found) == 1 and len(found[0].sound.codes) == decoder_clips.ROW_CODES

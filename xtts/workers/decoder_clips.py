@@ -1,0 +1,184 @@
+"""A person's clips as a decoder learns them: latents of the GPT, pitches and samples.
+
+Sound, codes and pitches of a clip are computed once in a process, because every epoch learns from
+the same clips. Latents are computed when a step draws the clip, and again when other weights speak;
+a frozen GPT keeps them.
+
+Importing this module does not import torch.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xtts.workers.requests import ReportProgress, TranscribedClip
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from xtts.inference.voice import Voice
+    from xtts.model.loading import Model
+
+# A row is a segment of a clip, in codes of 46 ms. The context on both sides covers the reach of the
+# convolutions; it is spoken but not compared.
+SEGMENT_CODES, CONTEXT_CODES = 20, 2
+ROW_CODES = SEGMENT_CODES + 2 * CONTEXT_CODES
+PITCHES_PER_CODE = 4
+
+
+@dataclass(frozen=True)
+class ClipSound:
+    """What does not depend on the GPT.
+
+    Attributes:
+        codes: `[codes]`.
+        pitches: `[codes * PITCHES_PER_CODE]`, log2 of Hz; 0 if the measured one is uncertain.
+        waveform: `[samples]` at 24,000 Hz.
+    """
+
+    codes: "Tensor"
+    pitches: "Tensor"
+    waveform: "Tensor"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Latents `[1, codes, width]`, and the pitches and samples of the same time. On the CPU."""
+
+    latents: "Tensor"
+    pitches: "Tensor"
+    waveform: "Tensor"
+
+
+class SpokenClip:
+    """A clip with its latents from the loaded GPT, which are computed when they are needed."""
+
+    def __init__(self, sound: ClipSound, latents: "Callable[[], Tensor]") -> None:
+        self.sound = sound
+        self._latents = latents
+
+    @property
+    def whole(self) -> Row:
+        """The whole clip."""
+        return Row(self._latents(), self.sound.pitches, self.sound.waveform)
+
+    def drawn(self, draw: random.Random) -> Row:
+        """A row of `ROW_CODES` codes at a random place."""
+        from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
+
+        first = draw.randrange(len(self.sound.codes) - ROW_CODES + 1)
+        per_code = SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE
+        begin, end = round(first * per_code), round((first + ROW_CODES) * per_code)
+        codes = slice(first, first + ROW_CODES)
+        pitches = self.sound.pitches.unflatten(0, (-1, PITCHES_PER_CODE))[codes].flatten()
+        return Row(self._latents()[:, codes], pitches, self.sound.waveform[begin:end])
+
+
+class ClipCache:
+    """The clips of the last request, and their latents for the weights that spoke last."""
+
+    def __init__(self) -> None:
+        self._sounds: dict[TranscribedClip, ClipSound | None] = {}
+        self._latents: dict[tuple[TranscribedClip, tuple[int, ...]], Tensor] = {}
+        self._digest = ""
+
+    def spoken(
+        self,
+        model: "Model",
+        whose: "Voice",
+        new_dvae: "Callable[[], nn.Module]",
+        clips: Sequence[TranscribedClip],
+        progress: ReportProgress,
+    ) -> list[SpokenClip]:
+        """The clips that a decoder can learn from: not too short, and not longer than the model was
+        trained on. As in training, a text is not split, because all of it was spoken in one clip.
+
+        new_dvae: loads the DVAE, which only new clips need. Raises AudioError.
+        """
+        if self._digest != (digest := digest_of(model, whose)):
+            self._latents, self._digest = {}, digest
+        dvae: nn.Module | None = None
+        sounds: dict[TranscribedClip, ClipSound | None] = {}
+        found = []
+        for clip in clips:
+            progress(0.0)
+            if clip in self._sounds:
+                sounds[clip] = self._sounds[clip]
+            else:
+                dvae = dvae or new_dvae()
+                sounds[clip] = heard(model, dvae, clip)
+            ids = tuple(model.tokenizer.encode(clip.text, clip.language))
+            if (sound := sounds[clip]) is not None and len(ids) <= model.tokenizer.max_tokens:
+                found.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound)))
+        self._sounds = sounds
+        self._latents = {key: one for key, one in self._latents.items() if key[0] in sounds}
+        return found
+
+    def _reader(
+        self, model: "Model", whose: "Voice", clip: TranscribedClip, ids: tuple[int, ...],
+        sound: ClipSound,
+    ) -> "Callable[[], Tensor]":  # fmt: skip
+        def latents() -> "Tensor":
+            if (clip, ids) not in self._latents:
+                self._latents[clip, ids] = forced_latents(model, whose, ids, sound.codes).cpu()
+            return self._latents[clip, ids]
+
+        return latents
+
+
+def heard(model: "Model", dvae: "nn.Module", clip: TranscribedClip) -> ClipSound | None:
+    """The sound of a clip; None if it is too short, or longer than the model was trained on. Raises
+    AudioError."""
+    import torch
+
+    from xtts import audio
+    from xtts.evaluation.pitch import pitch_course
+
+    waveform = audio.read(clip.recording, audio.CODE_RATE)
+    count = -(-len(waveform) // audio.SAMPLES_PER_CODE)
+    if not ROW_CODES <= count <= model.config.gpt.max_audio_tokens:
+        return None
+    with torch.no_grad():
+        # The DVAE runs only here, so it stays on the CPU with the mel.
+        mel = audio.dvae_mel(waveform[None], model.mel_stats.cpu())
+        codes = dvae.get_codebook_indices(mel)[0, :count]  # type: ignore[operator]
+    pitches = pitch_course(
+        waveform, audio.CODE_RATE, count * PITCHES_PER_CODE,
+        audio.SAMPLES_PER_CODE / audio.CODE_RATE / PITCHES_PER_CODE,
+    )  # fmt: skip
+    return ClipSound(codes, pitches, audio.read(clip.recording, audio.VOCODER_RATE))
+
+
+def forced_latents(model: "Model", whose: "Voice", ids: Sequence[int], codes: "Tensor") -> "Tensor":
+    """Latents `[1, codes, width]` of given codes, as if they were decoded one by one."""
+    import torch
+
+    gpt, codes = model.gpt, codes.to(model.device)
+    with torch.no_grad():
+        prefix = gpt.prefix(whose.latents, torch.tensor(ids, device=model.device))
+        inputs = torch.cat((codes.new_tensor([gpt.shape.audio_start]), codes[:-1]))
+        positions = torch.arange(len(inputs), device=model.device)
+        embedded = gpt.mel_embedding(inputs) + gpt.mel_pos_embedding(positions)
+        hidden = gpt.final_norm(gpt.gpt(torch.cat((prefix, embedded[None]), dim=1)))
+    return hidden[:, prefix.shape[1] :].float()
+
+
+def digest_of(model: "Model", whose: "Voice") -> str:
+    """Distinguishes everything besides the clip that its latents depend on: the GPT's weights and
+    the voice."""
+    found = hashlib.sha256()
+    tensors: Mapping[str, Tensor | torch.dtype] = model.gpt.state_dict()
+    for name, value in (*tensors.items(), ("voice", whose.latents)):
+        found.update(name.encode())
+        if hasattr(value, "detach"):
+            found.update(_bytes(value))
+    return found.hexdigest()
+
+
+def _bytes(tensor: "Tensor") -> Any:
+    import torch
+
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()

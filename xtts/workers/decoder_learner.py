@@ -1,0 +1,237 @@
+"""DecoderLearner: one step after another of a person's vocoder against discriminators.
+
+HiFi-GAN and vocoders with an oscillator (`xtts.model.source_filter`) learn alike: a spectral
+distance, an adversarial loss and feature matching. With an oscillator, the sound to compare has the
+pitch of the recording, since harmonics elsewhere would count as errors of the filters; the
+predicted pitch has a separate loss.
+
+The decoder that speaks is an average over the last steps, so the result after any step is good
+without a learning rate that falls, which would have to know the last step.
+"""
+
+import copy
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
+from xtts.eager_optimizer import eager
+from xtts.evaluation.spectral_distance import spectral_distance
+from xtts.model.discriminators import Discriminators, discriminator_loss, generator_losses
+from xtts.model.quantization import BF16_CAPABILITY, vocoder_type
+from xtts.model.source_filter import SourceFilter, pitch_at_steps
+from xtts.model.vocoder import Vocoder
+from xtts.workers.decoder_clips import CONTEXT_CODES, Row, SpokenClip
+from xtts.workers.decoder_schedule import (
+    BATCH,
+    BETAS,
+    CHANNELS,
+    CHECK_EVERY,
+    DISCRIMINATOR_RATE,
+    LEARNING_RATE,
+    LEAST_GAIN,
+    MATCHING_WEIGHT,
+    MEL_WEIGHT,
+    MOST_NORM,
+    PATIENCE,
+    PITCH_WEIGHT,
+    WARM_UP,
+    average_decay,
+)
+
+
+class DecoderLearner:
+    """A vocoder, its average, the discriminators and both optimizers.
+
+    Args:
+        vocoder: the initial one, on the device to train on, weight norm folded.
+        discriminators: those of the base; None begins with random weights, which learn alone for
+            `WARM_UP` steps.
+        speaker: the speaker embedding `[1, 512, 1]`.
+        fft_device: computes the spectrograms; the CPU if the GPU's FFT is faulty.
+
+    Attributes:
+        average: the vocoder that speaks.
+        step: the steps of the vocoder; alone: those of the discriminators before them.
+        closest: the smallest ratio of held-out distances to the base's; farther: the number of
+            comparisons since then.
+    """
+
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        discriminators: Discriminators | None,
+        speaker: Tensor,
+        fft_device: torch.device | str = "cpu",
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.device = next(vocoder.parameters()).device
+        self.fft_device = torch.device(fft_device)
+        self.vocoder = vocoder.train().requires_grad_(True)
+        self.average = copy.deepcopy(vocoder).eval().requires_grad_(False)
+        self.warm_up = WARM_UP if discriminators is None else 0
+        self.discriminators = (discriminators or _random(seed)).to(self.device).train()
+        self.speaker = speaker.detach().float().to(self.device)
+        self.seed, self.step, self.alone = seed, 0, 0
+        self.closest, self.farther = 1.0, 0
+        adam = eager(torch.optim.AdamW)
+        self._own = adam(self.vocoder.parameters(), lr=LEARNING_RATE, betas=BETAS)
+        self._theirs = adam(self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS)
+
+    def learn(self, clips: Sequence[SpokenClip]) -> None:
+        """One step, from rows that depend on the seed and the number of the step only. While the
+        discriminators learn alone, the vocoder stays."""
+        draw = random.Random(f"{self.seed} {self.alone + self.step}")
+        rows = [draw.choice(clips).drawn(draw) for _ in range(BATCH)]
+        first = self.alone < self.warm_up
+        with torch.set_grad_enabled(not first):
+            sound, recording, off = self._spoken(self.vocoder, rows)
+        with self._low_precision(on_cpu=False):
+            doubt = discriminator_loss(self.discriminators, recording, sound.detach())
+        _descend(self._theirs, self.discriminators, doubt)
+        if first:
+            self.alone += 1
+            return
+        with self._low_precision(on_cpu=False):
+            adversarial, matching = generator_losses(self.discriminators, recording, sound)
+        distance = spectral_distance(sound, recording).to(self.device)
+        loss = MEL_WEIGHT * distance + adversarial + MATCHING_WEIGHT * matching
+        _descend(self._own, self.vocoder, loss + PITCH_WEIGHT * off)
+        self.step += 1
+        decay = average_decay(self.step)
+        with torch.no_grad():
+            for mean, new in zip(self.average.parameters(), self.vocoder.parameters(), strict=True):
+                mean.lerp_(new, 1 - decay)
+
+    @torch.no_grad()
+    def distance(self, vocoder: Vocoder, clips: Sequence[SpokenClip]) -> float:
+        """The mean distance of whole clips, with the predicted pitch's error in octaves."""
+        distances = []
+        for clip in clips:
+            sound, recording, off = self._spoken(vocoder, [clip.whole])
+            distances.append(float(spectral_distance(sound, recording)) + float(off))
+        return fmean(distances)
+
+    def compare(self, held_out: Sequence[SpokenClip], of_base: float) -> None:
+        """Compares held-out clips with the closest so far, every `CHECK_EVERY` steps.
+
+        of_base: their distance with the base's vocoder and the same latents, so that the distances
+        with different GPT weights can be compared."""
+        if self.step % CHECK_EVERY:
+            return
+        ratio = self.distance(self.average, held_out) / max(of_base, 1e-9)
+        self.farther = 0 if ratio < self.closest - LEAST_GAIN else self.farther + 1
+        self.closest = min(self.closest, ratio)
+
+    @property
+    def finished(self) -> bool:
+        """Whether held-out clips have stopped to come closer."""
+        return self.farther >= PATIENCE
+
+    def _spoken(self, vocoder: Vocoder, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+        """The sound and the recordings `[rows, samples]` without their context, on `fft_device`;
+        and the error of the predicted pitch. Weights and losses stay float32."""
+        latents = torch.cat([row.latents for row in rows]).to(self.device)
+        pitches = torch.stack([row.pitches for row in rows]).to(self.device)
+        speaker = self.speaker.expand(len(rows), -1, -1)
+        with self._low_precision(on_cpu=vocoder_type() == torch.bfloat16):
+            sound, off = vocoded(vocoder, latents, pitches, speaker)
+        # A clip ends inside its last code, and a code is not a whole number of samples.
+        length = min(sound.shape[1], *(len(row.waveform) for row in rows))
+        aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+        inside = slice(aside, length - aside)
+        recording = torch.stack([row.waveform[inside] for row in rows])
+        return sound[:, inside].to(self.fft_device), recording.to(self.fft_device), off
+
+    def _low_precision(self, *, on_cpu: bool) -> AbstractContextManager[None]:
+        """A context for products in bfloat16, where these are fast. The discriminators have too few
+        channels for a CPU: with AMX, they take 1.2 times as long as in float32."""
+        kind, quick = self.device.type, on_cpu
+        if kind != "cpu":
+            quick = torch.cuda.get_device_capability(self.device) >= BF16_CAPABILITY
+        return torch.autocast(kind, torch.bfloat16, enabled=quick)
+
+    # The state between two requests
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next step depends on besides clips and GPT, for `torch.save`."""
+        return {
+            "seed": self.seed, "step": self.step, "alone": self.alone, "warm_up": self.warm_up,
+            "closest": self.closest, "farther": self.farther,
+            "channels": self.discriminators.channels,
+            "vocoder": self.vocoder.state_dict(), "average": self.average.state_dict(),
+            "discriminators": self.discriminators.state_dict(),
+            "moments": [_moments(self._own), _moments(self._theirs)],
+        }  # fmt: skip
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from a `state`, also of another device, where convolutions have another
+        layout."""
+        for name in ("seed", "step", "alone", "warm_up", "closest", "farther"):
+            setattr(self, name, state[name])
+        if state["channels"] != self.discriminators.channels:
+            self.discriminators = Discriminators(state["channels"]).to(self.device).train()
+            self._theirs = type(self._theirs)(
+                self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
+            )
+        for module, name in (
+            (self.vocoder, "vocoder"), (self.average, "average"),
+            (self.discriminators, "discriminators"),
+        ):  # fmt: skip
+            with torch.no_grad():
+                for key, tensor in module.state_dict().items():
+                    tensor.copy_(state[name][key].reshape(tensor.shape))
+        for optimizer, moments in zip((self._own, self._theirs), state["moments"], strict=True):
+            for weight, moment in zip(_weights(optimizer), moments, strict=True):
+                optimizer.state[weight] = {
+                    name: one.clone()
+                    if one.ndim == 0
+                    else torch.empty_like(weight).copy_(one.reshape(weight.shape))
+                    for name, one in moment.items()
+                }
+
+
+def vocoded(
+    vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The waveform `[rows, samples]` with the recordings' pitches if these are certain, and the L1
+    of the predicted ones in octaves; 0 without an oscillator."""
+    decoder = vocoder.waveform_decoder
+    if not isinstance(decoder, SourceFilter):
+        return vocoder(latents, speaker).float(), latents.new_zeros(())
+    steps = vocoder.latent_steps(latents)
+    height, voicing = (part.float() for part in decoder.predicted_pitch(steps))
+    measured, sure = pitch_at_steps(pitches, steps.shape[2])
+    used = torch.where(sure > 0, measured, height)
+    voiced = (voicing.detach() > 0).float()
+    waveform = vocoder.computed(decoder.excited(steps, (used, voiced)), speaker)
+    off = ((height - measured).abs() * sure).sum() / sure.sum().clamp(min=1)
+    return waveform.float(), off
+
+
+def _random(seed: int) -> Discriminators:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Discriminators(CHANNELS)
+
+
+def _descend(optimizer: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(module.parameters(), MOST_NORM)
+    optimizer.step()
+
+
+def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    weights: list[Tensor] = optimizer.param_groups[0]["params"]
+    return weights
+
+
+def _moments(optimizer: torch.optim.Optimizer) -> list[dict[str, Tensor]]:
+    return [dict(optimizer.state[weight]) for weight in _weights(optimizer)]
