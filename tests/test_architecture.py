@@ -332,11 +332,11 @@ def test_what_the_extras_offer_can_be_imported():
 
 
 # The lines that one must read to understand an entry point of the core: those of all modules that
-# it reaches by imports, also inside functions. They may only become fewer. They became more three times:
-# by the vocoder with an oscillator, because two cores cannot train HiFi-GAN to sound natural, and
-# by a base's recommendation to learn no decoder, because a learned one made this one worse, and by
-# its wider reach at the ends of an utterance, which had noise; and by a decoder that learns against
-# discriminators and resumes to the bit, because that is what a listener hears of a fine-tune.
+# it reaches by imports, also inside functions. They may only become fewer. They became more four
+# times: by the vocoder with an oscillator, because two cores cannot train HiFi-GAN to sound
+# natural; by a base's recommendation to learn no decoder, because a learned one made this one
+# worse; by its wider reach at the ends of an utterance, which had noise; and by a decoder that
+# learns against discriminators and resumes to the bit, because that is what a listener hears.
 DOORS = {
     "speak": (("xtts",), 12_744),
     "train": (("train.setup", "train.trainer"), 29_183),

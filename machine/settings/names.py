@@ -41,7 +41,7 @@ RETIRED = {
     "VALIDATION_EVERY": "every epoch is validated",
     "LOG_EVERY": "the console has a line every 10 steps, metrics.jsonl every step",
     "STALL_SECONDS": "a step may take 120 seconds, or ten times the usual step",
-    "DECODER_CLIPS": "up to 64 clips train and judge the decoder",
+    "DECODER_CLIPS": "up to 300 clips train and judge the decoder",
     "XTTS_V2_URL": "HF_ENDPOINT names a mirror of the hub, XTTS_V2_DIR a folder with the files",
     "API_SLOTS": "4 requests are spoken in parallel on a CPU, up to 16 on a GPU by its memory",
     "API_QUEUE": "32 requests may wait",

@@ -17,12 +17,13 @@ from train.export import export
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
-from xtts.model.vocoder import WAVEFORM_DECODER
+from xtts.model.vocoder import WAVEFORM_DECODER, load_vocoder
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
+from xtts.workers.decoder_learning import published_names
 
 # A small XTTS-v2 learning part; Coqui's vocoder and speaker encoder have only one size.
 SMALL = {
@@ -110,13 +111,16 @@ def check_weights(
 
 
 def learned_decoder_of(checkpoint: Path, base: Path) -> dict[str, torch.Tensor]:
-    """A decoder learned by the run for its epoch: the base's with slightly changed values."""
-    run = RunFolder(checkpoint.parent.parent)
-    tensors = {
-        name: tensor * 1.1
-        for name, tensor in read_tensors(base / "model.pth").items()
-        if name.startswith(WAVEFORM_DECODER)
-    }
+    """A decoder learned by the run for its epoch: the base's with slightly changed values, as the
+    learner writes them, with weight norm's lengths and directions."""
+    run, published = RunFolder(checkpoint.parent.parent), read_tensors(base / "model.pth")
+    vocoder = load_vocoder(published, ModelConfig.read(base))
+    vocoder.lay_out(torch.float32)
+    with torch.no_grad():
+        for weight in vocoder.parameters():
+            weight.mul_(1.1)
+    tensors = published_names(vocoder, published)
+    assert tensors.keys() == {name for name in published if name.startswith(WAVEFORM_DECODER)}
     file = learned_decoder.write_tensors(run.decoder_path(1), tensors)
     sha256 = run.verified(1).sha256
     record = LearnedDecoder(1, 1.0, sha256, 2.0, 1.9, 8, 24, file=file)

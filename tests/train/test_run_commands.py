@@ -18,7 +18,6 @@ from xtts.model.discriminators import Discriminators, write_discriminators
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_schedule import FEWEST_STEPS, steps_until
 
 pytestmark = pytest.mark.slow
 
@@ -64,14 +63,15 @@ def test_a_decoder_is_learned_for_what_was_best(
     assert "python -m train evaluate" in capfd.readouterr().err
 
 
-def test_a_run_that_is_killed_while_decoders_learn_ends_with_the_same_to_the_bit(
-    workshop: Workshop,
+@pytest.mark.timeout(900)
+def test_a_run_that_is_killed_while_a_decoder_learns_ends_with_the_same_to_the_bit(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed inside the decoder of epoch 2, and again right before its files are replaced."""
     settings = {"SAMPLE_DEVICE": "cpu", "LEARN_DECODER": "on", "BLEND": "off"}
-    straight = workshop.run("straight", 3, **settings)
+    straight = workshop.run("straight", 2, **settings)
     killed = RunFolder(workshop.folder / "killed")
-    process = workshop.start("killed", 3, **settings)
+    process = workshop.start("killed", 2, **settings)
     until = time.monotonic() + 300
     while not killed.manifest_path(2).exists():
         assert process.poll() is None and time.monotonic() < until
@@ -80,22 +80,20 @@ def test_a_run_that_is_killed_while_decoders_learn_ends_with_the_same_to_the_bit
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert killed.decoder_state_epochs() == [1]
-    os.environ["SOTAQUE_CRASH_AT"] = "before decoder"
-    try:
-        assert workshop.start("killed", 3, **settings).wait(300) == -signal.SIGKILL
-    finally:
-        del os.environ["SOTAQUE_CRASH_AT"]
+    with monkeypatch.context() as patch:
+        patch.setenv("SOTAQUE_CRASH_AT", "before decoder")
+        assert workshop.start("killed", 2, **settings).wait(300) == -signal.SIGKILL
     assert killed.decoder_state_epochs() == [1]
-    workshop.run("killed", 3, **settings)
-    assert straight.decoder_state_epochs() == killed.decoder_state_epochs() == [2, 3]
-    for epoch in (2, 3):
+    workshop.run("killed", 2, **settings)
+    assert straight.decoder_state_epochs() == killed.decoder_state_epochs() == [1, 2]
+    steps = []
+    for epoch in (1, 2):
         one, other = (content(run.decoder_state_path(epoch)) for run in (straight, killed))
         assert_equal(one, other)
-        assert one["step"] == steps_until(epoch, 0.0) <= FEWEST_STEPS
-    for name in ("best_decoder", "best_decoder_state"):
-        one, other = getattr(straight, name), getattr(killed, name)
-        assert one.is_file() == other.is_file()
-        if name == "best_decoder" and one.is_file():
-            assert one.read_bytes() == other.read_bytes()
-    records = [learned_decoder.read(run.best_decoder) for run in (straight, killed)]
-    assert records[0] == records[1] is not None
+        steps.append(one["step"])
+        # The distances and the hash of the tensors.
+        records = [learned_decoder.read(run.decoder_path(epoch)) for run in (straight, killed)]
+        assert records[0] == records[1] is not None and records[0].file is not None
+    assert 0 < steps[0] < steps[1]
+    best = [learned_decoder.read(run.best_decoder) for run in (straight, killed)]
+    assert best[0] == best[1] is not None and best[0].steps > steps[1]

@@ -9,14 +9,13 @@ Importing this module does not import torch.
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xtts.workers.requests import ReportProgress, TranscribedClip
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from xtts.inference.voice import Voice
@@ -98,11 +97,9 @@ class ClipCache:
 
         new_dvae: loads the DVAE, which only new clips need. Raises AudioError.
         """
-        if self._digest != (digest := digest_of(model, whose)):
-            self._latents, self._digest = {}, digest
         dvae: nn.Module | None = None
         sounds: dict[TranscribedClip, ClipSound | None] = {}
-        found = []
+        found, probe = list[SpokenClip](), None
         for clip in clips:
             progress(0.0)
             if clip in self._sounds:
@@ -113,6 +110,10 @@ class ClipCache:
             ids = tuple(model.tokenizer.encode(clip.text, clip.language))
             if (sound := sounds[clip]) is not None and len(ids) <= model.tokenizer.max_tokens:
                 found.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound)))
+                if probe is None:
+                    probe = forced_latents(model, whose, ids, sound.codes)
+        if probe is not None and self._digest != (digest := digest_of(model, whose, probe)):
+            self._latents, self._digest = {}, digest
         self._sounds = sounds
         self._latents = {key: one for key, one in self._latents.items() if key[0] in sounds}
         return found
@@ -166,19 +167,13 @@ def forced_latents(model: "Model", whose: "Voice", ids: Sequence[int], codes: "T
     return hidden[:, prefix.shape[1] :].float()
 
 
-def digest_of(model: "Model", whose: "Voice") -> str:
+def digest_of(model: "Model", whose: "Voice", probe: "Tensor") -> str:
     """Distinguishes everything besides the clip that its latents depend on: the GPT's weights and
-    the voice."""
-    found = hashlib.sha256()
-    tensors: Mapping[str, Tensor | torch.dtype] = model.gpt.state_dict()
-    for name, value in (*tensors.items(), ("voice", whose.latents)):
-        found.update(name.encode())
-        if hasattr(value, "detach"):
-            found.update(_bytes(value))
-    return found.hexdigest()
-
-
-def _bytes(tensor: "Tensor") -> Any:
+    the voice. probe: the latents of a clip, because packed matrices are in no state dictionary."""
     import torch
 
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    digest = hashlib.sha256()
+    for name, value in (*model.gpt.state_dict().items(), ("", whose.latents), ("", probe)):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

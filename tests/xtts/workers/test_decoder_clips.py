@@ -9,7 +9,7 @@ import torch
 from tests.datasets import make_dataset
 from xtts.inference.voice import read_reference, voice_from_reference
 from xtts.model import dvae as codec
-from xtts.model.loading import load_model
+from xtts.model.loading import load_model, read_tensors
 from xtts.workers import decoder_clips
 from xtts.workers.decoder_clips import ClipCache
 from xtts.workers.requests import TranscribedClip, no_progress
@@ -43,15 +43,20 @@ def test_latents_are_computed_when_drawn_and_again_for_other_weights(
         return cache.spoken(model, whose, new_dvae, some, no_progress)
 
     first = spoken()
-    assert computed == [] and len(first) == 3
-    latents = first[0].whole.latents
-    assert latents.shape[:2] == (1, len(first[0].sound.codes)) and len(computed) == 1
-    assert torch.equal(spoken()[0].whole.latents, latents) and len(computed) == 1
+    assert len(computed) == 1 and len(first) == 3  # a probe, which tells weights apart
+    latents = first[1].whole.latents
+    assert latents.shape[:2] == (1, len(first[1].sound.codes)) and len(computed) == 2
+    assert torch.equal(spoken()[1].whole.latents, latents) and len(computed) == 3
+    # Of a packed matrix, and then of a table of the state dictionary.
+    state, name = read_tensors(base_folder / "model.pth"), "gpt.gpt.h.0.mlp.c_fc.weight"
+    model.load_gpt({**state, name: state[name] + 0.01})
+    matrix = spoken()[1].whole.latents
+    assert not torch.equal(matrix, latents) and len(computed) == 5
     with torch.no_grad():
-        model.gpt.final_norm.weight.mul_(1.1)
-    assert not torch.equal(spoken()[0].whole.latents, latents) and len(computed) == 2
+        model.gpt.mel_embedding.weight[first[1].sound.codes[0]] += 1
+    assert not torch.equal(spoken()[1].whole.latents, matrix)
     other = replace(whose, latents=whose.latents + 1)
-    assert not torch.equal(spoken(whose=other)[0].whole.latents, latents)
+    assert not torch.equal(spoken(whose=other)[1].whole.latents, latents)
     assert loaded == [1]  # the codes stay
     spoken(some=clips[1:])
     spoken()
