@@ -32,6 +32,7 @@ from xtts.inference import speech as speaks
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
+from xtts.model.discriminators import read_discriminators
 from xtts.model.dvae import load_dvae
 from xtts.model.loading import load_model
 from xtts.voices.base_models import DEMO
@@ -79,6 +80,15 @@ def test_the_folder_speaks(made):
     voice = voice_from_reference(model, torch.from_numpy(hum("x", 120).wave / np.float32(32768)))
     request = SynthesisRequest("Hello there.", "en")
     assert len(speaks.synthesize(TorchBackend(model), voice, request)) > 0
+
+
+@pytest.mark.slow
+def test_the_discriminators_come_with_it(made):
+    learned = torch.load(made.work / "vocoder.pt", weights_only=True)["critics"]
+    packed = read_discriminators(made.to)
+    assert packed is not None and packed.channels == SHORT.critics
+    for name, tensor in packed.state_dict().items():
+        assert torch.equal(tensor, learned[name].half().float())
 
 
 def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path):

@@ -76,7 +76,7 @@ class DecoderLearner:
         self.vocoder = vocoder.train().requires_grad_(True)
         self.average = copy.deepcopy(vocoder).eval().requires_grad_(False)
         self.warm_up = WARM_UP if discriminators is None else 0
-        self.discriminators = (discriminators or _random(seed)).to(self.device).train()
+        self.discriminators = (discriminators or _random(seed, CHANNELS)).to(self.device).train()
         self.speaker = speaker.detach().float().to(self.device)
         self.seed, self.step, self.alone = seed, 0, 0
         self.closest, self.farther = 1.0, 0
@@ -176,7 +176,8 @@ class DecoderLearner:
         for name in ("seed", "step", "alone", "warm_up", "closest", "farther"):
             setattr(self, name, state[name])
         if state["channels"] != self.discriminators.channels:
-            self.discriminators = Discriminators(state["channels"]).to(self.device).train()
+            made = _random(self.seed, state["channels"])
+            self.discriminators = made.to(self.device).train()
             self._theirs = type(self._theirs)(
                 self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
             )
@@ -215,10 +216,10 @@ def vocoded(
     return waveform.float(), off
 
 
-def _random(seed: int) -> Discriminators:
+def _random(seed: int, channels: int) -> Discriminators:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Discriminators(CHANNELS)
+        return Discriminators(channels)
 
 
 def _descend(optimizer: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:

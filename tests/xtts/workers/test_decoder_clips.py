@@ -47,7 +47,7 @@ def test_latents_are_computed_when_drawn_and_again_for_other_weights(
     latents = first[1].whole.latents
     assert latents.shape[:2] == (1, len(first[1].sound.codes)) and len(computed) == 2
     assert torch.equal(spoken()[1].whole.latents, latents) and len(computed) == 3
-    # Of a packed matrix, and then of a table of the state dictionary.
+    # First a packed matrix changes, then a table of the state dictionary.
     state, name = read_tensors(base_folder / "model.pth"), "gpt.gpt.h.0.mlp.c_fc.weight"
     model.load_gpt({**state, name: state[name] + 0.01})
     matrix = spoken()[1].whole.latents
