@@ -116,7 +116,8 @@ class SourceFilterShape:
     """Sizes of the vocoder for small voices (`xtts.model.source_filter`).
 
     Channels and layers of the network that predicts the filters, and of the one that predicts the
-    pitch; the kernel and the expansion of the blocks of both; the samples of a filter's window.
+    pitch; the kernel and the expansion of the blocks of both; the samples of a filter's window; the
+    channels through which the speaker reaches every block of filters; 0: the first layer only.
     """
 
     channels: int
@@ -126,6 +127,7 @@ class SourceFilterShape:
     kernel: int = 5
     expansion: int = 3
     window: int = 1024
+    speaker_channels: int = 0
 
     @property
     def hop(self) -> int:
@@ -165,11 +167,16 @@ AnyVocoderShape = VocoderShape | SourceFilterShape
 
 @dataclass(frozen=True)
 class SpeakerEncoderShape:
-    """H/ASP's sizes (https://arxiv.org/abs/2009.14153)."""
+    """H/ASP's sizes (https://arxiv.org/abs/2009.14153).
+
+    keeps_spectrum: whether the encoder hears a recording's mean spectrum, which H/ASP removes. A
+    speaker is easier to verify without it, and easier to imitate with it.
+    """
 
     embedding_width: int = 512
     layers: tuple[int, ...] = (3, 4, 6, 3)
     num_filters: tuple[int, ...] = (32, 64, 128, 256)
+    keeps_spectrum: bool = False
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,32 @@ class Block(nn.Module):
         self.narrow = nn.Linear(expansion * channels, channels)
         self.gain = nn.Parameter(torch.full((channels,), 0.2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`[batch, channels, steps]` -> the same shape."""
+    def forward(self, x: Tensor, manner: Tensor | None = None) -> Tensor:
+        """`[batch, channels, steps]` -> the same shape. manner: scale and shift of the normed
+        channels, `[batch, 1, 2 * channels]`."""
         mixed = self.norm(self.along(x).transpose(1, 2))
+        if manner is not None:
+            scale, shift = manner.chunk(2, 2)
+            mixed = mixed * (1 + scale) + shift
         return x + (self.gain * self.narrow(F.gelu(self.widen(mixed)))).transpose(1, 2)
+
+
+class Manners(nn.Module):
+    """A speaker's scale and shift for every block (https://arxiv.org/abs/1709.07871)."""
+
+    def __init__(self, speaker_width: int, channels: int, layers: int, between: int) -> None:
+        super().__init__()
+        self.narrow = nn.Linear(speaker_width, between)
+        of_block = [nn.Linear(between, 2 * channels) for _ in range(layers)]
+        for linear in of_block:
+            nn.init.zeros_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.of_block = nn.ModuleList(of_block)
+
+    def forward(self, speaker: Tensor) -> list[Tensor]:
+        """Speaker `[batch, speaker_width, 1]` -> for each block `[batch, 1, 2 * channels]`."""
+        narrow = F.gelu(self.narrow(speaker.transpose(1, 2)))
+        return [linear(narrow) for linear in self.of_block]
 
 
 class Trunk(nn.Module):
@@ -60,6 +82,9 @@ class Trunk(nn.Module):
         self.blocks = nn.ModuleList(
             Block(channels, shape.kernel, shape.expansion) for _ in range(layers)
         )
+        self.manners: Manners | None = None
+        if speaker_width and shape.speaker_channels:
+            self.manners = Manners(speaker_width, channels, layers, shape.speaker_channels)
         self.norm = nn.LayerNorm(channels)
         self.last = nn.Linear(channels, outputs)
 
@@ -68,8 +93,9 @@ class Trunk(nn.Module):
         x = self.first(steps)
         if self.speaker is not None:
             x = x + self.speaker(speaker)
-        for block in self.blocks:
-            x = block(x)
+        manners = self.manners(speaker) if self.manners else [None] * len(self.blocks)
+        for block, manner in zip(self.blocks, manners, strict=True):
+            x = block(x, manner)
         found: Tensor = self.last(self.norm(x.transpose(1, 2)))
         return found
 

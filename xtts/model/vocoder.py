@@ -198,6 +198,8 @@ class SpeakerEncoder(nn.Module):
             input_dim=64, proj_dim=shape.embedding_width, layers=list(shape.layers),
             num_filters=list(shape.num_filters), log_input=True, use_torch_spec=False,
         )  # fmt: skip
+        if shape.keeps_spectrum:
+            self.net.instancenorm = LoudnessNorm()
 
     def forward(self, waveform: Tensor) -> Tensor:
         """Waveform `[batch, samples]` at 16 kHz -> `[batch, 512, 1]`, unit length."""
@@ -205,6 +207,17 @@ class SpeakerEncoder(nn.Module):
         mel = speaker_mel(waveform.to(self.mel_device)).to(device)
         embedding: Tensor = self.net(mel, l2_norm=True)
         return embedding.unsqueeze(-1)
+
+
+class LoudnessNorm(nn.Module):
+    """Removes the mean level of log mels `[batch, bands, frames]`, and keeps their spectrum."""
+
+    # The standard deviation of speech's log mels is about 4.
+    scale = 0.25
+
+    def forward(self, mels: Tensor) -> Tensor:
+        """`[batch, bands, frames]` -> the same shape."""
+        return self.scale * (mels - mels.mean((1, 2), keepdim=True))
 
 
 def load_speaker_encoder(

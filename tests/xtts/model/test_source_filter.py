@@ -92,3 +92,23 @@ def test_the_pitch_goes_on_through_unvoiced_places():
     assert voiced.tolist() == [[0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]]
     silent, none = pitch_at_steps(torch.zeros(1, 8), 9)
     assert silent.isfinite().all() and not none.any()
+
+
+def test_a_speaker_changes_every_block_of_filters_and_nothing_before_it_has_learned():
+    shape = SourceFilterShape(16, 2, 16, 1, speaker_channels=8)
+    decoder = SourceFilter(WIDTH, 32, shape)
+    steps, (anna, ben) = torch.randn(1, WIDTH, 20), torch.randn(2, 1, 32, 1)
+    blocks = decoder.filters.blocks
+    seen: list[torch.Tensor] = []
+    for block in blocks:
+        block.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[1]))
+    decoder.filters(steps, anna)
+    assert [float(manner.detach().abs().max()) for manner in seen] == [0.0, 0.0]
+    for linear in decoder.filters.manners.of_block:
+        torch.nn.init.normal_(linear.weight)
+    seen.clear()
+    decoder.filters(steps, anna), decoder.filters(steps, ben)
+    assert [manner.shape for manner in seen] == [(1, 1, 32)] * 4
+    assert all(
+        not torch.allclose(one, other) for one, other in zip(seen[:2], seen[2:], strict=True)
+    )

@@ -1,11 +1,15 @@
 """Another memory layout gives the same sound."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speaking
-from xtts.model.vocoder import WAVEFORM_DECODER
+from xtts.audio import speaker_mel
+from xtts.model.shapes import SpeakerEncoderShape
+from xtts.model.vocoder import WAVEFORM_DECODER, SpeakerEncoder
 from xtts.workers.decoder_learning import published_names
 
 
@@ -41,3 +45,18 @@ def test_no_one_dimensional_convolution_is_left():
     kinds = {type(module) for module in vocoder.modules()}
     assert nn.Conv2d in kinds and nn.ConvTranspose2d in kinds
     assert not kinds & {nn.Conv1d, nn.ConvTranspose1d}
+
+
+def test_a_speaker_encoder_may_keep_the_spectrum_but_never_the_loudness():
+    noise = torch.randn(1, 16_000, generator=torch.Generator().manual_seed(0))
+    tilted = noise - 0.9 * torch.nn.functional.pad(noise[:, :-1], (1, 0))
+    for keeps in (False, True):
+        shape = SpeakerEncoderShape(32, (1, 1, 1, 1), (8, 8, 16, 16), keeps_spectrum=keeps)
+        encoder = SpeakerEncoder(SimpleNamespace(speaker_encoder=shape)).eval()
+        norm = encoder.net.instancenorm
+        flat, steep, loud = (
+            norm((speaker_mel(wave) + 1e-6).log()) for wave in (noise, tilted, 3 * noise)
+        )
+        torch.testing.assert_close(flat, loud, atol=1e-3, rtol=0)
+        heard = float((flat.mean(2) - steep.mean(2)).abs().max())
+        assert (heard > 0.3) == keeps
