@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # The extras that `make lock` writes into each. A setting can request lora.
-RUN_EXTRAS = ("api", "onnx", "lora", "cut", "naturalness", "install")
+RUN_EXTRAS = ("api", "onnx", "lora", "cut", "naturalness", "speaker-judge", "install")
 EXTRAS = {"requirements.lock": RUN_EXTRAS, "requirements-dev.lock": (*RUN_EXTRAS, "dev")}
 RUN, DEVELOP = EXTRAS
 LOCKS = {name: (ROOT / name).read_text(encoding="utf-8") for name in EXTRAS}

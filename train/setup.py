@@ -43,7 +43,6 @@ from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import stop_on_signals
 from train.run_context import RunContext, learned_languages, rehearsal_of
 from train.sampling.run_speakers import keep_speakers
-from train.sampling.sample_files import speaker_of
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.trainer import Trainer
@@ -128,8 +127,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         )
         log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)
         if logs:
-            first = speaker_of(context.data, sampler.reference.path)
-            keep_speakers(run, context.data, context.config, first)
+            keep_speakers(run, context, sampler.reference)
             evaluator = build_evaluator(settings, context, sampler, checkpoints, logs)
 
         # 7. The loop. Only a single process writes in the background: several ranks take each step

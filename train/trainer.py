@@ -32,7 +32,7 @@ from train.distributed import World
 from train.evaluation.conclusion import conclude
 from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.verdict import FEWEST_FINISHED
+from train.evaluation.floors import FEWEST_FINISHED
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import DECIDING_LOSS, LOSS_TERMS
 from train.metrics.logs import DeferredMetrics, Logs, Phase, TrainedStep

@@ -10,6 +10,7 @@ export const NAMES = {
   naturalness: "Naturalness",
   rate_drift_percent: "Rate",
   pitch_drift_percent: "Pitch",
+  pitch_spread_percent: "Spread",
 };
 
 const BETTER = {
@@ -20,7 +21,7 @@ const BETTER = {
 
 export const FAILED = "Sentences that reached the length limit (unfinished), ended too early (cut) or ran too long (babbling). The means leave them out.";
 export const LOSS = "Cross-entropy of the audio codes on the validation clips; lower is better. Blends have none.";
-export const INTERVAL = "Means over the finished sentences; ± is half of the 95 % confidence interval. ▲ and ▼ mark a measurable difference from the base, better or worse. ≠ marks a difference that is neither better nor worse. For rate and pitch, further from 0 is worse.";
+export const INTERVAL = "Means over the finished sentences; ± is half of the 95 % confidence interval. ▲ and ▼ mark a measurable difference from the base, better or worse. ≠ marks a difference that is neither better nor worse. For rate, pitch and spread, further from 0 is worse.";
 
 /** The judges with figures, in the order of their columns. */
 export function present(evaluation) {

@@ -25,7 +25,7 @@ from machine.storage.atomic import write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import remove_stale
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
-from train.evaluation.plan import MOST_RECORDINGS, EvaluationPlan, plan_of
+from train.evaluation.plan import EvaluationPlan, plan_of
 from train.export import (
     exported,
     refuse_earlier,
@@ -35,7 +35,7 @@ from train.export import (
 )
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
-from train.sampling.sample_files import reference_of
+from train.sampling.reference import MOST_COMPARED, speaking_from
 from train.settings import TrainSettings
 from train.setup import build_feature_cache, context_of_run
 from xtts.inference.compute_config import ComputeConfig
@@ -307,17 +307,16 @@ def _plan(
     settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path
 ) -> EvaluationPlan:
     """The plan of the run's evaluation, with the voice's recording."""
-    plan = plan_of(
-        settings, context.data, reference_of(settings, context.data),
-        dict(voice.provenance["base"]), context.config,
-    )  # fmt: skip
-    return replace(plan, reference=replace(plan.reference, path=recording))
+    reference = speaking_from(settings, context.data, recording)
+    return plan_of(
+        settings, context.data, reference, dict(voice.provenance["base"]), context.config
+    )
 
 
 def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> EvaluationPlan:
     """The first sentences of the plan, for one of the other speakers."""
     clips = [context.data.clips[index] for index in narrator.clips]
-    some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS]
+    some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED]
     return replace(
         plan, reference=replace(plan.reference, path=narrator.recording), clips=clips,
         recordings=some, sentences=plan.sentences[:OTHERS_SENTENCES],

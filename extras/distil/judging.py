@@ -10,19 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from train.evaluation import judges
-from train.evaluation.evaluator import FRESH_SEEDS, OTHER_VOICES
-from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan, Person, describe
-from train.evaluation.verdict import TIE_MARGIN, remarked
+from train.evaluation.evaluator import FRESH_SEEDS
+from train.evaluation.floors import remarked
+from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan, Person, describe, heard_recordings
 from xtts.voices.evaluation_file import Candidate
 from xtts.workers.requests import (
     EvaluateRequest,
-    ListenRequest,
     SentenceTask,
     SpokenFacts,
     TunedVoice,
 )
 from xtts.workers.tasks import evaluate, listen
 from xtts.workers.tuned_model import TunedModel
+
+# A student may have five more word errors in a hundred than its teacher.
+MOST_MORE_ERRORS = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,7 @@ def _candidate(
 
 
 def _person(tuned: TunedModel, plan: EvaluationPlan) -> Person:
-    own = [clip.path for clip in plan.recordings]
-    recordings = ListenRequest((*own, *sorted(OTHER_VOICES.glob("*.flac"))))
-    return describe(plan.clips, listen(tuned, recordings), len(own))
+    return describe(plan, listen(tuned, replace(heard_recordings(plan), natural=0)))
 
 
 def _facts(
@@ -82,7 +82,9 @@ def _facts(
         )
         for number, sentence in enumerate(plan.sentences)
     )  # fmt: skip
-    request = EvaluateRequest(tasks, one.voice, person.rate, plan.recogniser)
+    request = EvaluateRequest(
+        tasks, one.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None
+    )
     started = time.perf_counter()
     facts = evaluate(one.tuned, request, words_by=listener).sentences
     return facts, time.perf_counter() - started
@@ -91,21 +93,16 @@ def _facts(
 def may_replace(small: Candidate, large: Candidate) -> str | None:
     """Why a student must not replace its teacher, or None if it may.
 
-    As a blend that ties with the base, it must pass steps 1 to 4 of the verdict, with the teacher
-    in the base's place, its voice must not be measurably less like the person's, and its word
-    errors must not be a loss. Its words must also be judged.
+    It must pass the floors of the verdict, with the teacher in the base's place, and its words must
+    be judged.
     """
     pair = (small, large)
-    voice, errors, words = (
-        judges.against(*pair, judge) for judge in (judges.VOICE, judges.WORD_ERRORS, judges.WORDS)
-    )
+    errors, words = (judges.against(*pair, judge) for judge in (judges.WORD_ERRORS, judges.WORDS))
     if (reason := remarked(small, large, pair).ruled_out) is not None:
         return reason.replace("the base", "the large model")
     if errors is None and words is None:
         return "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."
-    if errors is not None and errors.mean > TIE_MARGIN:
+    if errors is not None and errors.mean > MOST_MORE_ERRORS:
         more = f"{100 * errors.mean:.0f} percentage points above the large model's"
         return f"It is harder to understand: its word error rate is {more}."
-    if voice is not None and voice.high < 0:
-        return "It sounds less like the person than the large model."
     return None

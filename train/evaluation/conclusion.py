@@ -29,7 +29,6 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges, report
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
-from train.evaluation.plan import MOST_RECORDINGS
 from train.progress import Progress
 from train.sampling.decoders import (
     clips_to_learn_from,
@@ -38,6 +37,7 @@ from train.sampling.decoders import (
     newest_state,
     request_for,
 )
+from train.sampling.reference import MOST_COMPARED
 from train.settings import TrainSettings
 from xtts.model.blending import blend
 from xtts.model.config import ModelConfig
@@ -314,7 +314,7 @@ def _speaker(
         evaluator.plan,
         reference=replace(evaluator.plan.reference, path=recording),
         clips=clips,
-        recordings=sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS],
+        recordings=sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED],
     )
     of_speaker = Evaluator(plan, evaluator.sampler, evaluator.checkpoints)
     learned = list[SpokenSentence]()

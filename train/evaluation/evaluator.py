@@ -25,10 +25,10 @@ from train.evaluation import judges
 from train.evaluation.plan import (
     NATURAL_EVERY,
     OLD_RATE,
-    SENTENCES_FOLDER,
     EvaluationPlan,
     Person,
     describe,
+    heard_recordings,
 )
 from train.evaluation.verdict import decide
 from train.progress import Progress
@@ -57,7 +57,6 @@ log = logging.getLogger("train")
 # A run skips epochs if judging one takes longer than this share of its training time and longer
 # than these seconds. The embedded base takes 12 s on two cores, half of its epoch.
 TIME_SHARE, SHORT_SECONDS = 0.15, 60.0
-OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 # Added to the seeds of the sentences (100 apart) for speech that no choice was based on.
 FRESH_SEEDS = 50
@@ -293,7 +292,11 @@ class Evaluator:
             base=plan.base,
             sentence_set=plan.sentence_set,
             judges=judges.descriptions(
-                person, plan.recogniser, plan.no_recogniser, plan.no_naturalness
+                person,
+                plan.recogniser,
+                plan.no_recogniser,
+                plan.no_naturalness,
+                plan.no_speaker_judge,
             ),
             person={
                 "clips": person.clips,
@@ -301,6 +304,7 @@ class Evaluator:
                 "codes_per_token": round(person.rate.per_token, 4),
                 "codes_per_sentence": round(person.rate.per_text, 4),
                 "pitch_hz": person.pitch_hz,
+                "pitch_spread_semitones": person.pitch_spread,
                 "naturalness": asdict(natural) if natural else None,
                 **measures,
             },
@@ -414,22 +418,22 @@ class Evaluator:
             )
             for number, one in enumerate(self.plan.sentences[:count])
         )  # fmt: skip
-        request = EvaluateRequest(tasks, voice, self.person.rate, self.plan.recogniser)
+        request = EvaluateRequest(
+            tasks, voice, self.person.rate, self.plan.recogniser, self.plan.no_speaker_judge is None
+        )
         return self.sampler.ask(request).sentences
 
     @cached_property
     def person(self) -> Person:
         """The person, measured on their clips. Raises WorkerFailed, GpuLost."""
-        own = [clip.path for clip in self.plan.recordings]
-        others = sorted(OTHER_VOICES.glob("*.flac"))
-        natural = len(own) if self.plan.no_naturalness is None else 0
-        recordings = self.sampler.ask(ListenRequest((*own, *others), natural))
-        return describe(self.plan.clips, recordings, len(own))
+        return describe(self.plan, self.sampler.ask(heard_recordings(self.plan)))
 
     @cached_property
     def reference(self) -> Sequence[float]:
         """The speaker embedding of the reference. Raises WorkerFailed, GpuLost."""
-        (heard,) = self.sampler.ask(ListenRequest((self.plan.reference.path,))).recordings
+        judged = self.plan.no_speaker_judge is None
+        request = ListenRequest((self.plan.reference.path,), speaker_judge=judged)
+        (heard,) = self.sampler.ask(request).recordings
         return heard.embedding
 
 

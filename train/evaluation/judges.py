@@ -54,17 +54,23 @@ NATURALNESS_MARGIN = 0.1
 
 WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
+PITCH_SPREAD = "pitch_spread_percent"
 # The judges of sound, which another decoder can change.
 HEARD = (WORD_ERRORS, VOICE, NATURALNESS)
 
 
 def descriptions(
-    person: Person, recogniser: str, no_recogniser: str | None, no_naturalness: str | None
-) -> dict[str, JudgeDescription]:
+    person: Person, recogniser: str, no_recogniser: str | None, no_naturalness: str | None,
+    no_speaker_judge: str | None,
+) -> dict[str, JudgeDescription]:  # fmt: skip
     """Describes each judge. The arguments after the person are those of `EvaluationPlan`."""
     who = recogniser or "a recogniser"
     if recogniser not in ("", POCKETSPHINX):
         who = f"Whisper ({Path(recogniser).name})"
+    encoder, others = "Resemblyzer's speaker encoder", "ten strangers"
+    if no_speaker_judge is not None:
+        encoder, others = f"the base's own speaker encoder ({no_speaker_judge})", "other voices"
+    no_pitch = None if person.pitch_hz else "no pitch was found in the person's clips"
     return {
         WORD_ERRORS: JudgeDescription(
             "share", "lower",
@@ -80,8 +86,8 @@ def descriptions(
         ),
         VOICE: JudgeDescription(
             "share", "higher",
-            "Voice similarity by the base's own speaker encoder: 1 is another recording of the "
-            "same person, 0 is the average of other voices.",
+            f"Voice similarity by {encoder}: 1 is another recording of the same person, 0 is the "
+            f"average of {others}.",
             absent=person.voice_absent,
         ),
         NATURALNESS: JudgeDescription(
@@ -98,7 +104,13 @@ def descriptions(
         PITCH_DRIFT: JudgeDescription(
             "percent", "zero",
             "How much higher (+) or lower (-) its pitch is than in the person's own clips.",
-            absent=None if person.pitch_hz else "no pitch was found in the person's clips",
+            absent=no_pitch,
+        ),
+        PITCH_SPREAD: JudgeDescription(
+            "percent", "zero",
+            "How much more (+) or less (-) its pitch moves than in the person's own clips: the "
+            "standard deviation of log F0. Monotone speech is far below 0.",
+            absent=no_pitch,
         ),
     }  # fmt: skip
 
@@ -260,18 +272,20 @@ def words_found(evidence: Sequence[float], base_evidence: float) -> float | None
 def _figures(
     facts: SpokenFacts, ratio: float, person: Person, base_evidence: float
 ) -> dict[str, float | None]:
-    pitch = None
-    if facts.pitch_hz and person.pitch_hz:
-        pitch = 100 * (facts.pitch_hz / person.pitch_hz - 1)
     figures = {
         WORD_ERRORS: facts.word_errors,
         WORDS: words_found(facts.words, base_evidence),
         VOICE: person.voice.similarity(facts.embedding) if person.voice else None,
         NATURALNESS: facts.naturalness,
         RATE_DRIFT: 100 * (1 / ratio - 1) if ratio > 0 else None,
-        PITCH_DRIFT: pitch,
+        PITCH_DRIFT: _percent_off(facts.pitch_hz, person.pitch_hz),
+        PITCH_SPREAD: _percent_off(facts.pitch_spread, person.pitch_spread),
     }
     return {name: value if value is None else round(value, 5) for name, value in figures.items()}
+
+
+def _percent_off(value: float | None, usual: float | None) -> float | None:
+    return 100 * (value / usual - 1) if value is not None and usual else None
 
 
 def mean_interval(values: Sequence[float]) -> MeanInterval | None:

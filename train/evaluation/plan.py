@@ -4,9 +4,9 @@ The sentences are the built-in ones of the language or the user's own, and the t
 person's clips. The sets for which this project reports figures contain no built-in sentence
 (`tests/train/evaluation/test_plan.py`), so they can judge the choices made by these sentences.
 
-The person is measured by their clips: rate, pitch and a scale of similarity, on which 1 is another
-recording of the same person and 0 is the average of other voices, both by the base's speaker
-encoder.
+The person is measured by their clips: rate, pitch, its spread and a scale of similarity, on which 1
+is another recording of the same person and 0 is the average of other people, by
+`xtts.evaluation.speaker_judge` or, without its package, by the base's speaker encoder.
 """
 
 import hashlib
@@ -21,10 +21,12 @@ import numpy as np
 from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
+from train.evaluation.strangers import strangers
+from train.sampling.reference import FEWEST_COMPARED, compared_clips
 from train.sampling.sample_files import SampleReference
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.evaluation import naturalness
+from xtts.evaluation import naturalness, speaker_judge
 from xtts.evaluation.recogniser import (
     POCKETSPHINX,
     RecogniserError,
@@ -34,12 +36,20 @@ from xtts.evaluation.recogniser import (
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.text.language_names import short_code
-from xtts.workers.requests import SLOTS, HeardRecordings, RecordingFacts, SpeakingRate
+from xtts.workers.requests import (
+    SLOTS,
+    HeardRecordings,
+    ListenRequest,
+    RecordingFacts,
+    SpeakingRate,
+)
 
 # Without a recogniser, only every third sentence becomes audio: at full size, the vocoder costs
 # more than everything else together.
 SOUNDED_EVERY = 3
 SENTENCES_FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
+# For a base without published voices, if it judges voices itself.
+OTHER_VOICES = SENTENCES_FOLDER / "voices"
 # Every fourth sentence is the text of a clip: the epochs know these texts best.
 CLIP_EVERY = 4
 # Sentences in an old language: one batch of them, which is enough for an interval.
@@ -52,9 +62,6 @@ RUN_SENTENCES = 16
 NATURAL_EVERY = 2
 # WAV files to keep for each candidate.
 KEPT_SOUNDS = 4
-# Clips to encode: enough for a mean, at half a second of work each.
-MOST_RECORDINGS = 8
-FEWEST_RECORDINGS = 2
 # Fewer clips do not determine a line through their lengths.
 FEWEST_FOR_A_LINE = 8
 # If the two ends of the scale are closer than this, the encoder cannot distinguish people.
@@ -85,6 +92,7 @@ class EvaluationPlan:
         recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" for none.
         no_recogniser: Why there is none, or None.
         no_naturalness: Why naturalness is not judged, or None.
+        no_speaker_judge: Why the base's speaker encoder compares voices, or None.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -99,6 +107,7 @@ class EvaluationPlan:
     old_recogniser: str = ""
     learns_added_language: bool = False
     no_naturalness: str | None = NATURALNESS_OFF
+    no_speaker_judge: str | None = "not asked for"
 
     @property
     def sentence_set(self) -> str:
@@ -106,7 +115,8 @@ class EvaluationPlan:
         requests = [one.request for one in (*self.sentences, *self.old)]
         spoken = [[one.text, one.language, one.seed] for one in requests]
         listener = [known] if (known := self.recogniser + self.old_recogniser) else []
-        content = [sha256_of(self.reference.path), spoken, *listener]
+        speaker = [] if self.no_speaker_judge else [speaker_judge.PACKAGE]
+        content = [sha256_of(self.reference.path), spoken, *listener, *speaker]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -130,13 +140,12 @@ def plan_of(
 ) -> EvaluationPlan:
     """The plan of a run on a base with this configuration. Raises SotaqueError for an invalid
     EVALUATE_TEXTS or EVALUATE_RECOGNISER."""
-    spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
-    clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
-    recordings = recordings_of(data, spoken_from.speaker, spoken_from)
+    clips = [clip for clip in data.clips if clip.speaker == reference.speaker]
+    recordings = compared_clips(data, reference.speaker)
     own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
     texts = sentences_of(own, reference.language, recordings, settings.seed)
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
-    names = sorted({clip.speaker for clip in data.clips} - {spoken_from.speaker})
+    names = sorted({clip.speaker for clip in data.clips} - {reference.speaker})
     others = {name: [clip for clip in data.clips if clip.speaker == name] for name in names}
     unlearned = {one.language for one in config.unlearned}
     learns_added = short_code(reference.language) in unlearned
@@ -146,7 +155,7 @@ def plan_of(
         listener = ""
     return EvaluationPlan(
         texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added,
-        naturalness_of(settings.evaluate_naturalness),
+        naturalness_of(settings.evaluate_naturalness), speaker_judge.missing(),
     )  # fmt: skip
 
 
@@ -217,7 +226,7 @@ def sentences_of(
 
     Args:
         own: EVALUATE_TEXTS.
-        clips: The person's clips without the reference clip.
+        clips: The person's clips that are not in the reference.
 
     Raises:
         SotaqueError: EVALUATE_TEXTS cannot be used.
@@ -257,8 +266,8 @@ class VoiceScale:
     """The two ends of the scale, as cosines to `centre`.
 
     Attributes:
-        one: the cosine of another recording of the person.
-        zero: the mean cosine of other voices.
+        one: the mean cosine of another recording of the person.
+        zero: the mean cosine of other people's.
     """
 
     centre: np.ndarray
@@ -278,7 +287,7 @@ class Person:
 
     Attributes:
         voice: None if there is no scale; `voice_absent` says why.
-        pitch_hz: None if no clip has a pitch.
+        pitch_hz, pitch_spread: None if no clip has a pitch.
         naturalness: One figure for each judged clip.
     """
 
@@ -288,6 +297,7 @@ class Person:
     pitch_hz: float | None
     clips: int
     naturalness: tuple[float, ...] = ()
+    pitch_spread: float | None = None
 
     def beside(self, reference: Sequence[float]) -> "Person":
         """The same person with the cosine to an embedding as the scale of the voice; without a
@@ -296,35 +306,43 @@ class Person:
         return replace(self, voice=scale)
 
 
-def recordings_of(data: Dataset, speaker: str, beside: Clip) -> list[Clip]:
-    """Clips of a speaker to compare with, validation clips first.
-
-    The reference clip is never among them: similarity to it would be too easy.
-    """
-    held_out = set(data.validation)
-    own = [
-        (index not in held_out, clip.sha256, clip)
-        for index, clip in enumerate(data.clips)
-        if clip.speaker == speaker and clip.audio_sha256 != beside.audio_sha256
-    ]
-    chosen = sorted(own, key=lambda one: one[:2])[:MOST_RECORDINGS]
-    return [clip for *_, clip in chosen]
+def heard_recordings(plan: EvaluationPlan) -> ListenRequest:
+    """The request that measures the person's recordings and, for a base that judges voices itself,
+    those of other people."""
+    own = [clip.path for clip in plan.recordings]
+    others = sorted(OTHER_VOICES.glob("*.flac")) if plan.no_speaker_judge else []
+    natural = len(own) if plan.no_naturalness is None else 0
+    return ListenRequest((*own, *others), natural, plan.no_speaker_judge is None)
 
 
-def describe(clips: Sequence[Clip], measured: HeardRecordings, count: int) -> Person:
-    """Describes the person from all of their clips and from measured recordings.
-
-    The first `count` recordings are the person's, the others are of other people.
-    """
+def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
+    """Describes the person from all of their clips, and from the answer to `heard_recordings`."""
+    count = len(plan.recordings)
     own, others = measured.recordings[:count], measured.recordings[count:]
-    voices = measured.base_voices or [one.embedding for one in others if one.embedding]
-    scale, absent = voice_scale(own, voices)
+    scale, absent = voice_scale(own, _strangers(plan, measured.base_voices, own, others))
     pitches = [one.pitch_hz for one in own if one.pitch_hz]
+    spreads = [one.pitch_spread for one in own if one.pitch_spread]
     return Person(
-        speaking_rate([(clip.seconds, len(clip.tokens)) for clip in clips]),
+        speaking_rate([(clip.seconds, len(clip.tokens)) for clip in plan.clips]),
         scale, absent, statistics.median(pitches) if pitches else None, count,
         tuple(one.naturalness for one in own if one.naturalness is not None),
+        statistics.fmean(spreads) if spreads else None,
     )  # fmt: skip
+
+
+def _strangers(
+    plan: EvaluationPlan,
+    base_voices: Sequence[Sequence[float]],
+    own: Sequence[RecordingFacts],
+    others: Sequence[RecordingFacts],
+) -> list[np.ndarray]:
+    """Other people by the encoder that judges: a row for each person or recording, whose product
+    with a unit vector is a mean cosine."""
+    if plan.no_speaker_judge is None:
+        known = [np.asarray(one.embedding) for one in own if one.embedding]
+        return strangers(_centre(known)) if known else []
+    embedded = base_voices or [one.embedding for one in others if one.embedding]
+    return [np.asarray(one) / np.linalg.norm(one) for one in embedded]
 
 
 def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
@@ -346,14 +364,14 @@ def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
 
 
 def voice_scale(
-    recordings: Sequence[RecordingFacts], others: Sequence[Sequence[float]]
+    recordings: Sequence[RecordingFacts], others: Sequence[np.ndarray]
 ) -> tuple[VoiceScale | None, str | None]:
-    """The scale, or the reason why there is none."""
+    """The scale, or the reason why there is none. others: as `_strangers` returns them."""
     own = [np.asarray(one.embedding) for one in recordings if one.embedding]
-    if len(own) < FEWEST_RECORDINGS:
+    if len(own) < FEWEST_COMPARED:
         return None, (
-            f"the person has {len(own)} recordings besides the reference clip; at least "
-            f"{FEWEST_RECORDINGS} are needed to measure how similar two of them are"
+            f"the person has {len(own)} recordings besides the reference; at least "
+            f"{FEWEST_COMPARED} are needed to measure how similar two of them are"
         )
     if not others:
         return None, "there are no other voices to compare with"
@@ -362,10 +380,10 @@ def voice_scale(
     ]
     centre = _centre(own)
     one = statistics.fmean(left_out)
-    zero = statistics.fmean(cosine(np.asarray(other), centre) for other in others)
+    zero = statistics.fmean(float(other @ centre) for other in others)
     if one - zero < LEAST_SCALE:
         return None, (
-            "the base's speaker encoder hardly distinguishes the person from other voices "
+            "the speaker encoder hardly distinguishes the person from other people "
             f"({one:.2f} against {zero:.2f})"
         )
     return VoiceScale(centre, one, zero), None

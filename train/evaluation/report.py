@@ -9,6 +9,7 @@ from machine import text
 from train.evaluation.judges import (
     NATURALNESS,
     PITCH_DRIFT,
+    PITCH_SPREAD,
     RATE_DRIFT,
     VOICE,
     WORD_ERRORS,
@@ -18,9 +19,9 @@ from xtts.voices.evaluation_file import Candidate, Evaluation, SpeakerJudgement
 
 _HEAD = (
     "", "unfinished", "cut", "babbling", "word error rate", "words", "voice", "naturalness",
-    "rate", "pitch", "valid. loss", "",
+    "rate", "pitch", "spread", "valid. loss", "",
 )  # fmt: skip
-_COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT)
+_COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT, PITCH_SPREAD)
 
 
 def line(evaluation: Evaluation, one: Candidate) -> str:

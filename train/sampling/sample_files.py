@@ -11,22 +11,23 @@ from typing import Any
 
 from machine.storage.reading import read_json
 from train.dataset.dataset import Clip, Dataset
-from train.settings import TrainSettings
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.markup import STYLE_MARK
 from xtts.voices.run_folder import RunFolder
 
-# A reference of this length conveys a voice well, and its text takes little time to speak.
-REFERENCE_SECONDS = (3.0, 8.0)
+# A sentence of this length shows a voice well, and takes little time to speak.
+SENTENCE_SECONDS = (3.0, 8.0)
 
 
 @dataclass(frozen=True)
 class SampleReference:
-    """The recording whose voice a sample speaks with, and the text that it says."""
+    """The recording whose voice a sample speaks with, and the text that it says. speaker: whose
+    voice it is, as the dataset names them."""
 
     path: Path
     text: str
     language: str
+    speaker: str
 
 
 @dataclass(frozen=True)
@@ -91,33 +92,27 @@ def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleF
     )
 
 
-def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
-    """A validation clip, else a training clip, chosen by content; with SAMPLE_TEXT, else its
-    transcript.
+def spoken_clip(dataset: Dataset) -> Clip:
+    """The clip whose transcript samples say: a validation clip, else a training clip, chosen by
+    content.
 
-    No step trained on a validation clip, and the sample has its text, so the two are comparable.
-    Only if all of them are too short to convey a voice, the reference is a training clip.
+    No step trained on a validation clip, so the person and the sample are comparable. Only if all
+    of them are too short, it is a training clip.
     """
-    shortest, longest = REFERENCE_SECONDS
+    shortest, longest = SENTENCE_SECONDS
     clips = _usual(dataset, dataset.validation)
     if all(clip.seconds < shortest for clip in clips):
         clips = _usual(dataset, (*dataset.validation, *dataset.train))
     enough = [clip for clip in clips if clip.seconds >= shortest]
     fitting = [clip for clip in enough if clip.seconds <= longest]
     longest_clip = max(clips, key=lambda clip: clip.seconds)
-    clip = min(fitting or enough or [longest_clip], key=lambda clip: clip.sha256)
-    return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
+    return min(fitting or enough or [longest_clip], key=lambda clip: clip.sha256)
 
 
 def _usual(dataset: Dataset, indices: Sequence[int]) -> list[Clip]:
     """Those in the person's usual way of speaking, if any: a request must name a style."""
     clips = [dataset.clips[index] for index in indices]
     return [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
-
-
-def speaker_of(data: Dataset, recording: Path) -> str:
-    """The speaker of a clip."""
-    return next(clip.speaker for clip in data.clips if clip.path == recording)
 
 
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:

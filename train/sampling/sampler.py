@@ -27,6 +27,7 @@ from train.run_context import RunContext
 from train.sampling import placement
 from train.sampling.decoders import EpochDecoders
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, surprising
+from train.sampling.reference import kept_reference
 from train.sampling.sample_files import (
     SampleFiles,
     SampleReference,
@@ -34,8 +35,6 @@ from train.sampling.sample_files import (
     of_best,
     of_epoch,
     of_speaker,
-    reference_of,
-    speaker_of,
 )
 from train.settings import TrainSettings
 from xtts import audio, wav
@@ -151,8 +150,12 @@ class Sampler:
         if best is None or self.plan.mode == "skipped":
             return
         decoder = learned_for(self.run, best.weights)
-        learned = sha256_of(decoder) if decoder else ""
-        details = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
+        details = {
+            "kind": best.kind,
+            "share": best.share,
+            "learned_decoder": sha256_of(decoder) if decoder else "",
+            "reference": sha256_of(self.reference.path),
+        }
         wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
         before = {"mode": "skipped", **read_json(files.sidecar)}
         if before["mode"] == "skipped" or not wanted.items() <= before.items():
@@ -416,10 +419,9 @@ def sampler_of(
     compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
     chosen = placement.plan(context.machine, settings.sample_device, context.device.value, compute)
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
-    reference, decoders = reference_of(settings, context.data), None
+    reference, decoders = kept_reference(settings, context, run), None
     if defaults.advised(settings, context.config.training).learn_decoder != "off":
-        person = speaker_of(context.data, reference.path)
-        clips = [clip for clip in context.data.clips if clip.speaker == person]
+        clips = [clip for clip in context.data.clips if clip.speaker == reference.speaker]
         decoders = EpochDecoders(run, clips, reference.path)
     return Sampler(
         chosen, run, reference, speaker, seed=settings.seed, decoders=decoders, **options

@@ -1,4 +1,6 @@
-"""The pitch of a recording: its median, and its course."""
+"""The pitch of a recording: its median, its spread and its course."""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,17 +12,32 @@ COURSE_RATE, WINDOW = 12_000, 600
 # A frame is voiced if its autocorrelation has such a peak, and at most 20 dB less power than the
 # loudest. A multiple of the period has about the same peak, so each octave of longer period costs.
 VOICED_PEAK, VOICED_SHARE, OCTAVE_COST = 0.5, 0.01, 0.03
+# Semitones: frames further from the median are errors by an octave.
+WITHIN = 10.0
 
 
-def median_pitch(waveform: Tensor, rate: int) -> float | None:
-    """The median F0 in Hz of the voiced frames of a recording `[samples]`; None for less than half
-    a second, or without such a frame."""
+@dataclass(frozen=True)
+class Pitch:
+    """The F0 of the voiced frames: the median in Hz, and the standard deviation of its logarithm in
+    semitones, which is small for monotone speech."""
+
+    median_hz: float
+    spread_semitones: float
+
+
+def pitch(waveform: Tensor, rate: int) -> Pitch | None:
+    """The pitch of a recording `[samples]`; None for less than half a second, or without a voiced
+    frame."""
     if len(waveform) < LEAST_SECONDS * rate:
         return None
     count = int(len(waveform) / rate / FRAME_SECONDS)
     found = pitch_course(waveform, rate, count, FRAME_SECONDS)
     voiced = found[found > 0]
-    return float(torch.exp2(voiced.median())) if len(voiced) else None
+    if not len(voiced):
+        return None
+    semitones = 12 * (voiced - voiced.median())
+    spread = semitones[semitones.abs() < WITHIN].std(correction=0)
+    return Pitch(float(torch.exp2(voiced.median())), float(spread))
 
 
 def pitch_course(waveform: Tensor, rate: int, count: int, seconds: float) -> Tensor:

@@ -17,6 +17,7 @@ Its paths are relative, so a run can be moved.
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        the judgement of the base, each epoch and each blend
     curves.json                            the run's curves in RUNS_DIR
+    samples/reference.wav, .json           the person's clips that every sample speaks from
     samples/on_demand/                     the output of `train sample`; never pruned or replaced
     speakers/                              named speakers (`xtts.voices.speakers`)
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout

@@ -128,8 +128,10 @@ class SpokenFacts:
         text_tokens: The number of text ids of its pieces.
         finished: Whether every piece ended with STOP.
         seconds: Length of the sound.
-        embedding: The speaker embedding, `[512]`; empty if there is too little sound.
+        embedding: The speaker embedding: `[512]`, or `[256]` by the speaker judge; empty if there
+            is too little sound.
         pitch_hz: Median F0, or None.
+        pitch_spread: Spread of F0 in semitones (`xtts.evaluation.pitch`), or None.
         words: Evidence for each word in nats per token (`xtts.evaluation.word_evidence`).
         heard: The recogniser's transcript; None without a recogniser or without sound.
         word_errors: The word error rate of `heard`.
@@ -142,6 +144,7 @@ class SpokenFacts:
     seconds: float
     embedding: list[float] = field(default_factory=list)
     pitch_hz: float | None = None
+    pitch_spread: float | None = None
     words: list[float] = field(default_factory=list)
     heard: str | None = None
     word_errors: float | None = None
@@ -163,6 +166,7 @@ class EvaluateRequest(Request[SpokenSet]):
         sentences: In the order in which they are spoken.
         rate: Limits the length of a sentence that does not end.
         recogniser: As in `xtts.evaluation.recogniser.opened`; "" for none.
+        speaker_judge: Whether `xtts.evaluation.speaker_judge` embeds the voices, and not the base.
     """
 
     doing = "evaluating"
@@ -170,6 +174,7 @@ class EvaluateRequest(Request[SpokenSet]):
     voice: TunedVoice
     rate: SpeakingRate
     recogniser: str = ""
+    speaker_judge: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,7 @@ class RecordingFacts:
     seconds: float
     embedding: list[float]
     pitch_hz: float | None
+    pitch_spread: float | None = None
     naturalness: float | None = None
 
 
@@ -194,11 +200,12 @@ class HeardRecordings:
 @dataclass(frozen=True)
 class ListenRequest(Request[HeardRecordings]):
     """Recordings to measure. natural: judges the naturalness of this number of recordings, from the
-    first."""
+    first; speaker_judge: as in `EvaluateRequest`."""
 
     doing = "listening"
     recordings: tuple[Path, ...]
     natural: int = 0
+    speaker_judge: bool = False
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from xtts.evaluation.naturalness import NaturalnessJudge
     from xtts.evaluation.recogniser import Recogniser
+    from xtts.evaluation.speaker_judge import SpeakerJudge
     from xtts.inference.torch_backend import TorchUtterance
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
@@ -179,12 +180,13 @@ def evaluate(
     reading = tuned.reading(request.voice)
     recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
     natural = tuned.naturalness if any(one.natural for one in tasks) else None
+    speaker = tuned.speaker_judge if request.speaker_judge else None
     with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
         model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
             for one in _decoded(model, whose, request.rate, tasks[first : first + SLOTS]):
                 sound = _vocoded(model, whose, one) if one.task.sounded else None
-                measured = _measured(model, one, sound, natural)
+                measured = _measured(model, one, sound, natural, speaker)
                 hearing.begin(len(facts), sound, measured)
                 facts.append(measured)
                 spoken.append(one)
@@ -204,12 +206,13 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     from xtts import audio
 
     recordings, natural = [], tuned.naturalness if request.natural else None
+    speaker = tuned.speaker_judge if request.speaker_judge else None
     for number, path in enumerate(request.recordings):
         waveform = audio.read(path, audio.VOCODER_RATE)
-        embedding, pitch = _heard(tuned.model, waveform)
+        embedding, hertz, spread = _heard(tuned.model, waveform, speaker)
         score = _natural(natural if number < request.natural else None, waveform)
         seconds = len(waveform) / audio.VOCODER_RATE
-        recordings.append(RecordingFacts(seconds, embedding, pitch, score))
+        recordings.append(RecordingFacts(seconds, embedding, hertz, spread, score))
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)
@@ -236,18 +239,18 @@ def read_speakers(folder: Path) -> "dict[str, Tensor]":
 
 def _measured(
     model: "Model", sentence: DecodedSentence, waveform: "Tensor | None",
-    natural: "NaturalnessJudge | None",
+    natural: "NaturalnessJudge | None", speaker: "SpeakerJudge | None",
 ) -> SpokenFacts:  # fmt: skip
     from xtts import audio, wav
 
     codes = sum(len(said.codes) for said in sentence.utterances)
     finished = all(said.stopped for said in sentence.utterances)
-    embedding, pitch, score = list[float](), None, None
+    embedding, hertz, spread, score = list[float](), None, None, None
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             wav.write(out, waveform.cpu().float())
-        embedding, pitch = _heard(model, waveform)
+        embedding, hertz, spread = _heard(model, waveform, speaker)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(
         codes=codes,
@@ -255,7 +258,8 @@ def _measured(
         finished=finished,
         seconds=round(codes * audio.SAMPLES_PER_CODE / audio.CODE_RATE, 3),
         embedding=embedding,
-        pitch_hz=pitch,
+        pitch_hz=hertz,
+        pitch_spread=spread,
         naturalness=score,
     )
 
@@ -315,15 +319,26 @@ def _most_codes(rate: SpeakingRate, tokens: int) -> int:
     return math.ceil(RUNAWAY * rate.codes(tokens)) + RUNAWAY_CODES
 
 
-def _heard(model: "Model", waveform: "Tensor") -> tuple[list[float], float | None]:
+def _heard(
+    model: "Model", waveform: "Tensor", judge: "SpeakerJudge | None"
+) -> tuple[list[float], float | None, float | None]:
+    """The speaker embedding, by the judge or else the base, the median F0 and its spread."""
     from xtts import audio
-    from xtts.evaluation.pitch import median_pitch
+    from xtts.evaluation.pitch import pitch
+    from xtts.evaluation.speaker_judge import RATE
     from xtts.inference import voice
 
-    if len(waveform) < voice.MIN_CHUNK_SECONDS * audio.VOCODER_RATE:
-        return [], None
-    pitch = median_pitch(waveform, audio.VOCODER_RATE)
-    return _rounded(voice.speaker(model, waveform, audio.VOCODER_RATE)), pitch and round(pitch, 1)
+    rate = audio.VOCODER_RATE
+    if len(waveform) < voice.MIN_CHUNK_SECONDS * rate:
+        return [], None, None
+    if judge is None:
+        embedding = voice.speaker(model, waveform, rate)
+    else:
+        embedding = judge.embedding(audio.resample(waveform.float(), rate, RATE))
+    found = pitch(waveform, rate)
+    if found is None:
+        return _rounded(embedding), None, None
+    return _rounded(embedding), round(found.median_hz, 1), round(found.spread_semitones, 3)
 
 
 def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from machine.devices import recovery
 from machine.devices.current_gpu import make_current
+from machine.errors import SotaqueError
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices import learned_decoder
 from xtts.workers.decoder_clips import ClipCache
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from xtts.evaluation.naturalness import NaturalnessJudge
     from xtts.evaluation.recogniser import Recogniser
+    from xtts.evaluation.speaker_judge import SpeakerJudge
     from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
@@ -138,6 +140,16 @@ class TunedModel:
         except Exception as error:
             log.warning("Naturalness is not judged: distillmos cannot be opened (%s).", error)
             return None
+
+    @cached_property
+    def speaker_judge(self) -> "SpeakerJudge":
+        """The judge of voices. Raises SotaqueError without its package."""
+        from xtts.evaluation import speaker_judge
+
+        path = speaker_judge.weights_file()
+        if path is None:
+            raise SotaqueError(f"Voices cannot be compared: {speaker_judge.missing()}.")
+        return speaker_judge.SpeakerJudge(path)
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """The voice of a recording. Its speaker embedding is cached, because all epochs of a run

@@ -17,7 +17,9 @@ from xtts.workers.requests import SpeakingRate, SpokenFacts
 
 COUNT = 24
 CENTRE = np.eye(4)[0]
-PERSON = Person(SpeakingRate(1.5, 5.0), VoiceScale(CENTRE, 0.9, 0.3), None, 120.0, 8)
+PERSON = Person(
+    SpeakingRate(1.5, 5.0), VoiceScale(CENTRE, 0.9, 0.3), None, 120.0, 8, pitch_spread=2.4
+)
 
 
 def embedding(likeness: float) -> list[float]:
@@ -37,15 +39,16 @@ def facts(
     count: int = COUNT,
     errors: float | None = None,
     natural: float | None = None,
+    spread: float = 2.4,
 ) -> list[SpokenFacts]:
     """Measurements of a candidate's sentences.
 
     rate: 1.15 is 15 % faster; lost: share of words left out; errors: share of each sentence's seven
     words that a recogniser gets wrong, None without a recogniser; natural: the naturalness, None if
-    it was not judged.
+    it was not judged; spread: of F0 in semitones.
     """
     draw, listening = random.Random(seed), random.Random(1000 + seed)
-    sounding = random.Random(2000 + seed)
+    sounding, moving = random.Random(2000 + seed), random.Random(3000 + seed)
     found = []
     for number in range(count):
         tokens = 25 + number % 12
@@ -60,6 +63,7 @@ def facts(
                 seconds=codes / 21.5,
                 embedding=embedding(voice + draw.gauss(0, 0.05)),
                 pitch_hz=pitch + draw.gauss(0, 3),
+                pitch_spread=spread + moving.gauss(0, 0.3),
                 words=evidence if ends else [],
                 word_errors=_misheard(listening, errors) if ends else None,
                 naturalness=None if natural is None else natural + sounding.gauss(0, 0.1),

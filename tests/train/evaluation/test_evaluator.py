@@ -160,7 +160,7 @@ class Ground:
             for i in range(count)
         ]
         plan = EvaluationPlan(
-            sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
+            sentences, SampleReference(clip.path, "hello", "en", clip.speaker), [clip], [],
             {"name": "tiny", "sha256": "b"}, *self.recogniser,
             no_naturalness=self.no_naturalness,
         )  # fmt: skip

@@ -12,12 +12,13 @@ from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.judges import mean_interval, paired_difference
 from train.evaluation.plan import (
-    LEAST_SCALE,
+    EvaluationPlan,
     EvaluationSentence,
     describe,
     speaking_rate,
     voice_scale,
 )
+from train.sampling.sample_files import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import MeanInterval, SpokenSentence
 from xtts.workers.requests import HeardRecordings, RecordingFacts, SpokenFacts
@@ -80,7 +81,7 @@ def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few():
 
 def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
     own = [RecordingFacts(2.0, [1.0, 0.1 * sign, 0.0], None) for sign in (-1, 0, 1)]
-    scale, absent = voice_scale(own, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    scale, absent = voice_scale(own, list(np.eye(3)[1:]))
     assert absent is None and scale.similarity([]) is None
     assert scale.similarity([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
     assert scale.similarity([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
@@ -91,9 +92,9 @@ def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
 
 def test_a_scale_that_cannot_be_had_says_why():
     one = RecordingFacts(2.0, [1.0, 0.0], None)
-    assert "has 1 recordings" in (voice_scale([one], [[0.0, 1.0]])[1] or "")
+    assert "has 1 recordings" in (voice_scale([one], [np.array([0.0, 1.0])])[1] or "")
     assert "no other voices" in (voice_scale([one, one], [])[1] or "")
-    near = [1.0, LEAST_SCALE / 4]
+    near = np.array([1.0, 0.0])
     assert "hardly distinguishes" in (voice_scale([one, one], [near])[1] or "")
 
 
@@ -145,14 +146,17 @@ def test_a_loss_of_naturalness_is_measurable_and_large_enough_to_hear(mean, high
 
 
 def test_the_persons_own_clips_are_the_reference_of_naturalness():
-    heard = [RecordingFacts(2.0, [1.0, 0.1 * n], None, 4.0 + 0.1 * n) for n in range(4)]
-    others = [RecordingFacts(2.0, [0.0, 1.0], None, 1.0)]
+    heard = [RecordingFacts(2.0, [1.0, 0.1 * n], None, naturalness=4.0 + 0.1 * n) for n in range(4)]
+    others = [RecordingFacts(2.0, [0.0, 1.0], None, naturalness=1.0)]
     clip = Clip("c", Path("c.wav"), "hello", "anna", "en", 2.0, "s", (1, 2))
-    person = describe([clip], HeardRecordings([*heard, *others], []), 4)
+    plan = EvaluationPlan(
+        [], SampleReference(clip.path, "", "en", "anna"), [clip], [clip] * 4, {}, "", None
+    )
+    person = describe(plan, HeardRecordings([*heard, *others], []))
     assert person.naturalness == (4.0, 4.1, 4.2, 4.3)
-    told = judges.descriptions(person, "", "off", None)["naturalness"]
+    told = judges.descriptions(person, "", "off", None, None)["naturalness"]
     assert told.absent is None and (told.unit, told.better) == ("MOS", "higher")
-    assert judges.descriptions(PERSON, "", "off", "why")["naturalness"].absent == "why"
+    assert judges.descriptions(PERSON, "", "off", "why", None)["naturalness"].absent == "why"
 
 
 def test_what_no_judge_of_a_decoder_can_compare_is_left_out():

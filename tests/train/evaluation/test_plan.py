@@ -65,7 +65,7 @@ def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
     found = recogniser_of(str(tmp_path), "pt")
     assert found == (str(tmp_path), None)
-    told = descriptions(PERSON, *found, None)[WORD_ERRORS].meaning
+    told = descriptions(PERSON, *found, None, None)[WORD_ERRORS].meaning
     assert f"Whisper ({tmp_path.name})" in told
 
 
@@ -133,7 +133,7 @@ def test_another_seed_text_or_recording_is_another_set(tmp_path):
         path = tmp_path / recording
         path.write_text(recording, encoding="utf-8")
         texts = sentences_of(None, language, [], seed)
-        reference = SampleReference(path, "", language)
+        reference = SampleReference(path, "", language, "ana")
         return EvaluationPlan(texts, reference, (), (), {}, "", None).sentence_set
 
     sets = {set_of("en", 0, "a"), set_of("en", 1, "a"), set_of("de", 0, "a"), set_of("en", 0, "b")}

@@ -18,6 +18,7 @@ import torch
 from machine.devices.recovery import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
+from tests.datasets import make_dataset
 from tests.xtts.voices.test_speakers import named
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import sampler as sampling
@@ -27,8 +28,8 @@ from train.sampling.sample_files import (
     SampleReference,
     SampleSidecar,
     on_demand,
-    reference_of,
     sample_is_missing,
+    spoken_clip,
 )
 from train.sampling.sampler import Sampler, new_speaker, sampler_of
 from train.settings import TrainSettings, load
@@ -36,7 +37,7 @@ from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
-from xtts.model.config import TrainingAdvice
+from xtts.model.config import ModelConfig
 from xtts.voices.run_folder import RunError, RunFolder, reference_beside
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import Worker
@@ -56,7 +57,7 @@ def reference(tmp_path: Path) -> SampleReference:
     """Half a second of noise at a rate that no part of the sampler uses."""
     noise = np.random.default_rng(0).normal(0, 0.1, 22_050)
     soundfile.write(tmp_path / "clip.flac", noise, 44_100)
-    return SampleReference(tmp_path / "clip.flac", "hello", "en")
+    return SampleReference(tmp_path / "clip.flac", "hello", "en", "ana")
 
 
 class Heard:
@@ -140,7 +141,7 @@ def test_a_fault_is_told_and_the_run_goes_on(monkeypatch, tmp_path, reference, f
 
 
 def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, reference, caplog):
-    refused = SampleReference(reference.path, "refuse", "en")
+    refused = SampleReference(reference.path, "refuse", "en", "ana")
     heard = Heard(tmp_path, refused)
     with heard.sampler as sampler:
         heard.speak(1, 2)
@@ -182,7 +183,7 @@ def test_a_reference_that_is_gone_costs_the_sample_only(tmp_path, reference, cap
 def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, reference):
     go = tmp_path / "go"
     chosen = SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlap=True)
-    heard = Heard(tmp_path, SampleReference(reference.path, f"when {go}", "en"), chosen)
+    heard = Heard(tmp_path, SampleReference(reference.path, f"when {go}", "en", "ana"), chosen)
     with heard.sampler as sampler:
         heard.speak(1)  # returns before anything is spoken
         assert heard.told == []
@@ -194,7 +195,7 @@ def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, refere
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(tmp_path, reference, overlap):
     stop = threading.Event()
-    never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en")
+    never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en", "ana")
     chosen = SamplingPlan("cpu_subprocess", ON_CPU, "", overlap=overlap)
     heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
     with heard.sampler as sampler:
@@ -290,17 +291,15 @@ def clip(name: str, seconds: float) -> Clip:
     return Clip(name, Path(name), f"text of {name}", "ana", "pt", seconds, name * 8, (1,))
 
 
-def test_the_reference_is_held_out_and_chosen_by_content():
+def test_the_sentence_of_a_sample_is_held_out_and_chosen_by_content():
     clips = (*(clip(name, 4.0) for name in "abcdef"), clip("g", 11.0))
     for order in range(3):
         held_out = [4, 5, 6]
         random.Random(order).shuffle(held_out)
-        found = reference_of(TrainSettings(), Dataset(clips, (), (0, 1, 2, 3), tuple(held_out)))
-        assert found.path.name == min("ef", key=lambda name: clip(name, 4.0).sha256)
-        assert (found.text, found.language) == (f"text of {found.path.name}", "pt")
-    told = reference_of(TrainSettings(sample_text="Olá."), Dataset(clips, (), (0,), (6,)))
-    assert (told.path.name, told.text) == ("g", "Olá.")
-    assert reference_of(TrainSettings(), Dataset(clips, (), (2,), ())).path.name == "c"
+        found = spoken_clip(Dataset(clips, (), (0, 1, 2, 3), tuple(held_out)))
+        assert found.name == min("ef", key=lambda name: clip(name, 4.0).sha256)
+    assert spoken_clip(Dataset(clips, (), (0,), (6,))).name == "g"
+    assert spoken_clip(Dataset(clips, (), (2,), ())).name == "c"
 
 
 @pytest.mark.parametrize(
@@ -308,20 +307,19 @@ def test_the_reference_is_held_out_and_chosen_by_content():
     [("abf", "cd", "f"), ("ab", "cd", "b"), ("abf", "cg", "g")],
     ids=["a training clip", "the longest", "a long one that is held out"],
 )
-def test_a_short_clip_is_no_reference(train, held_out, chosen):
+def test_a_short_clip_is_no_sample(train, held_out, chosen):
     lengths = dict(zip("abcdfg", (1.0, 2.5, 1.8, 1.9, 4.0, 11.0), strict=True))
     clips = tuple(clip(name, seconds) for name, seconds in lengths.items())
     places = [tuple("abcdfg".index(name) for name in names) for names in (train, held_out)]
-    assert reference_of(TrainSettings(), Dataset(clips, (), *places)).path.name == chosen
+    assert spoken_clip(Dataset(clips, (), *places)).name == chosen
 
 
-def test_the_reference_is_long_and_in_the_persons_usual_way_of_speaking():
+def test_the_sentence_is_long_and_in_the_persons_usual_way_of_speaking():
     short, whisper, usual = (
         clip(name, seconds) for name, seconds in (("a", 1), ("b", 4), ("c", 5))
     )
     clips = (short, replace(whisper, speaker="ana:whisper"), usual)
-    found = reference_of(TrainSettings(), Dataset(clips, (), (2,), (0, 1)))
-    assert found.path.name == "c"
+    assert spoken_clip(Dataset(clips, (), (2,), (0, 1))).name == "c"
 
 
 def state_of(module: torch.nn.Module) -> str:
@@ -392,17 +390,18 @@ def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads
     assert made == [(Path("base"), replace(asked, threads=threads))]
 
 
-def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
+def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path, base_folder):
     """The run, `train sample` and `train evaluate`, which once ignored GUARD."""
+    path = make_dataset(tmp_path / "data", 1, 3.0) / "wavs" / "clip-0.wav"
     context: Any = SimpleNamespace(
-        machine=CORES, device=Choice("cpu", ""), base=tmp_path,
-        config=SimpleNamespace(training=TrainingAdvice()),
-        data=Dataset((clip("a", 4.0),), (), (0,), ()),
+        machine=CORES, device=Choice("cpu", ""), base=base_folder,
+        config=ModelConfig.read(base_folder),
+        data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
     )  # fmt: skip
     settings = TrainSettings(speak_precision="fp32", guard=False, seed=5, sample_device="cpu")
     found = sampler_of(settings, context, RunFolder(tmp_path))
     assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
-    assert (found.seed, found.reference.path) == (5, Path("a"))
+    assert (found.seed, found.reference.path) == (5, tmp_path / "samples" / "reference.wav")
 
 
 def test_each_request_for_a_sample_has_files_of_its_own_apart_from_the_epochs(tmp_path):

@@ -12,8 +12,8 @@ import soundfile
 import torch
 from torch import Tensor
 
-from train.evaluation.evaluator import OTHER_VOICES
 from train.evaluation.judges import paired_difference
+from train.evaluation.plan import OTHER_VOICES
 from xtts import audio
 from xtts.evaluation import naturalness
 from xtts.evaluation.naturalness import PACKAGES, RATE, WINDOW, NaturalnessJudge

@@ -1,34 +1,49 @@
-"""The median and the course of known pitches."""
+"""The median, the spread and the course of known pitches."""
 
 import pytest
 import torch
 
-from xtts.evaluation.pitch import median_pitch, pitch_course
+from xtts.evaluation.pitch import pitch, pitch_course
 
 RATE = 24_000
 
 
-def tone(hertz: float, seconds: float = 1.0) -> torch.Tensor:
+def tone(hertz: float, seconds: float = 1.0, vibrato: float = 0.04) -> torch.Tensor:
     """Ten harmonics, each weaker than the one below, with the vibrato of a voice."""
     times = torch.arange(int(RATE * seconds)) / RATE
-    moving = hertz * (1 + 0.04 * torch.sin(2 * torch.pi * 3 * times))
+    moving = hertz * (1 + vibrato * torch.sin(2 * torch.pi * 3 * times))
     phase = 2 * torch.pi * torch.cumsum(moving, 0) / RATE
     return sum((torch.sin(phase * n) / n for n in range(1, 11)), times * 0)
 
 
 @pytest.mark.parametrize("hertz", [90.0, 120.0, 210.0, 300.0, 350.0])
 def test_the_pitch_of_a_tone(hertz):
-    assert median_pitch(0.1 * tone(hertz), RATE) == pytest.approx(hertz, rel=0.06)
+    assert pitch(0.1 * tone(hertz), RATE).median_hz == pytest.approx(hertz, rel=0.06)
 
 
 def test_what_is_quiet_has_no_say():
     sound = torch.cat((0.1 * tone(120), 0.001 * tone(300, 2.0)))
-    assert median_pitch(sound, RATE) == pytest.approx(120, rel=0.06)
+    assert pitch(sound, RATE).median_hz == pytest.approx(120, rel=0.06)
+
+
+@pytest.mark.parametrize("hertz", [100.0, 220.0])
+@pytest.mark.parametrize("vibrato", [0.0, 0.04, 0.1, 0.2])
+def test_the_spread_is_the_deviation_of_log_f0_in_semitones(hertz, vibrato):
+    phase = torch.arange(3000) / 3000 * 2 * torch.pi
+    wanted = float((12 * torch.log2(1 + vibrato * torch.sin(phase))).std())
+    found = pitch(0.1 * tone(hertz, 2.0, vibrato), RATE)
+    assert found.spread_semitones == pytest.approx(wanted, abs=0.1)
+
+
+def test_errors_by_an_octave_are_no_melody():
+    """The second sound repeats at half the pitch."""
+    sound = torch.cat((0.1 * tone(200.0, 2.0), 0.1 * tone(100.0, 0.4)))
+    assert pitch(sound, RATE).spread_semitones < 0.7
 
 
 def test_silence_and_a_moment_have_none():
-    assert median_pitch(torch.zeros(RATE), RATE) is None
-    assert median_pitch(0.1 * tone(120, 0.3), RATE) is None
+    assert pitch(torch.zeros(RATE), RATE) is None
+    assert pitch(0.1 * tone(120, 0.3), RATE) is None
 
 
 @pytest.mark.parametrize("hertz", [90.0, 160.0, 300.0])

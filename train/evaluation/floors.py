@@ -1,0 +1,239 @@
+"""What rules a candidate out, whatever it has won: the floors of the verdict.
+
+All functions are pure. A candidate may not be worse than the base in what a listener cannot
+overlook:
+
+    finished     more sentences fail, or it babbles where the base never does (`_failures`,
+                 `_runs_on`); too few figures to be judged (`_unjudged`)
+    words        it is harder to understand (`_loses_words`), or forgets the language that the base
+                 knew before a language was added (`_forgets`)
+    person       it sounds less like the person (`_less_alike`), speaks at another rate or pitch
+                 (`_off`), or is monotone (`_monotone`)
+    natural      it sounds less natural (`_less_natural`)
+
+If the base itself cannot be served, only the floors count that need no comparison with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from train.evaluation.judges import (
+    NATURALNESS,
+    PITCH_DRIFT,
+    PITCH_SPREAD,
+    RATE_DRIFT,
+    VOICE,
+    WORD_ERRORS,
+    WORDS,
+    against,
+    less_natural,
+)
+from xtts.voices.evaluation_file import Candidate, MeanInterval
+
+# One more failed sentence is chance; two are not, nor a tenth of a large set.
+FEWEST_FAILED, FAILED_SHARE = 2, 0.1
+# Where the base always ends in time, one sentence in fifty may not.
+RUNAWAY_SHARE = 0.02
+# A candidate and the base are compared by at least this number of sentences that both finished.
+FEWEST_FINISHED = 8
+# A candidate has a figure of these judges if another one has. The others are optional.
+REQUIRED = {
+    WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate",
+}  # fmt: skip
+# Three words in a hundred; a smaller loss counts only if its interval excludes 0.
+WORDS_MARGIN = 0.03
+# Seven in a hundred, one and a half standard errors of sixteen sentences; a smaller difference
+# counts only if its interval excludes 0. Recognisers also mishear people.
+ERRORS_MARGIN = 0.07
+# Percent: further from the person's than this, and than the base by BEYOND_BASE, is ruled out.
+# 20 % of F0 are three semitones.
+MOST_DRIFT = {RATE_DRIFT: 10.0, PITCH_DRIFT: 20.0}
+BEYOND_BASE = 5.0
+# Percent of the person's spread of F0: a lower one that is also so much below the base's is
+# monotone.
+LEAST_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
+UNLEARNED = "The base never learned the added language."
+
+
+def remarked(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
+    """The candidate with the floors that it breaks, of which the first rules it out."""
+    failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
+    # A few sentences are evidence neither for a candidate nor against it.
+    broken = () if unjudged else (_off(one, base, RATE_DRIFT), _loses_words(one, base))
+    if not unjudged and not cannot_serve(base, candidates):
+        broken = (
+            _runs_on(one, base), *broken, _less_alike(one, base), _off(one, base, PITCH_DRIFT),
+            _monotone(one, base), _less_natural(one, base),
+        )  # fmt: skip
+    known = None if one.knows_language else UNLEARNED
+    found = (failed, unjudged, *broken, _forgets(one, base), known)
+    remarks = [reason for reason in found if reason]
+    ruled_out = remarks[0] if remarks else None
+    same = one.kind != "base" and unjudged is None and _indistinguishable(one, base)
+    if same:
+        remarks.append("No judge can distinguish it from the base.")
+    elif ruled_out and _lowest_loss(one, candidates):
+        remarks.append("By validation loss alone it would be the best.")
+    return replace(one, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
+
+
+def cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
+    """Whether the base is ruled out, so that only a candidate's figures count."""
+    return not base.knows_language or _failures(base, candidates) is not None
+
+
+def _failures(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
+    fewest = min(other.num_failed for other in candidates)
+    allowed = max(FEWEST_FAILED, FAILED_SHARE * len(one.sentences))
+    if one.num_failed - fewest < allowed:
+        return None
+    counts = ((one.unfinished, "unfinished"), (one.cut, "cut"), (one.babbling, "babbling"))
+    kinds = ", ".join(f"{count} {kind}" for count, kind in counts if count)
+    return (
+        f"{one.num_failed} of {len(one.sentences)} sentences failed ({kinds}); the lowest count "
+        f"of any candidate is {fewest}."
+    )
+
+
+def _runs_on(one: Candidate, base: Candidate) -> str | None:
+    own, usual = (each.unfinished + each.babbling for each in (one, base))
+    if usual or own <= RUNAWAY_SHARE * len(one.sentences):
+        return None
+    return (
+        f"It babbles, or does not end, in {own} of {len(one.sentences)} sentences; the base never "
+        "does."
+    )
+
+
+def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
+    """Why there are too few figures to compare a candidate with the base; None if there are enough.
+
+    The only rule for missing figures: a candidate without them is never as good as the base. If the
+    base is ruled out, only the candidate's figures count.
+    """
+    if one.kind == base.kind == "base":
+        return None
+    alone = cannot_serve(base, candidates)
+    finished = one.finished if alone else one.finished & base.finished
+    if len(finished) < FEWEST_FINISHED:
+        who = "it" if alone else "it and the base both"
+        return (
+            f"Too few sentences: {who} finished {len(finished)} of {len(one.sentences)}. A verdict "
+            f"needs {FEWEST_FINISHED}."
+        )
+    missing = [
+        name
+        for judge, name in REQUIRED.items()
+        if any(judge in other.judges for other in candidates)
+        and (judge != WORDS or base.knows_language)
+        and (judge not in one.judges or (not alone and against(one, base, judge) is None))
+    ]
+    if not missing:
+        return None
+    judges = ", ".join(missing)
+    return f"Too few of its sentences have a figure for {judges} to compare it with the base."
+
+
+def _less_alike(one: Candidate, base: Candidate) -> str | None:
+    gap = against(one, base, VOICE)
+    if gap is None or gap.high >= 0:
+        return None
+    return f"It sounds less like the person than the base: voice {gap.mean:+.2f}."
+
+
+def _less_natural(one: Candidate, base: Candidate) -> str | None:
+    gap = against(one, base, NATURALNESS)
+    if gap is None or not less_natural(gap):
+        return None
+    return (
+        f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
+    )
+
+
+def _off(one: Candidate, base: Candidate, judge: str) -> str | None:
+    """A sentence about a rate or a pitch that is far from the person's, if the base's is not."""
+    own, usual = one.judges.get(judge), base.judges.get(judge)
+    if own is None:
+        return None
+    # A drift that the base shares, in the same direction, is not a loss.
+    same_way = usual is not None and own.mean * usual.mean > 0
+    beyond = abs(own.mean) - (abs(usual.mean) if usual and same_way else 0.0)
+    if abs(own.mean) <= MOST_DRIFT[judge] or beyond <= BEYOND_BASE:
+        return None
+    beside = f" (the base: {abs(usual.mean):.0f} %)" if usual and same_way else ""
+    if judge == RATE_DRIFT:
+        how = "faster" if own.mean > 0 else "slower"
+        return f"It speaks {abs(own.mean):.0f} % {how} than the person{beside}."
+    how = "higher" if own.mean > 0 else "lower"
+    return f"Its pitch is {abs(own.mean):.0f} % {how} than the person's{beside}."
+
+
+def _monotone(one: Candidate, base: Candidate) -> str | None:
+    own, gap = one.judges.get(PITCH_SPREAD), against(one, base, PITCH_SPREAD)
+    if own is None or gap is None or own.mean > LEAST_SPREAD:
+        return None
+    if gap.high >= 0 or gap.mean > -SPREAD_BEYOND_BASE:
+        return None
+    usual = own.mean - gap.mean
+    return (
+        f"It is monotone: its pitch moves {-own.mean:.0f} % less than the person's (the base: "
+        f"{usual:+.0f} %)."
+    )
+
+
+def _loses_words(one: Candidate, base: Candidate) -> str | None:
+    # In a language that the base does not know, its likelihood of words means nothing.
+    return _understood_worse(
+        against(one, base, WORD_ERRORS),
+        against(one, base, WORDS) if base.knows_language else None,
+        "It is harder to understand: its word error rate is {:.0f} percentage points above the "
+        "base's.",
+        "It leaves out words: {:.0f} more in 100 than the base.",
+    )
+
+
+def _forgets(one: Candidate, base: Candidate) -> str | None:
+    """A sentence about a candidate's loss in the old language, if it is too much."""
+    more = one.old_language_failed - base.old_language_failed
+    if more >= FEWEST_FAILED:
+        return f"It forgets the old language: {more} more sentences in it failed than the base's."
+    errors, words = (against(one, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
+    known = any(against(base, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
+    if known and errors is None and words is None:
+        return (
+            "It may have forgotten the old language: too few of its sentences in it have a figure."
+        )
+    return _understood_worse(
+        errors,
+        words,
+        "It forgets the old language: its word error rate there is {:.0f} percentage points above "
+        "the base's.",
+        "It forgets the old language: it leaves out {:.0f} more words in 100 there than the base.",
+    )
+
+
+def _understood_worse(
+    errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str
+) -> str | None:
+    """The sentence with the loss per hundred words, if it is too much: by the recogniser's errors,
+    else by the words left out."""
+    if errors is not None:
+        worse = errors.mean > ERRORS_MARGIN or errors.low > 0
+        return more_errors.format(100 * errors.mean) if worse else None
+    if words is None or (words.mean >= -WORDS_MARGIN and words.high >= 0):
+        return None
+    return fewer_words.format(-100 * words.mean)
+
+
+def _indistinguishable(one: Candidate, base: Candidate) -> bool:
+    """Whether no judge finds a difference."""
+    judged = [against(one, base, judge) for judge in base.judges]
+    known = [difference for difference in judged if difference is not None]
+    alike = abs(one.num_failed - base.num_failed) < FEWEST_FAILED
+    return bool(known) and alike and all(difference.holds_zero for difference in known)
+
+
+def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
+    losses = [other.validation_audio_loss for other in candidates]
+    known = [loss for loss in losses if loss is not None]
+    return len(known) > 1 and one.validation_audio_loss == min(known)

@@ -1,0 +1,180 @@
+"""The recording that a run speaks from: the person's best clips, joined.
+
+    samples/reference.wav     spoken from by every sample, by the base and every other candidate of
+                              the evaluation, and by the exported and the served voice
+    samples/reference.json    its clips and its checksum
+
+It is made once, by the base's own speaker encoder, and kept for the whole run. Clips whose text is
+spoken, or that speech is compared with, are not in it. `train.sampling.run_speakers` chooses the
+recordings of further speakers in the same way.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from machine.storage.atomic import Written, write_json
+from machine.storage.checksums import fault_of
+from train.dataset.dataset import Clip, Dataset
+from train.run_context import RunContext
+from train.sampling.sample_files import SampleReference, spoken_clip
+from train.settings import TrainSettings
+from xtts import audio, wav
+from xtts.audio import SPEAKER_RATE, VOCODER_RATE, AudioError
+from xtts.inference.defaults import ConditioningParams
+from xtts.joined_reference import for_conditioning, without_silent_ends
+from xtts.model.loading import read_tensors
+from xtts.model.vocoder import load_speaker_encoder
+from xtts.voices.run_folder import RunFolder
+
+log = logging.getLogger("train")
+
+# The clips to compare the voice with: enough for a mean, at half a second of work each, and at most
+# half of the person's.
+MOST_COMPARED, FEWEST_COMPARED = 8, 2
+# The most clips in a recording, and the most that they are chosen from.
+MOST_CLIPS, MOST_HEARD = 10, 60
+_LEAST_SECONDS = 1.5
+# A clip is clipped if more than this share of its samples is within 1 % of its peak.
+_CLIPPED_SHARE = 0.001
+
+# From `[samples]` at 24,000 Hz to a unit vector.
+Embed = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class ReferenceRecord:
+    """The content of reference.json. clips: hashes of the joined clips, the best first."""
+
+    clips: tuple[str, ...]
+    written: Written
+
+
+def reference_path(run: RunFolder) -> Path:
+    """The recording of a run."""
+    return run.samples / "reference.wav"
+
+
+def kept_reference(settings: TrainSettings, context: RunContext, run: RunFolder) -> SampleReference:
+    """The run's recording, which is made unless it exists, and the text that a sample says. Raises
+    AudioError, DiskFull, WriteError."""
+    path, record = reference_path(run), _record(run)
+    reference = speaking_from(settings, context.data, path)
+    clips = reference_clips(context.data, reference.speaker)
+    if record is None or not {one.sha256 for one in clips}.issuperset(record.clips):
+        embed = base_embedder(context)
+        chosen, recording = best_recording(clips, embed, context.config.conditioning)
+        written = wav.write(path, recording)
+        record = ReferenceRecord(tuple(one.sha256 for one in chosen), written)
+        write_json(path.with_suffix(".json"), asdict(record))
+        seconds = len(recording) / VOCODER_RATE
+        log.info("Reference: %d clips of the person, %.1f s (%s)", len(chosen), seconds, path)
+    return reference
+
+
+def speaking_from(settings: TrainSettings, data: Dataset, recording: Path) -> SampleReference:
+    """A recording with the sample's text, SAMPLE_TEXT or the transcript of a clip that is held
+    out."""
+    clip = spoken_clip(data)
+    return SampleReference(
+        recording, settings.sample_text or clip.text, clip.language, clip.speaker
+    )
+
+
+def compared_clips(data: Dataset, speaker: str) -> list[Clip]:
+    """The clips that a person's speech is compared with: that of the sample's text, then validation
+    clips. Their texts are spoken, so none is in the reference."""
+    held_out, spoken = set(data.validation), spoken_clip(data)
+    own = [
+        (clip is not spoken, index not in held_out, clip.sha256, clip)
+        for index, clip in enumerate(data.clips)
+        if clip.speaker == speaker
+    ]
+    count = min(MOST_COMPARED, max(FEWEST_COMPARED, len(own) // 2), len(own) - 1)
+    return [clip for *_, clip in sorted(own, key=lambda one: one[:3])[:count]]
+
+
+def reference_clips(data: Dataset, speaker: str) -> list[Clip]:
+    """The clips from which a person's recording is made: those without the sound and the text of a
+    compared clip. All of them, if there are no others."""
+    compared = compared_clips(data, speaker)
+    own = [clip for clip in data.clips if clip.speaker == speaker]
+    sounds, texts = ({getattr(one, name) for one in compared} for name in ("audio_sha256", "text"))
+    others = [one for one in own if one.audio_sha256 not in sounds]
+    return [one for one in others if one.text not in texts] or others or own
+
+
+def best_recording(
+    clips: Sequence[Clip], embed: Embed, wanted: ConditioningParams
+) -> tuple[list[Clip], np.ndarray]:
+    """The best clips, joined for conditioning: `[samples]` at 24,000 Hz. Clips that cannot be read
+    are skipped; raises AudioError if there is no other."""
+    heard, error = list[tuple[Clip, np.ndarray]](), None
+    for clip in sorted(clips, key=lambda one: one.sha256)[:MOST_HEARD]:
+        try:
+            heard.append((clip, audio.read(clip.path, VOCODER_RATE).numpy()))
+        except AudioError as fault:
+            error = fault
+    if not heard:
+        raise error or AudioError("The person has no clips.")
+    seconds = max(wanted.total_seconds, wanted.speaker_seconds)
+    best = best_of([sound for _, sound in heard], embed, seconds)
+    recording = for_conditioning([heard[one][1] for one in best], VOCODER_RATE, wanted)
+    return [heard[one][0] for one in best], recording[: int(seconds * VOCODER_RATE)]
+
+
+def best_of(recordings: Sequence[np.ndarray], embed: Embed, seconds: float) -> list[int]:
+    """The indices of the recordings `[samples]` that are most like all others of the person, until
+    they fill `seconds`. Clipped ones, and less than 1.5 s of speech, only if there are no others.
+    """
+    spoken = [without_silent_ends(one, VOCODER_RATE) for one in recordings]
+    long = [n for n, one in enumerate(spoken) if len(one) >= _LEAST_SECONDS * VOCODER_RATE]
+    if not long:
+        return [max(range(len(recordings)), key=lambda n: len(recordings[n]))]
+    clean = [n for n in long if not _is_clipped(recordings[n])] or long
+    vectors = np.stack([embed(spoken[n]) for n in clean])
+    # Leave-one-out: the cosine to the mean of the others.
+    others = vectors.sum(0) - vectors if len(clean) > 1 else vectors
+    likeness = (vectors * others).sum(1) / np.linalg.norm(others, axis=1).clip(min=1e-6)
+    best, room = list[int](), seconds * VOCODER_RATE
+    for place in np.argsort(-likeness, kind="stable")[:MOST_CLIPS]:
+        if room <= 0:
+            break
+        best.append(clean[place])
+        room -= len(spoken[clean[place]])
+    return best
+
+
+def base_embedder(context: RunContext) -> Embed:
+    """The speaker encoder of a run's base, on the CPU."""
+    with torch.random.fork_rng(devices=[]):  # a resumed run does not draw
+        encoder = load_speaker_encoder(read_tensors(context.base / "model.pth"), context.config)
+
+    @torch.inference_mode()
+    def embed(samples: np.ndarray) -> np.ndarray:
+        sound = audio.resample(torch.from_numpy(samples), VOCODER_RATE, SPEAKER_RATE)
+        vector: np.ndarray = encoder(sound[None]).flatten().numpy()
+        return vector
+
+    return embed
+
+
+def _is_clipped(samples: np.ndarray) -> bool:
+    levels = np.abs(samples)
+    return bool(np.mean(levels >= 0.99 * levels.max()) > _CLIPPED_SHARE)
+
+
+def _record(run: RunFolder) -> ReferenceRecord | None:
+    """The record of a recording that is intact; None without one."""
+    path = reference_path(run)
+    try:
+        record = TypeAdapter(ReferenceRecord).validate_json(path.with_suffix(".json").read_bytes())
+        intact = fault_of({path.name: record.written}, path.parent) is None
+    except (OSError, ValidationError):
+        return None
+    return record if intact else None
