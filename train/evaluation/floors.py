@@ -49,7 +49,7 @@ ERRORS_MARGIN = 0.07
 # 20 % of F0 are three semitones.
 MOST_DRIFT = {RATE_DRIFT: 10.0, PITCH_DRIFT: 20.0}
 BEYOND_BASE = 5.0
-# Percent of the person's spread of F0: a lower one that is also so much below the base's is
+# Percent of the person's spread of F0: speech below the first, and below the base by the second, is
 # monotone.
 LEAST_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
 UNLEARNED = "The base never learned the added language."

@@ -5,9 +5,9 @@ All functions are pure. The rule has three steps (docs/develop/evaluation.md say
     1. floors    a candidate that breaks one is out (`train.evaluation.floors`)
     2. gains     of the rest, those that come measurably and audibly closer to the person than the
                  base does, or sound more natural (`gains`). Without one, the base is the best
-    3. nearest   of these, the most similar voice. Among voices that cannot be told apart: the most
-                 gains, then the fewest word errors, then the smallest share of tuned weights
-                 (`_nearest`)
+    3. nearest   of these, the most similar voice. Among voices without a measurable
+                 difference: the most gains, then the fewest word errors, then the smallest share of
+                 tuned weights (`_nearest`)
 
 A base that cannot be served loses to every candidate that passes the floors. If voices can be
 judged, validation loss decides nothing, because it can fall while speech gets worse.
@@ -122,7 +122,7 @@ def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     if _chosen_by_loss(left, base):
         known = [one for one in left if one.validation_audio_loss is not None]
         return min(known, key=lambda one: one.validation_audio_loss or 0.0, default=left[0])
-    # Of two that won something, the one that loses no more sentences than the base.
+    # Candidates that fail no more often than the base come first.
     left = [one for one in left if one.num_failed <= base.num_failed] or left
     nearest = max(left, key=lambda one: one.mean(VOICE))
     close = [one for one in left if one is nearest or _same_voice(one, nearest)]
