@@ -337,7 +337,7 @@ def test_what_the_extras_offer_can_be_imported():
 # natural; by a base's recommendation to learn no decoder, because a learned one made this one
 # worse; by its wider reach at the ends of an utterance, which had noise; by a decoder that learns
 # against discriminators and resumes to the bit, because that is what a listener hears; and by what
-# a run is judged by: an encoder that has heard people, strangers, and a reference of the best clips.
+# a run is judged by: an encoder that has heard people, strangers, and a joined reference.
 DOORS = {
     "speak": (("xtts",), 12_820),
     "train": (("train.setup", "train.trainer"), 29_700),

@@ -107,7 +107,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     if verdict.kind == "base" and best:
         trained = learned_decoder.learned_for(evaluator.run, best.weights)
         through = " through the decoder trained on the clips" if trained else ""
-        recording = evaluator.plan.reference.path.name
+        recording = evaluator.plan.reference.path
         log.info("The base speaks with the voice of %s%s.", recording, through)
 
 
