@@ -31,7 +31,8 @@ LEARNING = STAGES[2:6]
 @dataclass(frozen=True)
 class Making:
     """A training: recipe, work folder, folder of the finished voice, device, minutes of learning,
-    processes that speak, the voice to continue from."""
+    processes that speak, the voice to continue from, the folders of Kokoro's styles and of
+    recordings of real people."""
 
     recipe: BaseRecipe
     work: Path
@@ -40,6 +41,8 @@ class Making:
     minutes: float
     speakers: int
     base: Base | None = None
+    styles: Path | None = None
+    recordings: Path | None = None
 
     def run(self, stages: Sequence[str]) -> None:
         """Runs the stages in their order."""
@@ -56,7 +59,7 @@ class Making:
 
     def speech(self) -> None:
         """Speaks the sentences."""
-        speaking.speak_all(self.recipe, self.work, self.speakers)
+        speaking.speak_all(self.recipe, self.work, self.speakers, self.styles, self.recordings)
 
     def listener(self) -> None:
         """The speaker encoder."""
@@ -118,6 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
     parser.add_argument("--base", type=Path, help="continues from this voice's folder")
+    parser.add_argument("--styles", type=Path, help="the folder voices of kokoro-js")
+    parser.add_argument("--recordings", type=Path, help="real people: clips and metadata.csv")
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--minutes", type=float, default=600.0, help="of learning, all stages")
@@ -142,6 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.minutes,
             arguments.speakers,
             Base(arguments.base, recipe) if arguments.base else None,
+            arguments.styles,
+            arguments.recordings,
         )
         if arguments.resume:
             carrying.unpack(arguments.work)

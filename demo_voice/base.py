@@ -17,7 +17,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.dvae import load_dvae
 from xtts.model.gpt import GPT, from_coqui
 from xtts.model.loading import read_tensors
-from xtts.model.vocoder import SpeakerEncoder, load_speaker_encoder
+from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 
 # Added to each count of a pair of codes, so that a code without a partner takes the mean of all.
 _RARE = 1e-6
@@ -52,6 +52,10 @@ class Base:
     def speaker_encoder(self) -> SpeakerEncoder:
         """Its speaker encoder."""
         return load_speaker_encoder(read_tensors(self.folder / "model.pth"), self.config)
+
+    def vocoder(self) -> Vocoder:
+        """Its vocoder."""
+        return load_vocoder(read_tensors(self.folder / "model.pth"), self.config)
 
     def gpt(self, pairs: Tensor) -> GPT:
         """The GPT, with tables for the new codes. Additional layers start as the identity.

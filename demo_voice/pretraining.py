@@ -40,6 +40,10 @@ DIAGONAL = 0.1
 REFERENCE_CODES = (32, 128)
 # Rows of one person in a batch share a reference: encoding one costs twice the rest of a row.
 ROWS_PER_REFERENCE = 8
+# A batch's clips have at most this factor of its target length.
+LONGER = 1.3
+# How often a real person at another rate is drawn, compared with others.
+CHANCE_OF_VARIANT = 0.3
 VALIDATION_CLIPS = 96
 # Text ids of the longest clip, without START and STOP.
 MOST_IDS = 200
@@ -77,6 +81,7 @@ class Lessons:
             index
             for index, person in enumerate(persons)
             if speech.names[person] in allowed
+            and speech.clips[index].text
             and len(ids[index]) <= MOST_IDS
             and not is_judged(speech.clips[index].text)
         ]
@@ -86,22 +91,31 @@ class Lessons:
         numbers = speech.persons.cpu()[rest]
         # The clips of each person, the shortest first.
         self.own = [rest[numbers == one] for one in numbers.unique()]
+        names = [speech.names[int(one)] for one in numbers.unique()]
+        codes = speech.codes.cpu()
+        self._lengths, self._of_person = codes[rest], [codes[own] for own in self.own]
+        self._shortest = torch.stack([lengths[0] for lengths in self._of_person])
+        self._longest = torch.stack([lengths[-1] for lengths in self._of_person])
+        self._chances = torch.tensor([CHANCE_OF_VARIANT if "@" in name else 1.0 for name in names])
 
     def at(self, step: int, count: int) -> Rows:
         """The batch of a step; a function of the step."""
         generator = torch.Generator().manual_seed(step)
-        people = torch.randint(
-            len(self.own), (max(1, count // ROWS_PER_REFERENCE),), generator=generator
+        target = self._lengths[int(torch.randint(len(self._lengths), (), generator=generator))]
+        fitting = (self._shortest <= LONGER * target) & (self._longest * LONGER >= target)
+        people = torch.multinomial(
+            self._chances * fitting, max(1, count // ROWS_PER_REFERENCE), True, generator=generator
         )
-        place = float(torch.rand((), generator=generator))
         clips, owners = [], []
-        for number, one in enumerate(people.tolist()):
-            own = self.own[one]
+        for number, person in enumerate(people.tolist()):
+            own, lengths = self.own[person], self._of_person[person]
             rows = min(ROWS_PER_REFERENCE, len(own))
-            # Clips at the same rank in each person's order have similar lengths.
-            first = int(place * (len(own) - rows + 1))
-            clips.append(own[first : first + rows])
-            owners += [number] * rows
+            # The clips of about the target's length, so that a batch has little padding.
+            middle = int(torch.searchsorted(lengths, target))
+            first = min(max(0, middle - rows // 2), len(own) - rows)
+            near = lengths[first : first + rows] <= LONGER * target
+            clips.append(own[first : first + rows][near])
+            owners += [number] * int(near.sum())
         firsts = torch.stack([own[0] for own in clips]).to(self.speech.device)
         return self._rows(
             torch.cat(clips).to(self.speech.device),
@@ -320,13 +334,7 @@ def new_lessons(at: Workplace, speech: Speech) -> Lessons:
     dvae, mel_stats = codec.load(at)
     mels = Mels(speech, mel_stats)
     codes = codec.encode(dvae.to(at.device), mels)
-    taught = [name for name in speech.names if is_taught(name)]
-    return Lessons(speech, mels, codes, taught)
-
-
-def is_taught(person: str) -> bool:
-    """Whether the GPT learns to speak like this person: only hibari has a native accent."""
-    return person.startswith("hibari")
+    return Lessons(speech, mels, codes, speech.names)
 
 
 def _optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:

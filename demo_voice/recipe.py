@@ -41,9 +41,11 @@ class BaseRecipe:
     """All sizes, counts and rates of `python -m demo_voice`."""
 
     seed: int
-    # Numbers of sentences of the main teacher, and of pseudo-speakers derived from its voice.
+    # Numbers of sentences of hibari, of pseudo-speakers derived from its voice, and of sentences of
+    # Kokoro.
     sentences: int
     persons: int
+    kokoro_sentences: int
     codec: StageSchedule
     listener: StageSchedule
     pretraining: StageSchedule
@@ -77,8 +79,9 @@ def _gpt(layers: int, width: int, heads: int) -> GPTShape:
 
 FULL = BaseRecipe(
     seed=1,
-    sentences=19_000,
-    persons=320,
+    sentences=14_000,
+    persons=420,
+    kokoro_sentences=9_000,
     codec=StageSchedule(0.12, 48, 5e-4),
     listener=StageSchedule(0.06, 128, 2e-3),
     pretraining=StageSchedule(0.22, 48, 1e-3),
@@ -90,9 +93,9 @@ FULL = BaseRecipe(
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
     ),
-    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64)),
-    vocoder_shape=SourceFilterShape(384, 6, 128, 4),
-    critics=32,
+    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64), keeps_spectrum=True),
+    vocoder_shape=SourceFilterShape(384, 6, 128, 4, speaker_channels=64),
+    critics=16,
     piece_tokens=90,
 )
 
@@ -100,6 +103,7 @@ SHORT = BaseRecipe(
     seed=1,
     sentences=48,
     persons=6,
+    kokoro_sentences=6,
     codec=StageSchedule(0.2, 4, 5e-4),
     listener=StageSchedule(0.1, 4, 1e-3),
     pretraining=StageSchedule(0.3, 4, 1e-3),
@@ -109,8 +113,8 @@ SHORT = BaseRecipe(
     quiet_steps=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
-    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
-    vocoder_shape=SourceFilterShape(32, 1, 16, 1),
+    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16), keeps_spectrum=True),
+    vocoder_shape=SourceFilterShape(32, 1, 16, 1, speaker_channels=8),
     critics=4,
     piece_tokens=40,
 )

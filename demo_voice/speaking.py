@@ -1,9 +1,10 @@
 """The sentences of the teachers, their phones, and the clips that the teachers speak."""
 
 import itertools
-import json
 import random
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import numpy as np
 import soundfile
 
 from demo_voice.recipe import BaseRecipe
-from demo_voice.speech import without_times, write_shard
-from demo_voice.teachers import hibari
+from demo_voice.speech import write_shard
+from demo_voice.teachers import hibari, kokoro
+from demo_voice.teachers import recordings as real_people
+from demo_voice.teachers.recordings import Phrase
 
-CLIPS_PER_SHARD = 100
+CLIPS_PER_SHARD, KOKORO_CLIPS_PER_SHARD = 100, 30
+_KOKORO_SEEDS = 5_000_000
 DEMO_DATASET = Path(__file__).parents[1] / "train/data/demo"
 # The share of sentences of 13 to 40 words, and of clips with two or three sentences.
 LONG, JOINED = 0.3, 0.2
@@ -66,24 +70,69 @@ def write_texts(recipe: BaseRecipe, work: Path) -> None:
     )
 
 
-def speak_all(recipe: BaseRecipe, work: Path, processes: int) -> None:
-    """Writes every missing shard of `speech`: hibari's persons, and Kokoro's clips in `timbres`."""
+def speak_all(
+    recipe: BaseRecipe, work: Path, processes: int, styles: Path | None, recordings: Path | None
+) -> None:
+    """Writes every missing shard of `speech`: hibari's persons, Kokoro's, and the real ones.
+
+    styles: the folder of Kokoro's styles; recordings: as in `teachers.recordings`. Without them,
+    their persons are left out.
+    """
     folder = work / "speech"
     folder.mkdir(exist_ok=True)
     with np.load(work / "texts.npz") as kept:
         count = min(recipe.sentences, len(kept["lengths"]))
-    jobs = range(-(-count // CLIPS_PER_SHARD))
     with ProcessPoolExecutor(processes) as pool:
+        jobs = range(-(-count // CLIPS_PER_SHARD))
         list(pool.map(_speak, itertools.repeat(recipe), itertools.repeat(work), jobs))
-    for path in sorted((work / "timbres").glob("*.ogg")):
-        shard = folder / f"shard_k{path.stem}.npz"
-        if not shard.is_file():
-            rows = json.loads(path.with_suffix(".json").read_text())
-            wave, _ = soundfile.read(path, dtype="int16")
-            ends = np.cumsum([samples for _, _, samples in rows])
-            waves = np.split(wave[: ends[-1]], ends[:-1])
-            said = [(text, person) for text, person, _ in rows]
-            write_shard(shard, [without_times(one) for one in waves], said)
+        if styles:
+            shards = range(-(-recipe.kokoro_sentences // KOKORO_CLIPS_PER_SHARD))
+            same = (itertools.repeat(one) for one in (recipe, work, styles))
+            list(pool.map(_speak_as_kokoro, *same, shards))
+    if recordings:
+        phrases = real_people.read(recordings)
+        for number, some in enumerate(_batched(phrases, CLIPS_PER_SHARD)):
+            said = [(phrase.words, phrase.person) for phrase in some]
+            spoken = [real_people.spoken(phrase) for phrase in some]
+            write_shard(folder / f"shard_r{number:04d}.npz", spoken, said)
+
+
+def _batched(phrases: Iterable[Phrase], count: int) -> Iterator[list[Phrase]]:
+    waiting = iter(phrases)
+    while some := list(itertools.islice(waiting, count)):
+        yield some
+
+
+def _speak_as_kokoro(recipe: BaseRecipe, work: Path, styles: Path, shard: int) -> None:
+    path = work / "speech" / f"shard_k{shard:04d}.npz"
+    if path.is_file():
+        return
+    said = _kokoro_texts(recipe)
+    first = shard * KOKORO_CLIPS_PER_SHARD
+    numbers = range(first, min(first + KOKORO_CLIPS_PER_SHARD, len(said)))
+    # A factor without a common divisor, so that each shard has many persons.
+    persons = [kokoro.mix(number * 67 % kokoro.PERSONS) for number in numbers]
+    british = [said[n] for n, who in zip(numbers, persons, strict=True) if who.british]
+    phones = dict(zip(british, kokoro.british_phones(british), strict=True))
+    rows = []
+    for number, who in zip(numbers, persons, strict=True):
+        text = said[number]
+        read = phones[text] if who.british else " ".join(_reader().phonemize(text))
+        rows.append((_kokoro(styles).speak(read, who, _KOKORO_SEEDS + number), (text, who.name)))
+    write_shard(path, [spoken for spoken, _ in rows], [words for _, words in rows])
+
+
+@cache
+def _kokoro(styles: Path) -> kokoro.Kokoro:
+    import torch
+
+    torch.set_num_threads(1)
+    return kokoro.Kokoro(styles)
+
+
+@cache
+def _kokoro_texts(recipe: BaseRecipe) -> list[str]:
+    return texts(replace(recipe, seed=recipe.seed + 1, sentences=recipe.kokoro_sentences))
 
 
 def _speak(recipe: BaseRecipe, work: Path, shard: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from demo_voice.recipe import CHARACTERS
-from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE, RATE, Spoken
+from demo_voice.teachers.hibari import RATE, Spoken
 from xtts.audio import CODE_RATE, MEL_BANDS, MEL_HOP, SAMPLES_PER_CODE, conditioning_mel, dvae_mel
 
 FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
@@ -51,13 +51,6 @@ def write_shard(path: Path, spoken: Sequence[Spoken], said: Sequence[tuple[str, 
             clips=np.array(json.dumps(clips)),
         )
     waiting.replace(path)
-
-
-def without_times(wave: np.ndarray) -> Spoken:
-    """A clip with unknown pitch and phones: NaN and 255."""
-    codes = -(-len(wave) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
-    pitch = np.full((codes, PITCHES_PER_CODE), np.nan, np.float16)
-    return Spoken(wave, pitch, np.full((codes, PHONES_PER_CODE), 255, np.uint8))
 
 
 class Speech:
@@ -115,16 +108,23 @@ class Speech:
         ]
 
     def others(self, clips: Tensor, generator: torch.Generator) -> Tensor:
-        """For each clip, another clip of the same person."""
-        order, starts, sizes = self._by_person
+        """For each clip, another clip of the same person; the same one if there is no other."""
+        order, starts, sizes, ranks = self._by_person
         persons = self.persons[clips]
         drawn = torch.rand(len(clips), generator=generator).to(self.device)
-        return order[starts[persons] + (drawn * sizes[persons]).long()]
+        place = (drawn * (sizes[persons] - 1)).long()
+        place = place + (place >= ranks[clips]).long()
+        return order[starts[persons] + torch.minimum(place, sizes[persons] - 1)]
 
     @cached_property
-    def _by_person(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _by_person(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All clips ordered by person, each person's first place and number of clips, and each
+        clip's rank among its person's."""
         sizes = torch.tensor([len(own) for own in self.of_person], device=self.device)
-        return torch.cat(self.of_person), sizes.cumsum(0) - sizes, sizes
+        order, starts = torch.cat(self.of_person), sizes.cumsum(0) - sizes
+        ranks = torch.empty_like(order)
+        ranks[order] = torch.arange(len(order), device=self.device) - starts[self.persons[order]]
+        return order, starts, sizes, ranks
 
 
 class Mels:

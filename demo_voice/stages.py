@@ -20,7 +20,8 @@ from machine.errors import SotaqueError
 from machine.storage import atomic
 
 SECONDS_BETWEEN_SNAPSHOTS = 20.0
-SECONDS_BETWEEN_LINES = 10.0
+# A line may need a validation, which takes seconds on a busy CPU.
+SECONDS_BETWEEN_LINES = 60.0
 _WARMUP_STEPS = 100
 
 

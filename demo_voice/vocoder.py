@@ -42,12 +42,16 @@ class Segments:
         self.pupil = pretraining.load(at).to(at.device)
         sizes = speech.persons.bincount(minlength=len(speech.names)).float()
         usable = (speech.codes > SEGMENT_CODES) & ~speech.pitch[speech.code_starts, 0].isnan()
-        self._weights = (usable / sizes[speech.persons] ** 0.5).cpu()
+        usable &= torch.tensor([bool(clip.text) for clip in speech.clips], device=speech.device)
+        shares = torch.tensor([share_of(name) for name in speech.names], device=speech.device)
+        self._weights = (usable * shares[speech.persons] / sizes[speech.persons] ** 0.5).cpu()
+        self._highest = torch.tensor([highest_hz(name) for name in speech.names])
 
     @torch.no_grad()
-    def at_step(self, step: int, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def at_step(self, step: int, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Latents `[count, SEGMENT_CODES, width]`, speakers `[count, 512, 1]`, pitches `[count, 4 *
-        SEGMENT_CODES]` and samples `[count, SEGMENT_SAMPLES]`; a function of the step."""
+        SEGMENT_CODES]`, samples `[count, SEGMENT_SAMPLES]` and the highest frequencies of the
+        recordings in Hz `[count]`; a function of the step."""
         speech, device = self.speech, self.at.device
         generator = torch.Generator().manual_seed(step + 7_000_000)
         rows = max(1, count // SEGMENTS_PER_ROW)
@@ -64,7 +68,35 @@ class Segments:
             self.embeddings[speech.others(clips, generator)][..., None],
             speech.pitch[speech.code_starts[clips][:, None] + codes].float().flatten(1),
             speech.excerpts(clips, start, SEGMENT_SAMPLES),
+            self._highest[speech.persons[clips].cpu()].to(device),
         )
+
+
+def share_of(person: str) -> float:
+    """How often a person's clips are drawn. hibari's voice is one person in many variants, of which
+    the deep ones sound processed."""
+    if person.startswith("deep"):
+        return 0.0
+    if person.startswith("hibari"):
+        return 0.5
+    return 0.7 if person.startswith("libri") else 2.5
+
+
+def highest_hz(person: str) -> float:
+    """The highest frequency in a person's recordings: the real ones were made at 16 kHz, and some
+    are played at another rate."""
+    if person.startswith(("libri", "bdl")):
+        return 7_600.0 * float(person.partition("@")[2] or 1)
+    return RATE / 2
+
+
+def below(sound: Tensor, highest: Tensor) -> Tensor:
+    """Sounds `[batch, samples]` without what lies above a frequency in Hz for each `[batch]`."""
+    if bool((highest >= RATE / 2).all()):
+        return sound
+    spectra = torch.fft.rfft(sound.float())
+    hertz = torch.linspace(0, RATE / 2, spectra.shape[1], device=sound.device)
+    return torch.fft.irfft(spectra * (hertz <= highest[:, None]), sound.shape[1])
 
 
 def latents_of(
@@ -82,7 +114,10 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
     """Writes `vocoder.pt`: the vocoder for this GPT's latents, and its discriminators."""
     torch.manual_seed(at.recipe.seed)
     stage, segments = at.recipe.vocoder, Segments(at, speech, lessons)
-    net, critics = new(at.recipe).to(at.device), Discriminators(at.recipe.critics).to(at.device)
+    net = first(at, segments).to(at.device)
+    critics = Discriminators(at.recipe.critics).to(at.device)
+    # A vocoder that continues has learned to speak already, and learns who speaks.
+    quiet_steps = at.recipe.quiet_steps // (4 if at.base else 1)
     decoder: Any = net.waveform_decoder
     new_optimizer = partial(
         torch.optim.AdamW, lr=stage.learning_rate, betas=(0.8, 0.99), fused=True
@@ -92,15 +127,15 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
     zero = torch.zeros((), device=at.device)
 
     def step_of(step: int) -> Sequence[Tensor]:
-        latents, speaker, pitches, wanted = segments.at_step(step, stage.batch)
+        latents, speaker, pitches, wanted, highest = segments.at_step(step, stage.batch)
         with low():
             sound, off, unsure = _spoken(net, decoder, latents, speaker, pitches)
         end = min(sound.shape[1], wanted.shape[1]) - MARGIN
-        sound, wanted = sound[:, MARGIN:end], wanted[:, MARGIN:end]
+        sound, wanted = (below(wave[:, :end], highest)[:, MARGIN:] for wave in (sound, wanted))
         distance = spectral_distance(sound, wanted)
         loss = MEL_WEIGHT * distance + PITCH_WEIGHT * off + VOICING_WEIGHT * unsure
         doubted = unlike = zero
-        if step >= at.recipe.quiet_steps:
+        if step >= quiet_steps:
             with low():
                 doubted = discriminator_loss(critics, wanted, sound.detach())
             stages.descend(doubted, [theirs], critics)
@@ -132,6 +167,23 @@ def _spoken(
     unsure = F.binary_cross_entropy_with_logits(voicing.float(), voiced)
     # The phase at a segment's start is arbitrary.
     return net.computed(decoder.excited(steps, (wanted, voiced)), speaker), off, unsure
+
+
+def first(at: Workplace, segments: "Segments") -> Vocoder:
+    """The vocoder before its first step: random, or the base's, for whom every speaker of the new
+    encoder is at first the mean of all."""
+    net = new(at.recipe)
+    if at.base is None:
+        return net
+    state = net.state_dict() | at.base.vocoder().state_dict()
+    old = listener.embeddings(at.base.speaker_encoder().to(at.device), segments.speech)
+    weight, bias = (
+        state[f"waveform_decoder.filters.speaker.{name}"] for name in ("weight", "bias")
+    )
+    state["waveform_decoder.filters.speaker.bias"] = bias + weight[:, :, 0] @ old.mean(0).to(weight)
+    state["waveform_decoder.filters.speaker.weight"] = 0.1 * weight
+    net.load_state_dict(state)
+    return net
 
 
 def new(recipe: BaseRecipe) -> Vocoder:

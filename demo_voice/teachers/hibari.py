@@ -26,8 +26,12 @@ FRAME = 300
 # hibari's durations count pairs of frames.
 FRAMES_PER_DURATION = 2
 PITCHES_PER_CODE, PHONES_PER_CODE = 4, 2
+UNKNOWN_PHONE = 255
 # Spectral ripples over the mel axis, in nats of magnitude; the slowest, a tilt, first.
 RIPPLES = (0.35, 0.30, 0.25, 0.22, 0.20, 0.18, 0.15, 0.15)
+# Logarithms of both factors of a man's voice. At such pitches the signal processing is audible, so
+# the vocoder does not learn from these persons.
+DEEP_JOINT, DEEP_PITCH = (-0.25, -0.04), (-0.5, -0.1)
 # The demo's person is the unchanged voice. No person of the base may be this close to it.
 NEAREST = 0.06
 _UNVOICED_HZ = 40.0
@@ -51,17 +55,23 @@ class Person:
 
 
 def person(number: int) -> Person:
-    """The person of this number; the same on every call."""
+    """The person of this number; the same on every call. Every third has the pitch of a man."""
     draw = random.Random(f"hibari/{number}")
+    if number % 3 == 2:
+        joint = round(math.exp(draw.uniform(*DEEP_JOINT)), 2)
+        pitch = math.exp(draw.uniform(*DEEP_PITCH))
+        return Person(f"deep{number}", joint, pitch, *_manner(draw))
     while True:
         joint = round(math.exp(draw.uniform(math.log(0.72), math.log(1.08))), 2)
         pitch = math.exp(draw.gauss(0.0, 0.06))
         if abs(math.log(joint)) + abs(math.log(pitch)) > NEAREST:
             break
-    return Person(
-        f"hibari{number}",
-        joint,
-        min(max(pitch, 0.86), 1.12),
+    return Person(f"hibari{number}", joint, min(max(pitch, 0.86), 1.12), *_manner(draw))
+
+
+def _manner(draw: random.Random) -> tuple[float, float, tuple[float, ...], float]:
+    """Liveliness, breath, ripples and pace of a person."""
+    return (
         draw.uniform(0.75, 1.2),
         draw.uniform(-0.6, 0.7),
         tuple(draw.gauss(0.0, spread) for spread in RIPPLES),
@@ -115,31 +125,42 @@ class Voice:
             harmonic + gain, turn, noise + gain + np.float32(who.breath), free + gain, phase, f0,
             np.random.default_rng(seed),
         )  # fmt: skip
-        wave = played(wave, who.joint)
-        first, last = _edges(wave, random.Random(f"edges/{seed}"))
-        of_frame = np.repeat(
-            np.arange(len(lasting)), FRAMES_PER_DURATION * lasting.astype(np.int64)
-        )
-        draw = random.Random(f"loudness/{seed}")
-        loud = draw.uniform(0.35, 0.9) / max(1e-3, float(np.abs(wave).max()))
-        part = (wave[first:last] * loud * 32767).astype(np.int16)
-        codes = -(-len(part) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
+        return placed(played(wave, who.joint), f0, lasting, np.asarray(ids), who.joint, seed)
 
-        def frames(each: int) -> np.ndarray:
-            seconds = (np.arange(codes * each) + 0.5) * SAMPLES_PER_CODE / CODE_RATE / each
-            return ((seconds + first / RATE) * who.joint * RATE / FRAME).astype(np.int64)
 
-        voiced = np.where(f0 > _UNVOICED_HZ, np.log2(np.maximum(f0, 1.0) * who.joint), 0.0)
-        at = frames(PITCHES_PER_CODE)
-        pitch = np.where(at < len(f0), voiced[at.clip(max=len(f0) - 1)], 0.0)
-        where = frames(PHONES_PER_CODE)
-        place = of_frame[where.clip(max=len(of_frame) - 1)]
-        phones = np.where(where < len(of_frame), np.asarray(ids)[place], 0)
-        return Spoken(
-            part,
-            pitch.reshape(codes, PITCHES_PER_CODE).astype(np.float16),
-            phones.reshape(codes, PHONES_PER_CODE).astype(np.uint8),
-        )
+def placed(
+    wave: np.ndarray, f0: np.ndarray, lasting: np.ndarray, ids: np.ndarray, joint: float, seed: int
+) -> Spoken:
+    """Cuts a clip at its edges, draws its loudness, and looks up the pitch and phone of each code.
+
+    Args:
+        wave: Samples at 24 kHz, after `played`.
+        f0: Hz in frames of `FRAME` samples before `played`; unvoiced below 40.
+        lasting: The duration of each phone in pairs of those frames.
+        ids: The phones.
+    """
+    first, last = _edges(wave, random.Random(f"edges/{seed}"))
+    of_frame = np.repeat(np.arange(len(lasting)), FRAMES_PER_DURATION * lasting.astype(np.int64))
+    draw = random.Random(f"loudness/{seed}")
+    loud = draw.uniform(0.35, 0.9) / max(1e-3, float(np.abs(wave).max()))
+    part = (wave[first:last] * loud * 32767).astype(np.int16)
+    codes = -(-len(part) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
+
+    def frames(each: int) -> np.ndarray:
+        seconds = (np.arange(codes * each) + 0.5) * SAMPLES_PER_CODE / CODE_RATE / each
+        return ((seconds + first / RATE) * joint * RATE / FRAME).astype(np.int64)
+
+    voiced = np.where(f0 > _UNVOICED_HZ, np.log2(np.maximum(f0, 1.0) * joint), 0.0)
+    at = frames(PITCHES_PER_CODE)
+    pitch = np.where(at < len(f0), voiced[at.clip(max=len(f0) - 1)], 0.0)
+    where = frames(PHONES_PER_CODE)
+    place = of_frame[where.clip(max=len(of_frame) - 1)]
+    phones = np.where(where < len(of_frame), ids[place], 0)
+    return Spoken(
+        part,
+        pitch.reshape(codes, PITCHES_PER_CODE).astype(np.float16),
+        phones.reshape(codes, PHONES_PER_CODE).astype(np.uint8),
+    )
 
 
 def package() -> Any:

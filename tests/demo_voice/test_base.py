@@ -9,8 +9,9 @@ import torch
 from demo_voice import codec, pretraining
 from demo_voice.base import Base, paired, translate
 from demo_voice.recipe import FULL
-from demo_voice.speech import Mels, Speech, without_times, write_shard
+from demo_voice.speech import Mels, Speech, write_shard
 from demo_voice.stages import Workplace
+from demo_voice.teachers.recordings import Phrase, spoken
 from machine.errors import SotaqueError
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_model, read_tensors
@@ -62,7 +63,7 @@ def test_a_voice_of_another_size_is_refused():
 
 def test_training_starts_from_the_base_s_mels_and_rows_of_the_codes_heard(tmp_path):
     noise = np.random.default_rng(0).integers(-9000, 9000, (6, 24_000)).astype(np.int16)
-    clips = [without_times(one) for one in noise]
+    clips = [spoken(Phrase("", "", torch.from_numpy(one / np.float32(32768)))) for one in noise]
     write_shard(tmp_path / "shard_00000.npz", clips, [("He ran.", "hibari1")] * len(clips))
     device = torch.device("cpu")
     at = Workplace(FULL, tmp_path, device, 0.0, Base(DEMO, FULL))

@@ -22,12 +22,13 @@ from demo_voice.__main__ import FILES, LEARNING, Making
 from demo_voice.recipe import CHARACTERS, SHORT
 from demo_voice.speech import Mels, Speech
 from demo_voice.stages import Workplace
-from demo_voice.teachers.hibari import RATE, Spoken, person
+from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE, RATE, Spoken, person
 from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
 from demo_voice.text.sentences import Grammar
 from machine.errors import SotaqueError
 from tests.demo_voice.few_words import FEW_WORDS
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference import speech as speaks
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
@@ -43,9 +44,10 @@ def hum(said: str, pitch: float) -> Spoken:
     seconds = 1.5 + 0.02 * len(said)
     time = np.arange(int(seconds * RATE)) / RATE
     wave = sum(np.sin(2 * np.pi * pitch * n * time) / n for n in range(1, 9))
-    clip = speech.without_times((wave * np.sin(7 * time) * 3000).astype(np.int16))
-    pitches = np.full(clip.pitch.shape, np.log2(pitch), np.float16)
-    return Spoken(clip.wave, pitches, np.full(clip.phones.shape, 7, np.uint8))
+    sound = (wave * np.sin(7 * time) * 3000).astype(np.int16)
+    codes = -(-len(sound) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
+    pitches = np.full((codes, PITCHES_PER_CODE), np.log2(pitch), np.float16)
+    return Spoken(sound, pitches, np.full((codes, PHONES_PER_CODE), 7, np.uint8))
 
 
 @pytest.fixture(scope="module")
@@ -198,12 +200,12 @@ def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path):
         lexicon.read(tmp_path)
 
 
-def test_no_person_is_the_demo_s():
-    """The demo dataset is hibari's unchanged voice."""
+def test_no_person_is_hibari_unchanged_and_every_third_is_as_low_as_a_man():
     for number in range(SHORT.persons * 50):
         who = person(number)
         assert abs(np.log(who.joint)) + abs(np.log(who.pitch)) > 0.04
         assert person(number) == who
+        assert (who.joint * who.pitch < 0.85) >= (number % 3 == 2)
 
 
 @pytest.mark.slow
@@ -211,8 +213,9 @@ def test_a_batch_shares_references_among_clips_of_one_person(made):
     clips = read(made)
     lessons = pretraining.new_lessons(made._at("pretraining"), clips)
     rows = lessons.at(3, 16)
-    assert len(rows.references) == 2 and len(rows.text) == 16
-    assert torch.equal(rows.reference_of, torch.arange(2).repeat_interleave(8))
+    assert len(rows.references) == 2 and 8 <= len(rows.text) <= 16
+    assert int(rows.reference_of.bincount().max()) <= 8
+    assert torch.equal(rows.reference_of, rows.reference_of.sort().values)
     again = lessons.at(3, 16)
     assert all(torch.equal(a, b) for a, b in zip(rows[:7], again[:7], strict=True))
     # The clips of each person have similar lengths: little padding.
