@@ -20,7 +20,7 @@ from xtts import sound_file
 from xtts.model.shapes import CODE_RATE as CODE_RATE
 from xtts.model.shapes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
 from xtts.model.shapes import VOCODER_RATE as VOCODER_RATE
-from xtts.sound_endings import FOREIGN, how_to_convert
+from xtts.sound_endings import how_to_convert
 from xtts.sound_file import MOST_CHANNELS, RATES, UNDECODABLE, Sound
 
 SPEAKER_RATE = 16_000
@@ -167,6 +167,6 @@ def _filterbank(
 
 
 def _unreadable(path: Path, reason: str) -> str:
-    if path.suffix.lower() in FOREIGN:
+    if sound_file.needs_av(path):
         return f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: {how_to_convert(path)}"
     return f"{path} cannot be decoded ({reason}). Use a WAV, FLAC, OGG or MP3 file."

@@ -6,6 +6,8 @@ estimates the third. It also trusts a FLAC that declares too few samples, refuse
 length, and stops after the first of several chained Ogg streams. This module uses the length of the
 header only if it is plausible, else counts the frames, and reads all streams.
 
+The content decides the format, whatever the ending is.
+
 Importing this module does not import torch; the API's decoding child reads with it, too.
 """
 
@@ -43,6 +45,10 @@ _CHANGES = "Its sample rate or its channels change inside the file. Convert it t
 _FLAC_TOTAL = 21
 _OGG_HEAD = 27
 _OGG_BEGINS = 0x02
+# The first bytes of Matroska and WebM, WMA and AMR; MP4 and QuickTime begin with a box of one of
+# these names, raw AAC with a sync word whose layer is 0.
+_FOREIGN_BEGINS = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"#!AMR", b"ADIF")
+_MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
 class Sound(ABC):
@@ -76,18 +82,48 @@ def opened(
 ) -> Iterator[Sound]:
     """Opens a file, or the bytes of one. Raises one of UNDECODABLE.
 
-    by_av: allows FFmpeg's decoder for files that libsndfile does not read, if the package `av` is
-    installed. only_av: arguments of `av.open`, with which FFmpeg's decoder reads the file.
+    by_av: allows FFmpeg's decoder for files that need it, if the package `av` is installed.
+    only_av: arguments of `av.open`, with which FFmpeg's decoder reads the file.
     """
     with contextlib.ExitStack() as stack:
-        try:
-            sound: Sound = _Av(source, stack, only_av) if only_av else _Sndfile(source, stack)
-        except soundfile.LibsndfileError:
-            foreign = isinstance(source, Path) and source.suffix.lower() in FOREIGN
-            if not (by_av and foreign and av_is_installed()):
-                raise
-            sound = _Av(source, stack, {})
-        yield sound
+        yield _sound(source, stack, by_av=by_av, only_av=only_av)
+
+
+def _sound(
+    source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool,
+    only_av: Mapping[str, Any] | None,
+) -> Sound:  # fmt: skip
+    if only_av:
+        return _Av(source, stack, only_av)
+    if isinstance(source, bytes):
+        return _Sndfile(source, stack)
+    decodes = by_av and av_is_installed()
+    if _begins_foreign(source):  # libsndfile takes some of these files for MP3
+        if not decodes:
+            raise ValueError("Only FFmpeg reads its format.")
+        return _Av(source, stack, {})
+    try:
+        return _Sndfile(source, stack)
+    except soundfile.LibsndfileError:
+        if not (decodes and needs_av(source)):
+            raise
+        return _Av(source, stack, {})
+
+
+def needs_av(path: Path) -> bool:
+    """Whether a file is in a format that only FFmpeg's decoder reads, by its content or, for
+    content that is neither, by its ending."""
+    return _begins_foreign(path) or path.suffix.lower() in FOREIGN
+
+
+def _begins_foreign(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError:
+        return False
+    is_aac = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0
+    return head.startswith(_FOREIGN_BEGINS) or head[4:8] in _MP4_BOXES or is_aac
 
 
 def reason_of(error: BaseException) -> str:

@@ -12,9 +12,10 @@ from pathlib import Path
 from extras.cut import cutter, writing
 from extras.cut.by_base import base_that_aligns, cut_by_base
 from extras.cut.by_words import cut_by_words
+from extras.cut.cues import read_cues
 from extras.cut.cutter import CutJob, CutResult
 from extras.cut.journal import HeardJournal
-from extras.cut.manuscript import Manuscript, manuscript_of, read_cues
+from extras.cut.manuscript import Manuscript, manuscript_of
 from extras.cut.planning import (
     CLIPPED,
     IN_A_CLIP,
@@ -72,7 +73,10 @@ def run(
     if text is None:
         method, cut = _without_text(recogniser, language, short)
     else:
-        manuscript = manuscript_of(read_cues(text), short)
+        notes = list[str]()
+        manuscript = manuscript_of(read_cues(text, short, notes), short)
+        for note in notes:
+            log.info(note)
         method, cut = _with_text(settings, manuscript, text, len(recordings), language, short)
     existed, work = to.exists(), to / writing.WORK
     opened = [

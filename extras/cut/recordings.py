@@ -17,7 +17,7 @@ from machine.storage.hashes import FileStamp, stamp_of
 from xtts import sound_file
 from xtts.audio import AudioError, resample
 from xtts.recording_facts import declared_bytes, facts
-from xtts.sound_endings import DECODED
+from xtts.sound_endings import converted
 
 LISTENING_RATE = 16_000
 # A multiple of speech detection's 32 ms frames at 16 kHz.
@@ -64,7 +64,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
     try:
         header = facts(path, by_av=False)
     except AudioError as error:
-        if path.suffix.lower() in DECODED:
+        if not sound_file.needs_av(path):
             raise CuttingError(str(error)) from error
         path = _by_av(path, work / f"{name}.wav")
         header = facts(path)
@@ -172,8 +172,7 @@ def _by_av(path: Path, to: Path) -> Path:
         raise CuttingError(
             f"{path} needs the package av, which is not installed. Install it with "
             f"`{commands.install_extra('aac')}`, or convert the file: "
-            f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 "
-            f"{shlex.quote(str(path.with_suffix('.wav')))}"
+            f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 {shlex.quote(str(converted(path)))}"
         ) from None
     make_folder(to.parent)
     try:

@@ -19,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
     add("--to", type=Path, metavar="DIR", help="the folder to write")
     add("--text", type=Path, metavar="FILE",
-        help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid. The "
-             "shortest pause for a cut is 0.12 s with a text, and 0.3 s without")  # fmt: skip
+        help="the text of the recordings: txt, or with times: srt, vtt, sbv, lab, TextGrid, "
+             "Audacity's labels, Whisper's json and tsv. The shortest pause for a cut is 0.12 s "
+             "with a text, and 0.3 s without")  # fmt: skip
     add("--recogniser", type=Path, metavar="DIR",
         help="a Whisper model that writes the transcripts, instead of --text")  # fmt: skip
     add("--ray", action="store_true", help="compute on Ray; RAY_ADDRESS names a cluster")

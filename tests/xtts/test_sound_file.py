@@ -141,3 +141,39 @@ def test_an_mp3_file_in_blocks_is_the_sound_of_the_whole_file():
     whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     with sound_file.opened(data) as sound:
         assert np.allclose(np.concatenate(list(sound.blocks())), whole, rtol=0, atol=1e-6)
+
+
+# The same sound in many formats.
+CONTENTS = {
+    "wav": lambda: encoded(SOUND, "WAV", "PCM_16", RATE),
+    "mp3": lambda: encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE),
+    "flac": lambda: encoded(SOUND, "FLAC", "PCM_16", RATE),
+    "ogg": lambda: encoded(SOUND, "OGG", "VORBIS", RATE),
+    "m4a": lambda: pipe_audio.by_av("ipod", "aac", RATE),
+    "mov": lambda: pipe_audio.by_av("mov", "pcm_s16le", RATE),
+    "aac": lambda: pipe_audio.by_av("adts", "aac", RATE),
+    "webm": pipe_audio.webm,
+    "wma": lambda: pipe_audio.by_av("asf", "pcm_s16le", RATE),
+}
+
+
+@pytest.mark.parametrize("form", CONTENTS)
+def test_the_content_decides_and_not_the_ending(tmp_path, form):
+    content = CONTENTS[form]()
+    for ending in ("wav", "mp3", "opus", "m4a"):
+        path = tmp_path / f"a.{ending}"
+        path.write_bytes(content)
+        assert facts(path).seconds == pytest.approx(SECONDS, abs=0.2)
+        assert audio.read(path, RATE, max_seconds=1.0).abs().max() > 0.1
+
+
+def test_without_av_a_wrong_ending_gets_the_command_that_converts(tmp_path, monkeypatch):
+    monkeypatch.setattr(sound_file, "av_is_installed", lambda: False)
+    path = tmp_path / "a.wav"
+    path.write_bytes(CONTENTS["m4a"]())
+    with pytest.raises(AudioError) as caught:
+        facts(path)
+    assert str(caught.value) == (
+        f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: ffmpeg -i {path} -vn -ac 1 "
+        f"-ar 22050 {tmp_path / 'a-converted.wav'}"
+    )

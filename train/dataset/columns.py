@@ -27,21 +27,26 @@ HEADER_ADVICE = (
     "Write a header line that names the columns, such as file_name|speaker|text; columns with "
     "other names are ignored."
 )
-# The header names of each role, in order of preference.
+# The header names of each role, in order of preference; in lower case, without spaces and signs.
 NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
-    "path": ("file_name", "filename", "file_path", "filepath", "audio_file", "audio_filepath",
-             "audio_path", "audio", "wav_filename", "wav_file", "wav_path", "wav", "path", "file",
-             "clip", "utterance_id", "utt_id", "clip_id", "id"),
-    "text": ("normalized_text", "normalised_text", "normalized_transcription",
-             "normalized_transcript", "text_normalized"),
-    "written": ("text", "transcription", "transcript", "sentence"),
-    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id", "spk", "spk_id"),
-    "language": ("language", "lang", "locale", "language_code"),
-    "style": ("style", "speaking_style"),
+    "path": ("filename", "filepath", "audiofile", "audiofilepath", "audiofilename", "audiopath",
+             "audioname", "audio", "wavfilename", "wavfile", "wavfilepath", "wavpath", "wavname",
+             "wav", "soundfile", "sound", "path", "file", "recording", "clip", "clippath",
+             "clipname", "utteranceid", "uttid", "clipid", "audioid", "fileid", "segmentid", "id"),
+    "text": ("normalizedtext", "normalisedtext", "normalizedtranscription",
+             "normalizedtranscript", "textnormalized", "textnormalised", "normtext"),
+    "written": ("text", "transcription", "transcript", "sentence", "rawtext", "originaltext",
+                "utterance", "transcribedtext"),
+    "speaker": ("speakername", "speaker", "speakerid", "clientid", "spk", "spkid", "spkname",
+                "voice", "voicename", "voiceid", "narrator"),
+    "language": ("language", "lang", "locale", "languagecode", "languageid", "languagename",
+                 "langcode", "langid"),
+    "style": ("style", "speakingstyle", "stylename"),
     "split": ("split", "subset", "partition"),
 }  # fmt: skip
 # The share of a text's words that its normalised form keeps.
 _SAME_WORDS = 0.5
+_SIGNS = re.compile(r"[\W_]+")
 # Words without digits; in scripts without spaces, characters.
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
 _MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
@@ -132,7 +137,7 @@ class Columns:
 
 def named(header: Sequence[str]) -> Columns | None:
     """The columns by a header line; None if the line is not a header."""
-    names = [cell.strip().lower().replace(" ", "_") for cell in header]
+    names = [_SIGNS.sub("", cell.lower()) for cell in header]
     places = {
         role: names.index(name)
         for role, known in NAMES_IN_HEADERS.items()

@@ -14,7 +14,7 @@ teach wrong words. `train.dataset.dataset` checks single clips later.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ from train.dataset.layouts import (
     read_by_formatter,
     read_pairs,
 )
+from train.dataset.tags import decoded, spoken, tags_note
 from train.dataset.transcripts import (
     Row,
     Table,
@@ -60,6 +61,7 @@ from train.dataset.transcripts import (
     table_of,
     unread_note,
 )
+from xtts.sound_endings import is_recording
 from xtts.text.language_names import tag_of
 from xtts.text.markup import STYLE_MARK
 
@@ -130,6 +132,7 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
         )
     if not found.entries:
         raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
+    _clean_texts(found)
     _unify_spellings(found)
     _refuse_repeated(found.entries, folder)
     _refuse_misread(found.entries, folder)
@@ -148,6 +151,20 @@ def _of_pairs(folder: Path, language: str, transcripts: Transcripts) -> Transcri
     notes = [unread_note(folder, transcripts)] if transcripts.unread else []
     notes += _folders_note(pairs, "set DATASET_FORMAT=folders")
     return Transcript(pairs, f"{folder}, a text for each recording", notes)
+
+
+def _clean_texts(found: Transcript) -> None:
+    """Decodes HTML entities, and leaves out the tags of other tools and the names of speakers."""
+    pairs = [decoded(entry.text) for entry in found.entries]
+    tags = list[str]()
+    for entry, text in zip(found.entries, spoken((text for text, _ in pairs), tags), strict=True):
+        entry.text = text
+    entities = dict.fromkeys(one for _, encoded in pairs for one in encoded)
+    if entities:
+        shown = listed(list(entities))
+        found.notes.append(f"HTML entities in the texts are read as characters: {shown}.")
+    if tags:
+        found.notes.append(tags_note("Transcripts", tags))
 
 
 def _unify_spellings(found: Transcript) -> None:
@@ -218,11 +235,11 @@ def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcrip
     files = (*transcripts.train, *transcripts.validation)
     names = [path.relative_to(folder).as_posix() for path in files]
     some = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
-    found = Transcript([], f"{folder}: {some}")
+    found, in_rows = Transcript([], f"{folder}: {some}"), set[Path]()
     tables = [rows for path in files if (rows := table_of(path)).rows]
     columns = _columns(tables, folder, language)
     for one, known in zip(tables, columns, strict=True):
-        read = _of_table(folder, one, known, language)
+        read = _of_table(folder, one, known, language, in_rows)
         for entry in read.entries if transcripts.validation else ():
             entry.validation = one.path in transcripts.validation
         found.entries += read.entries
@@ -231,8 +248,7 @@ def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcrip
         _leave_out_repeated(found, transcripts)
     corpus_speakers(found.entries)
     found.notes += _folders_note(found.entries, "add a column with the name of each clip's speaker")
-    if note := unread_note(folder, transcripts):
-        found.notes.append(note)
+    found.notes += filter(None, (unread_note(folder, transcripts), _rowless_note(folder, in_rows)))
     found.source += f" ({columns[0].spelled()})" if columns else ""
     return found
 
@@ -278,13 +294,36 @@ def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
     found.notes.append(note)
 
 
-def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Transcript:
-    """The rows of one file with known columns."""
+def _rowless_note(folder: Path, in_rows: Set[Path]) -> str:
+    """A note that names the recordings beside those of the rows that have no row; "" without any.
+    A copy in another format has the row of the original."""
+    named = {path.with_suffix("") for path in in_rows if path.is_file()}
+    beside = {path for place in {one.parent for one in named} for path in place.iterdir()}
+    rowless = sorted(
+        shown_path(path, folder) for path in beside
+        if is_recording(path) and path.with_suffix("") not in named
+    )  # fmt: skip
+    if not rowless:
+        return ""
+    are = "1 recording has no row and is" if len(rowless) == 1 else (
+        f"{len(rowless)} recordings have no row and are"
+    )  # fmt: skip
+    return f"{are} not used: {listed(rowless)}."
+
+
+def _of_table(
+    folder: Path, table: Table, columns: Columns, language: str, in_rows: set[Path]
+) -> Transcript:
+    """The rows of one file with known columns. Adds the recordings of all rows to `in_rows`."""
     path, found = table.path, Transcript([], "", _unused(table, columns))
     rows: Sequence[Row] = table.rows if columns.by_rows else table.rows[1:]
-    if "split" in columns.places:
-        rows = _in_use(rows, columns.places["split"], path, found.notes)
     places = recording_folders(path, folder)
+    if "split" in columns.places:
+        in_rows |= {
+            located(relative_name(_cells_of(row, columns)["path"], path.parent), places)[1]
+            for row in rows
+        }
+        rows = _in_use(rows, columns.places["split"], path, found.notes)
     faults, styles, moved = list[str](), list[str](), list[str]()
     for row in rows:
         cells = _cells_of(row, columns)
@@ -293,6 +332,7 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
         if fault := _fault(row, columns, table, name, speaker):
             faults.append(fault)
             continue
+        in_rows.add(recording)
         found.entries.append(
             TranscriptEntry(
                 name if path.parent == folder

@@ -15,7 +15,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,9 @@ _LIBRISPEECH = ".trans.txt"
 _VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
 _TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
-_MOST_ROWS_LOOKED_AT = 200
+_MOST_ROWS_LOOKED_AT, _MOST_NAMES_LOOKED_UP = 200, 20
+# The share of the rows that a form of names must have.
+_LEAST_FORM = 0.1
 _MOST = 0.5
 
 
@@ -243,7 +245,7 @@ def read_table(path: Path, delimiter: str | None = None) -> Table:
             if line.strip()
         ]
     else:
-        rows = _rows(lines, delimiter)
+        rows = _rows(lines, delimiter, path)
     return Table(path, tuple(rows), delimiter)
 
 
@@ -268,7 +270,7 @@ def most_common_width(rows: Sequence[Row]) -> int:
     return Counter(len(row.cells) for row in rows).most_common(1)[0][0]
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
+def _rows(lines: Sequence[str], delimiter: str, path: Path) -> list[Row]:
     alone = [
         Row(number, tuple(_fields(line, delimiter)[0]))
         for number, line in enumerate(lines, start=1)
@@ -278,7 +280,8 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
     whole = [row for row in alone if lines[row.number - 1].count('"') % 2 == 0]
     if len(whole) == len(alone):
         return alone
-    width, rows, ended = most_common_width(whole or alone), list[Row](), 0
+    rows, ended = list[Row](), 0
+    begins_row = _row_test(whole or alone, delimiter, path)
     for row in alone:
         if row.number <= ended:
             continue
@@ -287,8 +290,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[Row]:
             below = lines[first : ended + _MOST_LINES_IN_FIELD]
             cells, taken = _fields("\n".join(below), delimiter)
             # While a field is open, the next lines belong to it, unless they look like rows.
-            rowlike = (_looks_like_row(line, delimiter, width) for line in below[1 : 1 + taken])
-            if taken and not any(rowlike):
+            if taken and not any(map(begins_row, below[1 : 1 + taken])):
                 row = Row(ended, tuple(" ".join(cell.split()) for cell in cells))
                 ended += taken
         rows.append(row)
@@ -316,11 +318,56 @@ def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
     return values, text.count("\n", 0, place - 1)
 
 
-def _looks_like_row(line: str, delimiter: str, width: int) -> bool:
-    cells, _ = _fields(line, delimiter)
-    sound = len(cells) > 1 and names_sound(cells[0])
-    # Texts contain commas, semicolons and tabs, but not `|`.
-    return sound or (delimiter == "|" and width > 1 and len(cells) >= width)
+def _row_test(rows: Sequence[Row], delimiter: str, path: Path) -> Callable[[str], bool]:
+    """A function that tells rows from the second and later lines of a quoted text. rows: lines
+    without an open quotation mark.
+
+    A row has the usual number of fields. In tables with commas, semicolons and tabs, which texts
+    contain, too, it also names a recording: by its ending, or in the column of the recordings by an
+    existing file or the form of the other names (`s10` like `s01`).
+    """
+    width = most_common_width(rows)
+    usual = [row.cells for row in rows if len(row.cells) == width]
+    folders = recording_folders(path, path.parent)
+    columns = list(zip(*usual, strict=True))
+    some = [column[:_MOST_NAMES_LOOKED_UP] for column in columns]
+    existing = [sum(names_recording(one, folders) for one in column) for column in some]
+    forms = [_usual_forms(column) for column in columns]
+    alike = [sum(_form(one) in forms[at] for one in column) for at, column in enumerate(columns)]
+    exist = max(existing) > _MOST * len(some[0])
+    seen = existing if exist else alike
+    place = seen.index(max(seen))
+    names = forms[place]
+
+    def begins_row(line: str) -> bool:
+        cells, _ = _fields(line, delimiter)
+        if len(cells) > 1 and names_sound(cells[0]):
+            return True
+        if width < 2 or len(cells) < width:
+            return False
+        if delimiter == "|":
+            return True
+        # Texts with delimiters add fields, most of them after the name.
+        name = cells[place if place == 0 else place - width]
+        # "1999, it rained" is no row `1999` beside recordings 0001 to 0024.
+        alike = _form(name) in names and not (exist and name.isdecimal())
+        return alike or (exist and names_recording(name, folders))
+
+    return begins_row
+
+
+def _usual_forms(names: Sequence[str]) -> frozenset[str]:
+    """The forms with figures and without spaces that at least a tenth of the names have."""
+    counts = Counter(map(_form, names))
+    least = _LEAST_FORM * len(names)
+    return frozenset(
+        form for form, count in counts.items() if count > least and "0" in form and " " not in form
+    )
+
+
+def _form(name: str) -> str:
+    """A name with its letters as `a` and its figures as `0`: `anna_012` is `a_000`."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d", "0", name))
 
 
 # JSON

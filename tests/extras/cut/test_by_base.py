@@ -7,7 +7,8 @@ import pytest
 
 from extras.cut.base_alignment import SpanMatch, SpanScore
 from extras.cut.by_base import _unheard, pieces_of, sure_matches
-from extras.cut.manuscript import Cue, TextUnit, manuscript_of
+from extras.cut.cues import Cue
+from extras.cut.manuscript import TextUnit, manuscript_of
 from tests.extras.cut.recordings import cut, hashes, without
 from tests.tapes import join_demo, spoken_by
 from train.dataset.metadata import read_entries

@@ -8,8 +8,9 @@ import pytest
 
 from extras.cut import by_words
 from extras.cut.by_words import TextListener, heard_whole, wrong_order
+from extras.cut.cues import Cue
 from extras.cut.journal import HeardJournal
-from extras.cut.manuscript import Cue, Manuscript, manuscript_of
+from extras.cut.manuscript import Manuscript, manuscript_of
 from extras.cut.profile import SpokenChunk
 from extras.cut.recogniser import HeardWord
 from extras.cut.recordings import SourceRecording

@@ -51,7 +51,7 @@ def test_a_stretch_is_what_is_there_also_across_blocks(recording):
         assert np.array_equal(found[place], wave[first:last])
 
 
-@pytest.mark.parametrize("name", [*FILES, "memo.webm", "MEMO.WEBM"])
+@pytest.mark.parametrize("name", [*FILES, "memo.webm", "MEMO.WEBM", "webm as.opus", "webm as.wav"])
 def test_a_recording_is_as_long_as_what_it_holds(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(FILES[name][0]() if name in FILES else webm())

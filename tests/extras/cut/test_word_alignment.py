@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from extras.cut.manuscript import Cue, manuscript_of
+from extras.cut.cues import Cue
+from extras.cut.manuscript import manuscript_of
 from extras.cut.recogniser import HeardWord
 from extras.cut.word_alignment import (
     DoubtfulSentence,

@@ -255,3 +255,18 @@ def test_what_programs_write_for_a_missing_name_is_no_speaker(tmp_path, head):
     written(tmp_path, head + table("{n}|{text}|{kind}", ("ann", "NaN", "ben", "None")))
     assert {row[2] for row in rows(tmp_path)} == {"ann", "ben", "speaker"}
     assert notes(tmp_path) == ["metadata.csv: 6 rows name no speaker and count as one person."]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "wav_path,speakerID,languageID,text", "Wav Path,Speaker Id,Language-ID,Text",
+        "audioFile,speakerName,langCode,rawText",
+        "FILENAME,Voice,LOCALE,Sentence", "audio_file_name,spkid,lang_id,transcribed_text",
+        "clipPath,SpeakerID,Language,utterance",
+    ],
+)  # fmt: skip
+def test_headers_however_they_are_written(header):
+    known = named(header.split(","))
+    assert known is not None
+    assert known.places == {"path": 0, "speaker": 1, "language": 2, "text": 3}

@@ -266,3 +266,11 @@ def test_a_language_is_read_however_it_is_written(tmp_path, form, written_as, re
         (tmp_path / "metadata.csv").write_text(f"file_name;text;language\n{row}")
     (entry,) = read_entries(tmp_path, "auto", "pt")
     assert entry.language == read_as
+
+
+def test_recordings_without_a_row_are_named(tmp_path):
+    written(tmp_path, "a|First one.|train\nb|Second one.|train\nc|Third.|test\nd|No file.|train\n")
+    for name in ("a.wav", "b.wav", "b.mp3", "c.wav", "x.wav", "y.flac", ".z.wav", "notes.txt"):
+        (tmp_path / "wavs" / name).touch()
+    found = [one for one in notes(tmp_path) if "no row" in one]
+    assert found == ["2 recordings have no row and are not used: wavs/x.wav, wavs/y.flac."]

@@ -127,3 +127,53 @@ def test_one_json_object_that_holds_all_clips(tmp_path, content):
     ]  # fmt: skip
     written(tmp_path, json.dumps(content, indent=1), "metadata.json")
     assert len(rows(tmp_path)) == 2
+
+
+TEXTS = [
+    "The lamp by the window was still burning.", "We walked along the river, until noon.",
+    "Nobody had opened the letter.", "My brother keeps three hens; and a goat.",
+    "The train leaves at seven.", "She painted the gate dark green.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", [None, 3, 5], ids=["never", "by a later row", "by the last"])
+@pytest.mark.parametrize(
+    ("delimiter", "name", "header"),
+    [
+        (",", "s{:02}", "file_name,text\n"), ("\t", "{:04}", ""), (";", "anna_{}", ""),
+        (",", "LJ001-{:04}", "text,id\n"), (";", "dir/clip{}", "text;id\n"), ("\t", "a b{}", ""),
+    ],
+)  # fmt: skip
+def test_an_open_quotation_mark_swallows_no_row(tmp_path, delimiter, name, header, closed):
+    """With ids without an ending; for ids of words, the recordings tell."""
+    lines = []
+    for number, text in enumerate(TEXTS):
+        text = text.replace(delimiter, "")
+        text = f'"{text}' if number == 2 else f'{text}"' if number == closed else text
+        pair = (name.format(number), text)
+        lines.append(delimiter.join(reversed(pair) if "id" in header else pair))
+    if " " in name or "/" in name:
+        for number in range(len(TEXTS)):
+            recording = tmp_path / "wavs" / (name.format(number) + ".wav")
+            recording.parent.mkdir(parents=True, exist_ok=True)
+            recording.touch()
+    path = written(tmp_path, header + "\n".join(lines) + "\n") / "metadata.csv"
+    found = [row.cells for row in read_table(path).rows]
+    assert len(found) == len(lines) + bool(header)
+    ids = [cells[-1 if "id" in header else 0] for cells in found[bool(header) :]]
+    assert ids == [name.format(number) for number in range(len(TEXTS))]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+def test_a_text_of_many_lines_is_one_row(tmp_path, delimiter):
+    """Its lines may have as many fields as a row, and begin with figures."""
+    text = delimiter.join(("First", " he said.\n1999", " it rained.\nSo", " no more."))
+    lines = [f"{number:04}{delimiter}Text {number}." for number in range(1, 9)]
+    lines[3] = f'0004{delimiter}"{text}"'
+    (tmp_path / "wavs").mkdir()
+    for number in range(1, 9):
+        (tmp_path / "wavs" / f"{number:04}.wav").touch()
+    path = written(tmp_path, "\n".join(lines)) / "metadata.csv"
+    found = [row.cells for row in read_table(path).rows]
+    assert [cells[0] for cells in found] == [f"{number:04}" for number in range(1, 9)]
+    assert found[3] == ("0004", " ".join(text.split()) if delimiter != "\t" else found[3][1])

@@ -1,0 +1,107 @@
+"""Tags of other tools in transcripts are left out and named; ordinary brackets and names stay."""
+
+import pytest
+
+from tests.train.dataset.test_metadata import notes, rows, written
+from train.dataset.tags import decoded, without_speakers, without_tags
+
+TAGS = [
+    "[laughs]", "(coughs)", "*sighs*", "{breath}", "<laugh>", "[Music]", "[BREATH]", "(laughter)",
+    "[laugh:1]",
+    "{laughs}", "(clears throat)", "*laughs nervously*", "[soft piano music]",
+    "(audience laughing)", "[lip_smack]",
+    "[SPEAKER_01]", "[Speaker 2]", "[S1]", "[00:01:02]", "<|0.00|>", "[BLANK_AUDIO]", "[ __ ]",
+    "[whispers]",
+    "[risas]", "(lacht)", "[Gelächter]", "(rires)", "[música]", "[музыка]", "（笑）", "[音楽]",
+    "[박수]",
+    "【掌声】",
+    "<unk>", "<i>", "♪", "[inaudible]", "[excited]", "(applause)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("text", ["{} We went home.", "We {} went home.", "We went home {}."])
+def test_a_tag_is_no_word(tag, text):
+    assert without_tags(text.replace("{}", tag)) == ("We went home.", [tag])
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("ANNA: We went home.", "We went home."),
+        ("DR. SMITH (O.S.): We went home.", "We went home."),
+        ("Speaker 1: We went home.", "We went home."),
+        ("SPEAKER_00: We went home.", "We went home."),
+        ("[SPEAKER_00]: We went home.", "We went home."),
+        (">> We went home. >> No.", "We went home. No."),
+        (">>> BEN: We went home.", "We went home."),
+        ("<laughter>We went</laughter> home.", "We went home."),
+        ("We went [laughs], home (coughs).", "We went, home."),
+    ],
+)
+def test_speakers_and_signs_are_not_spoken(text, spoken):
+    plain, found = without_tags(text)
+    assert plain == spoken and found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He paid (see page 5) the bill.", "It was [sic] wrong.",
+        "He [the king] left (in silence).", "NASA (the agency) flew.",
+        "It was *very* good, and *silence* fell.", "2 * 3 * 4", "a < b and c > d, I <3 you",
+        "[pause:500ms] Go on. [voice:ben] No! [/voice]", '<break time="1s"/> Go on.',
+        "[style:whisper] Go on.",
+        "CHAPTER 1: THE SHOP", "NOTE: It is late.", "It is 12:30.", "Remember: it is late.",
+        "{HH AH0 L OW1}",
+        "(He laughed at me.)", "(the music on the left)", "Verse [12] ends.", "C# and F#",
+        "Go -> there",
+    ],
+)  # fmt: skip
+def test_ordinary_text_stays(text):
+    assert without_tags(text) == (text, [])
+
+
+def test_names_before_colons_count_if_they_repeat():
+    turns = ["Anna Smith: Hello.", "Ben: Yes?", "Anna Smith: No.", "It rained."]
+    assert without_speakers(turns) == (
+        ["Hello.", "Yes?", "No.", "It rained."], ["Anna Smith:", "Ben:", "Anna Smith:"],
+    )  # fmt: skip
+    prose = ["Remember: it is late.", "It rained.", "We left.", "Remember: they said.", "We ate."]
+    assert without_speakers(prose) == (prose, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don&#39;t &quot;no&quot; &amp; &lt;b&gt;", 'Don\'t "no" & <b>'),
+        ("Don&#x27;t go,&nbsp;please&hellip;", "Don't go, please…"),
+        ("Don&amp;#39;t", "Don't"),
+        ("R&D at AT&T; a&b", "R&D at AT&T; a&b"),
+    ],
+)
+def test_entities_are_characters(text, expected):
+    assert decoded(text)[0] == expected
+
+
+@pytest.mark.parametrize("form", ["auto", "pairs"])
+def test_transcripts_say_what_is_left_out(tmp_path, form):
+    texts = ["ANNA: [laughs] We &amp; they left.", "We went [laughs] home (see page 5)."]
+    if form == "auto":
+        written(tmp_path, "".join(f"a{n}|{text}\n" for n, text in enumerate(texts)))
+    else:
+        for number, text in enumerate(texts):
+            (tmp_path / f"a{number}.wav").touch()
+            (tmp_path / f"a{number}.txt").write_text(text)
+    assert [row[1] for row in rows(tmp_path, form)] == [
+        "We & they left.", "We went home (see page 5)."
+    ]  # fmt: skip
+    assert notes(tmp_path, form) == [
+        "HTML entities in the texts are read as characters: &amp;.",
+        "Transcripts: 3 tags are not spoken and left out of the texts: [laughs] (2), ANNA:.",
+    ]
+
+
+def test_a_text_of_tags_alone_is_empty(tmp_path):
+    written(tmp_path, "a|[laughs] *sighs*\nb|We went home.\n")
+    assert [row[1] for row in rows(tmp_path)] == ["", "We went home."]

@@ -1,0 +1,75 @@
+"""Joins the lines of a printed text, and the words that are divided at the ends of lines.
+
+A hyphen at the end of a line divides a word ("nega-⏎tive") or belongs to it ("well-⏎known"). The
+text itself decides if it has the word inside a line, then CMU's dictionary for English, and
+otherwise the hyphen divides.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from xtts.text.language_names import short_code
+from xtts.text.languages import other_language
+from xtts.text.phonemes import is_known
+
+# The last is a soft hyphen. OCR writes `¬`.
+_HYPHENS = "-‐¬\u00ad"
+_DIVIDED = re.compile(rf"(?P<first>[^\W_]+(?:['’][^\W_]+)?)[{_HYPHENS}]\s*$")
+_NEXT = re.compile(r"\s*(?P<rest>[^\W_]+(?:['’][^\W_]+)?)")
+_WORD = re.compile(r"[^\W\d_]+(?:[-‐'’][^\W\d_]+)*")
+# Words after a hyphen that stands for a part of a later word: "two- and three-year-olds".
+_AND = frozenset("and or und oder bzw".split())
+# Prefixes that keep their hyphen in English.
+_PREFIXES = frozenset("all ex great half quasi self vice well".split())
+# The dictionary has names and letter groups of this length for nearly every syllable.
+_LEAST_PART = 3
+
+
+def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
+    """A function that joins lines of this text into one. language: "" if unknown, which means
+    English unless the text looks like another language."""
+    words = {word.casefold() for word in _WORD.findall(text)}
+    code = short_code(language) if language else ""
+    english = code == "en" or (not code and other_language([text], "en") is None)
+
+    def joined(lines: Sequence[str]) -> str:
+        whole = lines[0] if lines else ""
+        for line in lines[1:]:
+            first, rest = _DIVIDED.search(whole), _NEXT.match(line)
+            if first is None or rest is None:
+                whole = f"{whole} {line}"
+                continue
+            between = _between(whole[: first.start()], first, rest["rest"], words, english)
+            whole = whole[: first.end("first")] + between + line[rest.start("rest") :]
+        return whole
+
+    return joined
+
+
+def _between(before: str, divided: re.Match[str], rest: str, words: set[str], english: bool) -> str:
+    """What stands between the two parts: nothing, a hyphen, or a hyphen and a space. before: the
+    line up to the first part."""
+    first = divided["first"]
+    if divided[0].rstrip()[-1] in "¬\u00ad":
+        return ""
+    one_word = f"{first}{rest}".casefold() in words or (
+        english and is_known((first + rest).lower())
+    )
+    if rest in _AND and not one_word:
+        return "- "
+    # Nobody divides after a figure or a single letter, before a capital, or at a second hyphen.
+    compound = before.endswith(tuple(_HYPHENS)) and not before.endswith(f" {before[-1:]}")
+    if len(first) == 1 or first[-1].isdigit() or not rest[0].islower() or compound:
+        capitals = first.isupper() and rest.isupper() and len(first) > 1
+        return "" if capitals and not compound else "-"
+    if f"{first}-{rest}".casefold() in words:
+        return "-"
+    return "-" if english and not one_word and _are_words(first.lower(), rest.lower()) else ""
+
+
+def _are_words(first: str, rest: str) -> bool:
+    """Whether both parts are English words by themselves."""
+    if first in _PREFIXES:
+        return True
+    parts = (first, rest)
+    return all(len(one) >= _LEAST_PART and is_known(one) for one in parts)
