@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 import argparse
 import contextlib
+import hashlib
 import re
 import resource
 import shlex
@@ -266,10 +267,9 @@ class _Reader:
         chosen = [plans[number - 1] for number in self.order.chapters]
         print("\n".join(plan_lines(self.order.book, chosen, measured, self.order.forms)))
         names = unknown_words(self._all(), self.language, tokenizer.pronounced(self.language))
+        written = self._write_names(names_file(names).encode() if names else b"")
         if names:
             path = self.folder / "names.txt"
-            content = names_file(names).encode()
-            replace_file(path, lambda file: file.write(content))
             shown = ", ".join(f"{one} ({count})" for one, count
                               in names.most_common(MOST_SHOWN_NAMES))  # fmt: skip
             print(f"The voice guesses the pronunciation of {counted(len(names), 'word')}: {shown}. "
@@ -288,10 +288,22 @@ class _Reader:
                          for one in self.order.book.chapters if one.left_out],
             "names": [{"word": word, "count": count}
                       for word, count in names.most_common(MOST_KEPT_NAMES)],
-            "unreadable": letters, "notes": list(self.order.book.notes),
+            "names_sha256": written, "unreadable": letters, "notes": list(self.order.book.notes),
             "samples": [{"key": one.take.key, "text": one.take.text} for one in samples],
         })  # fmt: skip
         return measured
+
+    def _write_names(self, content: bytes) -> str:
+        """Writes the list of names, unless somebody edited it. content: empty without names.
+        Returns the SHA-256 of what was last written."""
+        path = self.folder / "names.txt"
+        written = str(read_json(self.folder / "plan.json").get("names_sha256", ""))
+        if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != written:
+            print(f"{path} has your corrections and is not written again.")
+        elif content:
+            replace_file(path, lambda file: file.write(content))
+            return hashlib.sha256(content).hexdigest()
+        return written
 
     def _chapter(self, number: int) -> Chapter:
         return self.order.book.read_aloud[number - 1]

@@ -1,12 +1,19 @@
-"""Reads ZIP files within limits on size.
+"""Reads the parts of a ZIP file, or of a folder as Apple Books makes them, within limits on size.
 
 A file of a few kilobytes may unpack to terabytes, and the sizes in its directory may be false. So
 bytes are counted during unpacking, which stops at a limit.
+
+A document may name a part in another form than the archive: accents composed or decomposed, another
+case, `\\`, `%20`, or UTF-8 that the archive does not declare.
 """
 
+import unicodedata
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
+from urllib.parse import unquote
 
 from extras.books.book import BookError
 from machine.text import size_words
@@ -20,26 +27,39 @@ _STEP = 1 << 16
 
 
 class Archive:
-    """The parts of a ZIP file. Raises BookError for other files and for too many parts."""
+    """The parts of a ZIP file or folder. Raises BookError for other files and for too many
+    parts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read = 0
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise BookError(
-                f"{path} is not an EPUB: it cannot be opened as a ZIP file ({error}). Download it "
-                "again."
-            ) from error
-        if (count := len(self._zip.infolist())) > MOST_PARTS:
+        self._zip = None if path.is_dir() else _opened(path)
+        self._parts = _folder_parts(path) if self._zip is None else _zip_parts(self._zip)
+        if (count := len(self._parts)) > MOST_PARTS:
             self.close()
             raise BookError(f"{path} has {count:,} parts; at most {MOST_PARTS:,} are allowed.")
-        self.names = frozenset(self._zip.namelist())
+        self._by_form = dict[str, str]()
+        for name in self._parts:
+            for form in _forms(name):
+                self._by_form.setdefault(form, name)
+
+    def find(self, name: str) -> str | None:
+        """The name of a part as the archive writes it; None if there is no such part."""
+        if name in self._parts:
+            return name
+        return next(filter(None, map(self._by_form.get, _forms(name))), None)
+
+    def find_below(self, name: str) -> str | None:
+        """As `find`, also in the only folder that has this part: people pack a book with its
+        folder."""
+        end = "/" + _form(name)
+        below = [one for form, one in self._by_form.items() if form.endswith(end)]
+        return self.find(name) or (below[0] if len(set(below)) == 1 else None)
 
     def close(self) -> None:
         """Closes the file."""
-        self._zip.close()
+        if self._zip is not None:
+            self._zip.close()
 
     def __enter__(self) -> "Archive":
         return self
@@ -52,29 +72,35 @@ class Archive:
 
         Raises BookError if it is missing, damaged, encrypted, or too large.
         """
-        try:
-            entry = self._zip.getinfo(name)
-        except KeyError:
-            raise BookError(f"{self.path} refers to the part {name!r}, which is missing.") from None
-        if entry.flag_bits & 1:
+        if (found := self.find(name)) is None:
+            raise BookError(f"{self.path} refers to the part {name!r}, which is missing.")
+        part = self._parts[found]
+        if isinstance(part, zipfile.ZipInfo) and part.flag_bits & 1:
             raise BookError(f"{self.path}: the part {name!r} is encrypted. {DRM_REMEDY}")
         try:
-            return self._unpacked(entry)
+            return self._unpacked(name, part)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
             raise BookError(f"{self.path}: the part {name!r} is damaged ({error}).") from error
 
-    def _unpacked(self, entry: zipfile.ZipInfo) -> bytes:
+    def _unpacked(self, name: str, part: zipfile.ZipInfo | Path) -> bytes:
         content = bytearray()
-        with self._zip.open(entry) as file:
+        with self._open(part) as file:
+            packed = part.compress_size if isinstance(part, zipfile.ZipInfo) else None
             while step := file.read(_STEP):
                 content += step
                 self._read += len(step)
-                self._check(entry, len(content))
+                self._check(name, len(content), packed)
         return bytes(content)
 
-    def _check(self, entry: zipfile.ZipInfo, unpacked: int) -> None:
-        packed = max(1, entry.compress_size)
-        if unpacked > _RATIO_FROM_BYTES and unpacked > MOST_RATIO * packed:
+    def _open(self, part: zipfile.ZipInfo | Path) -> IO[bytes]:
+        if isinstance(part, Path):
+            return part.open("rb")
+        assert self._zip is not None
+        return self._zip.open(part)
+
+    def _check(self, name: str, unpacked: int, packed: int | None) -> None:
+        ratio = 0.0 if packed is None else unpacked / max(1, packed)
+        if unpacked > _RATIO_FROM_BYTES and ratio > MOST_RATIO:
             reason = f"it unpacks to more than {MOST_RATIO} times its size"
         elif unpacked > MOST_PART_BYTES:
             reason = f"it unpacks to more than {size_words(MOST_PART_BYTES)}"
@@ -82,7 +108,51 @@ class Archive:
             reason = f"the parts unpack to more than {size_words(MOST_BYTES)} together"
         else:
             return
-        raise BookError(f"{self.path}: the part {entry.filename!r} is refused, because {reason}.")
+        raise BookError(f"{self.path}: the part {name!r} is refused, because {reason}.")
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise BookError(
+            f"{path} is not an EPUB: it cannot be opened as a ZIP file ({error}). Download it "
+            "again."
+        ) from error
+
+
+_Parts = Mapping[str, zipfile.ZipInfo | Path]
+
+
+def _zip_parts(archive: zipfile.ZipFile) -> _Parts:
+    return {one.filename: one for one in archive.infolist() if not one.is_dir()}
+
+
+def _folder_parts(folder: Path) -> _Parts:
+    """The files of a folder, without links, which may lead outside it."""
+    found = dict[str, zipfile.ZipInfo | Path]()
+    for path in folder.rglob("*"):
+        if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+            found[path.relative_to(folder).as_posix()] = path
+        if len(found) > MOST_PARTS:
+            break
+    return found
+
+
+def _forms(name: str) -> Iterator[str]:
+    """The forms of a name, in the order of preference."""
+    yield _form(name)
+    try:
+        # Python decodes names without the flag of UTF-8 as cp437.
+        repaired = name.encode("cp437").decode()
+    except UnicodeError:
+        repaired = name
+    yield _form(repaired)
+    yield _form(unquote(repaired))
+
+
+def _form(name: str) -> str:
+    return unicodedata.normalize("NFC", name.replace("\\", "/")).casefold().removeprefix("./")
 
 
 DRM_REMEDY = (

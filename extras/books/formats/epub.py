@@ -6,21 +6,28 @@ document is a separate chapter if it begins with a heading, and otherwise contin
 one. Formats: https://www.w3.org/TR/epub-33/ and OPF 2.0.1 of the IDPF.
 """
 
+import itertools
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 from xml.etree.ElementTree import Element
 
 from extras.books.book import Book, BookError, Chapter, Kind, Paragraph, left_out
 from extras.books.formats.archive import DRM_REMEDY, Archive
+from extras.books.formats.headings import (
+    holds_chapters,
+    is_chapter,
+    is_part,
+    joined_titles,
+)
 from extras.books.formats.html_text import (
     Block,
     Page,
     decoded,
+    formula_notes,
     page_of,
     visible,
     without_licence,
@@ -109,12 +116,12 @@ def read_epub(path: Path) -> Book:
 
 def _refuse_protected(archive: Archive) -> None:
     for name, whose in _PROTECTED_BY.items():
-        if name in archive.names:
+        if archive.find_below(name):
             raise BookError(f"{archive.path} has {whose} protection ({name}). {DRM_REMEDY}")
-    name = "META-INF/encryption.xml"
-    if name not in archive.names:
+    listed = archive.find_below("META-INF/encryption.xml")
+    if listed is None:
         return
-    for data in within(parse(archive.read(name), name), "EncryptedData"):
+    for data in within(parse(archive.read(listed), listed), "EncryptedData"):
         methods = [one.get("Algorithm", "") for one in children(data, "EncryptionMethod")]
         if not methods or any(one not in _FONT_SCRAMBLING for one in methods):
             parts = [one.get("URI", "") for one in within(data, "CipherReference")]
@@ -124,25 +131,26 @@ def _refuse_protected(archive: Archive) -> None:
 
 
 def _package(archive: Archive) -> Package:
-    if _CONTAINER not in archive.names:
+    container = archive.find_below(_CONTAINER)
+    if container is None:
         raise BookError(
             f"{archive.path} is not an EPUB: it is a ZIP file without {_CONTAINER}. {_OTHER_FILE}"
         )
-    rootfiles = within(parse(archive.read(_CONTAINER), _CONTAINER), "rootfile")
+    rootfiles = within(parse(archive.read(container), container), "rootfile")
     if not rootfiles or not rootfiles[0].get("full-path"):
         raise BookError(
-            f"{archive.path} is not an EPUB: {_CONTAINER} names no package. {_OTHER_FILE}"
+            f"{archive.path} is not an EPUB: {container} names no package. {_OTHER_FILE}"
         )
-    path = unquote(rootfiles[0].get("full-path", ""))
-    if path not in archive.names:
+    path = _resolved(archive, container[: -len(_CONTAINER)], rootfiles[0].get("full-path", ""))
+    if archive.find(path) is None:
         raise BookError(
-            f"{archive.path} is not complete: {_CONTAINER} names {path}, which is missing. "
+            f"{archive.path} is not complete: {container} names {path}, which is missing. "
             f"{_OTHER_FILE}"
         )
     root = parse(archive.read(path), path)
     items = {
         item.get("id", ""): Item(
-            _resolved(path, item.get("href", "")), item.get("media-type", "").lower(),
+            _resolved(archive, path, item.get("href", "")), item.get("media-type", "").lower(),
             frozenset(item.get("properties", "").split()),
         )
         for item in within(root, "item")
@@ -161,17 +169,22 @@ def _package(archive: Archive) -> Package:
         raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
     # Links to an anchor are skipped, because they do not describe the whole document.
     guide = {
-        _resolved(path, href): one.get("type", "")
+        _resolved(archive, path, href): one.get("type", "")
         for one in within(root, "reference")
         if not _fragment(href := one.get("href", ""))
     }
     return Package(root, items, spine, guide)
 
 
-def _resolved(base: str, href: str) -> str:
-    """The path in the archive of a document's link."""
-    path = unquote(urldefrag(href)[0])
-    return posixpath.normpath(posixpath.join(posixpath.dirname(base), path)).lstrip("/")
+def _resolved(archive: Archive, base: str, href: str) -> str:
+    """The name in the archive of a document's link; the path if there is no such part."""
+    place = posixpath.dirname(base)
+    plain = urldefrag(href.replace("\\", "/"))[0]
+    paths = [
+        posixpath.normpath(posixpath.join(place, one)).lstrip("/")
+        for one in (unquote(plain), plain)
+    ]
+    return next(filter(None, map(archive.find, paths)), paths[0])
 
 
 def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entry]:
@@ -185,7 +198,7 @@ def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entr
         if ncx is not None:
             root = parse(archive.read(ncx.path), ncx.path)
             maps = within(root, "navMap")
-            return _unwrapped(list(_of_ncx(maps[0], ncx.path)) if maps else [])
+            return _unwrapped(list(_of_ncx(archive, maps[0], ncx.path)) if maps else [])
     except BookError as error:
         if "entit" in str(error) or "unpack" in str(error):
             raise
@@ -200,7 +213,7 @@ def _ncx(package: Package) -> Item | None:
     return named or next(others, None)
 
 
-def _of_ncx(nav_map: Element, path: str) -> Iterator[Entry]:
+def _of_ncx(archive: Archive, nav_map: Element, path: str) -> Iterator[Entry]:
     """The lines of an NCX. Not recursive, because a malicious NCX may nest a million of them."""
     waiting = [(point, 0) for point in reversed(children(nav_map, "navPoint"))]
     while waiting:
@@ -209,7 +222,7 @@ def _of_ncx(nav_map: Element, path: str) -> Iterator[Entry]:
         labels, contents = children(point, "navLabel"), children(point, "content")
         if labels and contents:
             title, href = visible("".join(labels[0].itertext())), contents[0].get("src", "")
-            yield Entry(title, _resolved(path, href), _fragment(href), depth)
+            yield Entry(title, _resolved(archive, path, href), _fragment(href), depth)
 
 
 def _of_nav(archive: Archive, path: str) -> list[Entry]:
@@ -218,7 +231,7 @@ def _of_nav(archive: Archive, path: str) -> list[Entry]:
     reader.feed(decoded(archive.read(path), path))
     reader.close()
     return [
-        Entry(visible(title), _resolved(path, href), _fragment(href), depth)
+        Entry(visible(title), _resolved(archive, path, href), _fragment(href), depth)
         for title, href, depth in reader.links
         if visible(title)
     ]
@@ -285,10 +298,11 @@ def _chapters(
         if (page := _page(archive, item, notes)) is not None:
             page.types.append(package.guide.get(item.path, ""))
             pages[item.path] = page
+    notes += formula_notes(pages.values())
     marked = iter(without_licence([one for page in pages.values() for one in page.blocks]))
     parts: list[_Part] = []
     for path, page in pages.items():
-        page.blocks = list(islice(marked, len(page.blocks)))
+        page.blocks = list(itertools.islice(marked, len(page.blocks)))
         _add_document(parts, path, page, by_path.get(path, []))
     chapters = [
         Chapter(part.title or f"Part {number}", part.paragraphs, part.left_out)
@@ -299,7 +313,7 @@ def _chapters(
 
 
 def _page(archive: Archive, item: Item, notes: list[str]) -> Page | None:
-    if item.path not in archive.names:
+    if archive.find(item.path) is None:
         notes.append(f"The book lists {item.path}, which is missing.")
         return None
     return page_of(decoded(archive.read(item.path), item.path), item.path)
@@ -352,20 +366,60 @@ def _add_aside(parts: list[_Part], title: str, block: Block, paragraph: Paragrap
 def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:
     """The number of a block -> the title of the chapter that begins with it.
 
-    The first line for a document begins a chapter, and so does each top-level line; deeper lines
-    are sections.
+    The first line for a document begins a chapter, and so do each top-level line and the lines
+    below a part; deeper lines are sections. Without lines below it, a part has the chapters that
+    the document's headings name.
     """
     starts: dict[int, str] = {}
-    outermost = min((one.depth for one in entries), default=0)
+    deepest = min((one.depth for one in entries), default=0)
     for number, entry in enumerate(entries):
-        if number and entry.depth > outermost:
-            continue
+        below = list(_lines_below(entries, number))
+        is_start = not number or entry.depth <= deepest
+        if is_start and holds_chapters(entry.title, [one.title for one in below]):
+            deepest = max(deepest, entry.depth + 1)
         place = page.anchors.get(entry.fragment, 0) if entry.fragment else 0
         if not number and place <= _HEADING_WITHIN and not _words(page.blocks[:place]):
             place = 0
-        if place < len(page.blocks):
-            starts.setdefault(place, entry.title)
+        if is_start and place < len(page.blocks):
+            _add_start(page, starts, place, entry.title)
+    if len(entries) < 2 or all(is_part(one.title) for one in entries):
+        _add_named_chapters(page, starts)
     return starts
+
+
+def _add_named_chapters(page: Page, starts: dict[int, str]) -> None:
+    """Adds the chapters that headings name, such as "Chapter 2", if there are several."""
+    named = [
+        at for at, one in enumerate(page.blocks)
+        if one.kind is Kind.HEADING and not one.left_out and is_chapter(one.text)
+    ]  # fmt: skip
+    if len(named) < 2:
+        return
+    first = page.blocks[0]
+    if first.kind is Kind.HEADING and not first.left_out:
+        starts.setdefault(0, first.text)
+    for place in named:
+        _add_start(page, starts, place, page.blocks[place].text)
+
+
+def _lines_below(entries: Sequence[Entry], number: int) -> Iterator[Entry]:
+    """The lines of the contents one level below a line."""
+    depth = entries[number].depth
+    for entry in itertools.takewhile(lambda one: one.depth > depth, entries[number + 1 :]):
+        if entry.depth == depth + 1:
+            yield entry
+
+
+def _add_start(page: Page, starts: dict[int, str], place: int, title: str) -> None:
+    """Adds the beginning of a chapter. A title directly above it, such as that of its part, becomes
+    part of its own."""
+    above = max((one for one in starts if one <= place), default=None)
+    if above == place:
+        return
+    if above is not None and all(one.kind is Kind.HEADING for one in page.blocks[above:place]):
+        starts[above] = joined_titles(starts[above], title)
+    else:
+        starts[place] = title
 
 
 def _words(blocks: Sequence[Block]) -> int:

@@ -59,6 +59,8 @@ _DROP_CAP = re.compile(
     r"|lettrine|letra|versal|(?:first|initial|drop)letter|initial|cap|drop|dropc)\d*"
 )
 _RAISED = frozenset(("sup", "super", "superscript", "exponent"))
+_LOWERED = frozenset(("sub", "subscript", "inferior"))
+_SHIFT = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
 # Drop caps.
 _DROP_CAP_STYLE = re.compile(
     r"float\s*:\s*left.{0,200}font-size|font-size.{0,200}float\s*:\s*left|initial-letter",
@@ -87,6 +89,7 @@ class Furniture:
     left_out: str = ""
     drop_cap: bool = False
     raised: bool = False
+    lowered: bool = False
 
 
 NOTHING = Furniture()
@@ -110,6 +113,8 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
         reason = reason or "index"
     reason = reason or _first(left_out(one) for one in types)
     navigation = tag == "nav" and not reason
+    shift = _SHIFT.search(attributes.get("style", ""))
+    shifted = shift[1].lower() if shift else ""
     return Furniture(
         unread=bool(names & _UNREAD) or "pagebreak" in types or reference or navigation
         or _is_hidden(attributes),
@@ -118,7 +123,8 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
         left_out="" if reason == "notes" else reason,
         drop_cap=any(map(_DROP_CAP.fullmatch, classes))
         or bool(_DROP_CAP_STYLE.search(attributes.get("style", ""))),
-        raised=not _RAISED.isdisjoint(classes),
+        raised=shifted == "super" or not _RAISED.isdisjoint(classes),
+        lowered=shifted == "sub" or not _LOWERED.isdisjoint(classes),
     )  # fmt: skip
 
 

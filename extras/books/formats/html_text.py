@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 
 from extras.books.book import BookError, Kind, left_out
 from extras.books.formats import furniture
+from extras.books.formats.formulas import Formula
 from extras.books.formats.furniture import (
     DROP_CAP_MARK,
     NOTHING,
@@ -22,6 +23,7 @@ from extras.books.formats.furniture import (
     PageNumber,
     furniture_of,
 )
+from extras.books.formats.raised import lowered, raised, with_meaning
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = {
@@ -32,7 +34,7 @@ _BLOCKS = {
 }  # fmt: skip
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
          "track", "wbr"}  # fmt: skip
-_UNREAD = {"audio", "button", "canvas", "head", "iframe", "math", "noscript", "object", "rp", "rt",
+_UNREAD = {"audio", "button", "canvas", "head", "iframe", "noscript", "object", "rp", "rt",
            "script", "select", "style", "svg", "template", "textarea", "video"}  # fmt: skip
 _HOLD_BLOCKS = _BLOCKS | _UNREAD | {"td", "th", "title"}
 # Elements whose missing end tag is implied by the next of these tags.
@@ -68,6 +70,7 @@ class Page:
         anchors: `id` -> the number of the block at or after it.
         title, author, language: From the document's head, or "".
         types: The epub:type and role of the body, or of a section of notes at its beginning.
+        num_unread_formulas: The number of formulas that cannot be read as text.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -76,6 +79,7 @@ class Page:
     author: str = ""
     language: str = ""
     types: list[str] = field(default_factory=list)
+    num_unread_formulas: int = 0
 
 
 def decoded(content: bytes, where: str) -> str:
@@ -144,6 +148,14 @@ def without_licence(blocks: Sequence[Block]) -> list[Block]:
     ]
 
 
+def formula_notes(pages: Iterable[Page]) -> list[str]:
+    """A note about formulas that are left out; empty without any."""
+    if not (count := sum(page.num_unread_formulas for page in pages)):
+        return []
+    are = "formula is" if count == 1 else "formulas are"
+    return [f"{count} {are} left out, because only simple ones can be read as words."]
+
+
 def visible(text: str) -> str:
     """A text with single spaces and without invisible characters."""
     return " ".join(_INVISIBLE.sub("", text).split())
@@ -207,9 +219,14 @@ class _Reader(HTMLParser):
         self._notes: list[str] = []
         # A drop cap that was a separate paragraph.
         self._letter: _Letter | None = None
+        self._formula: Formula | None = None
+        # The readings of the open ruby.
+        self._ruby: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
+        if self._start_in_formula(tag.rpartition(":")[2], attributes):  # m:math, mml:math
+            return
         own = furniture_of(tag, attributes)
         # A page may end within a paragraph, so its number is not a paragraph.
         block = tag in _BLOCKS and not (own.page_number is PageNumber.YES and self._names["p"])
@@ -220,10 +237,7 @@ class _Reader(HTMLParser):
         if block:
             self._boundary()
         self._note_facts(tag, attributes)
-        if tag == "br":
-            self._parts.append(" ")
-        elif tag == "img":
-            self._picture(attributes.get("alt") or attributes.get("title", ""), own)
+        self._empty_element(tag, attributes, own)
         if tag in _VOID or len(self._open) >= _DEEPEST:
             return
         self._open.append(self._opened(tag, attributes, own, block))
@@ -235,6 +249,12 @@ class _Reader(HTMLParser):
         elif tag == "title" and not self.page.title:
             self._title = []
 
+    def _empty_element(self, tag: str, attributes: Mapping[str, str], own: Furniture) -> None:
+        if tag == "br":
+            self._parts.append(" ")
+        elif tag == "img":
+            self._picture(attributes.get("alt") or attributes.get("title", ""), own)
+
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         # In XHTML, `<p/>` and `<script/>` are complete elements.
         self.handle_starttag(tag, attrs)
@@ -242,6 +262,9 @@ class _Reader(HTMLParser):
             self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
+        if self._formula is not None:
+            self._end_in_formula(tag)
+            return
         if not self._names[tag]:
             return
         opened = next(one for one in reversed(self._open) if one.tag == tag)
@@ -251,14 +274,41 @@ class _Reader(HTMLParser):
         while closed != tag:
             closed = self._close_last()
 
+    def _start_in_formula(self, tag: str, attributes: Mapping[str, str]) -> bool:
+        """Whether an element begins a formula, or is in one."""
+        if self._formula is not None:
+            self._formula.start(tag)
+        elif tag == "math":
+            self._formula = Formula(attributes.get("alttext", ""))
+        return self._formula is not None
+
+    def _end_in_formula(self, tag: str) -> None:
+        assert self._formula is not None
+        plain = tag.rpartition(":")[2]
+        if plain == "math" or plain in _BLOCKS:
+            text, self._formula = self._formula.said(), None
+            if text and not (self._open and self._open[-1].unread):
+                self._parts.append(f" {text} ")
+            self.page.num_unread_formulas += not text
+        else:
+            self._formula.end(plain)
+        if plain in _BLOCKS:  # the formula lacks an end
+            self.handle_endtag(tag)
+
     def handle_data(self, data: str) -> None:
-        if self._title is not None:
+        if self._formula is not None:
+            self._formula.data(data)
+        elif self._title is not None:
             self._title.append(data)
+        elif self._open and self._open[-1].tag == "rt":
+            self._ruby.append(data)
         elif not (self._open and self._open[-1].unread):
             self._parts.append(data.replace(DROP_CAP_MARK, ""))
 
     def finish(self) -> None:
         """Closes all open elements."""
+        if self._formula is not None:
+            self._end_in_formula("math")
         self._boundary()
         self._end_row()
         self._emit_letter()
@@ -303,12 +353,17 @@ class _Reader(HTMLParser):
         elif one.tag == "title" and self._title is not None:
             title = furniture.own_title(visible("".join(self._title)))
             self.page.title, self._title = title, None
+        elif one.tag == "ruby":
+            # A picture has only its reading.
+            if not one.unread and not visible("".join(self._parts[one.parts :])):
+                self._parts += self._ruby
+            self._ruby = []
         elif not one.block:
             self._close_inline(one)
 
     def _close_inline(self, one: _Open) -> None:
         """Removes page numbers, notes and references to notes from the paragraph."""
-        if one.unread or (one.own is NOTHING and one.tag not in ("a", "sup")):
+        if one.unread or (one.own is NOTHING and one.tag not in ("a", "sup", "sub")):
             return
         text = visible("".join(self._parts[one.parts :]))
         begins = not _has_text(self._parts[: one.parts])
@@ -320,6 +375,10 @@ class _Reader(HTMLParser):
             del self._parts[one.parts :]
         elif one.own.drop_cap and furniture.is_letter(text):
             self._parts.append(DROP_CAP_MARK)
+        elif one.tag in ("sup", "sub") or one.own.raised or one.own.lowered:
+            shifted = lowered if one.tag == "sub" or one.own.lowered else raised
+            if (mark := shifted(text)) != text:
+                self._parts[one.parts :] = [mark]
 
     def _is_mark(self, one: _Open, text: str) -> bool:
         """Whether an element refers to a note: a superscript link, or a link such as `[3]` or
@@ -410,5 +469,8 @@ class _Reader(HTMLParser):
             self._append(Block(letter.text))
 
     def _append(self, block: Block) -> None:
+        if not (text := with_meaning(block.text)):
+            return
+        block = replace(block, text=text)
         reason = self._open[-1].left_out if self._open else ""
         self.page.blocks.append(replace(block, left_out=reason) if reason else block)

@@ -3,26 +3,21 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from extras.books.book import MOST_TITLE, Book, Chapter, Kind, Paragraph, left_out
+from extras.books.book import Book, Chapter, Kind, Paragraph, left_out
 from extras.books.formats import furniture
+from extras.books.formats.headings import NUMBER, NUMBERED, chapter_level, joined_titles
 from extras.books.formats.html_text import visible
+from extras.books.formats.raised import with_meaning
+from xtts.line_breaks import joiner
 from xtts.text import markdown
 from xtts.text.language_names import code_of
 
-_NUMBERED = (
-    "chapter|book|part|act|kapitel|teil|buch|chapitre|partie|livre|capítulo|capitulo|parte|libro|"
-    "livro|capitolo|hoofdstuk|deel|rozdział|część|kapitola|část|fejezet|rész|bölüm|глава|часть"
-)
 _ALONE = (
     "prologue|epilogue|introduction|preface|foreword|afterword|vorwort|nachwort|einleitung|préface|"
     "épilogue|prólogo|epílogo|introducción|introdução|prefazione|prologo|epilogo|пролог|эпилог"
 )
-_NUMBER = (
-    r"(?:\d{1,3}|[IVXLC]{1,7}|one|two|three|four|five|six|seven|eight|nine|ten|the \w{3,12}"
-    r"|premi[eè]re?|primer[oa]|primeir[oa]|prim[oa]|eins|uno)"
-)
 _HEADING_LINE = re.compile(
-    rf"(?:{_NUMBERED})\s+{_NUMBER}(?:\s*[.:,—–-].{{0,60}})?|(?:{_ALONE})[.:]?|[IVXLC]{{1,7}}\.?"
+    rf"(?:{NUMBERED})\.?\s+{NUMBER}(?:\s*[.:,—–-].{{0,60}})?|(?:{_ALONE})[.:]?|[IVXLC]{{1,7}}\.?"
     r"|\d{1,3}\.?",
     re.I,
 )
@@ -46,7 +41,8 @@ def read_text(name: str, text: str) -> Book:
     """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
     a chapter. Project Gutenberg's licence is left out. name: the title if the text lacks one."""
     body, facts = _without_licence(_PICTURE.sub(" ", text))
-    said = list(_text_paragraphs(body))
+    language = code_of(facts.get("Language", ""))
+    said = list(_text_paragraphs(body, language))
     blocks = [
         Paragraph(_UNDERSCORED.sub(r"\1", one), Kind.HEADING if _is_heading(one) else Kind.TEXT)
         for one in said
@@ -57,7 +53,6 @@ def read_text(name: str, text: str) -> Book:
     title = title or name
     notes = any(map(_NOTE_TEXT.match, said))
     paragraphs = [_without_notes(one) for one in blocks] if notes else blocks
-    language = code_of(facts.get("Language", ""))
     return Book(title, facts.get("Author", ""), language, chapters_of(paragraphs, title))
 
 
@@ -109,23 +104,23 @@ def _without_notes(paragraph: Paragraph) -> Paragraph:
     return Paragraph(_NOTE_MARK.sub("", paragraph.text), paragraph.kind)
 
 
-def _text_paragraphs(text: str) -> Iterator[str]:
-    lines = text.split("\n")
+def _text_paragraphs(text: str, language: str) -> Iterator[str]:
+    lines, joined = text.split("\n"), joiner(text, language)
     full = [len(line) for line in lines if line.strip()]
     # In a text with long lines and without blank ones, each line is a paragraph.
     alone = len(full) == len(lines) and sum(full) > _LONG_LINE * len(full)
     held: list[str] = []
     for line in lines:
         if held and (alone or not line.strip()):
-            yield from _said(held)
+            yield from _said(joined(held))
             held = []
         if line.strip():
             held.append(line)
-    yield from _said(held)
+    yield from _said(joined(held))
 
 
-def _said(lines: list[str]) -> Iterator[str]:
-    if text := visible(furniture.without_page_marks(" ".join(lines))):
+def _said(paragraph: str) -> Iterator[str]:
+    if text := visible(furniture.without_page_marks(with_meaning(paragraph))):
         yield text
 
 
@@ -134,15 +129,15 @@ def _is_heading(text: str) -> bool:
 
 
 def read_markdown(name: str, text: str) -> Book:
-    """Reads Markdown: headings of the first two levels begin chapters; code is left out. name: the
-    title if the text lacks one."""
+    """Reads Markdown: headings down to those of chapters begin chapters; code is left out. name:
+    the title if the text lacks one."""
     text = text.replace("\r\n", "\n")
     facts, body = _front_matter(text)
     blocks = list(_markdown_blocks(body))
     heads = [one for one in blocks if one[0] == 1]
     title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else name)
-    # A single first-level heading is the title of the book; second-level ones are then chapters.
-    most = 2 if len(heads) == 1 else 1 if heads else 2
+    headings = [(level, one.text) for level, one in blocks if one.kind is Kind.HEADING]
+    most = chapter_level(headings) if headings else 0
     paragraphs = (
         (one if level <= most or one.kind is not Kind.HEADING else Paragraph(one.text, Kind.TEXT))
         for level, one in blocks
@@ -204,7 +199,7 @@ def chapters_of(paragraphs: Iterable[Paragraph], title: str) -> list[Chapter]:
         new = paragraph.kind is Kind.HEADING
         if new and chapters and chapters[-1][1][-1].kind is Kind.HEADING:
             begun, held = chapters[-1]
-            chapters[-1] = (f"{begun} {paragraph.text}"[:MOST_TITLE], held)
+            chapters[-1] = (joined_titles(begun, paragraph.text), held)
         elif new or not chapters:
             chapters.append((paragraph.text if new else title, []))
         chapters[-1][1].append(paragraph)

@@ -14,7 +14,14 @@ from extras.books.book import (
     Paragraph,
 )
 from extras.books.formats.epub import read_epub
-from extras.books.formats.html_text import decoded, page_of, unicode_of, without_licence
+from extras.books.formats.headings import chapter_level
+from extras.books.formats.html_text import (
+    decoded,
+    formula_notes,
+    page_of,
+    unicode_of,
+    without_licence,
+)
 from extras.books.formats.plain import chapters_of, read_markdown, read_text
 from xtts.text.language_names import code_of
 
@@ -86,8 +93,10 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
     page = page_of(decoded(content, str(path)), str(path))
     title = page.title or title
     blocks = without_licence(page.blocks)
+    headings = [(one.level, one.text) for one in blocks if one.level and not one.left_out]
+    most = max(2, chapter_level(headings)) if headings else 2
     paragraphs = [
-        Paragraph(one.text, one.kind if one.level <= 2 else Kind.TEXT)
+        Paragraph(one.text, one.kind if one.level <= most else Kind.TEXT)
         for one in blocks if not one.left_out
     ]  # fmt: skip
     left_out = [
@@ -96,7 +105,8 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
         if reason
     ]
     chapters = [*chapters_of(paragraphs, title), *left_out]
-    return Book(title, page.author, code_of(page.language), chapters)
+    notes = formula_notes([page])
+    return Book(title, page.author, code_of(page.language), chapters, notes=notes)
 
 
 def _text(content: bytes, path: Path) -> str:

@@ -380,3 +380,19 @@ def test_memory_is_limited_for_a_while():
             bytearray(4 << 30)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
     assert len(bytearray(128 << 20)) == 128 << 20
+
+
+def test_a_list_of_names_that_somebody_edited_is_never_written_again(tiny, tmp_path, capsys):
+    epub = book(tmp_path / "book.epub", FIRST.replace("captain", "Qxyz"))
+    names = tmp_path / "out" / "names.txt"
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    changed = book(tmp_path / "book.epub", FIRST.replace("captain", "Qxyz Vwpl"))
+    assert read(tiny, changed, tmp_path / "out", "--plan") == 0
+    assert "# Vwpl =" in names.read_text()  # nobody had edited it
+    names.write_text("Qxyz = kaptn\n")
+    capsys.readouterr()
+    for more in ((), ("--pronunciations", str(names)), ("--format", "")):
+        plan = [] if "--format" in more else ["--plan"]
+        assert read(tiny, changed, tmp_path / "out", *plan, *more) == 0
+        assert names.read_text() == "Qxyz = kaptn\n"
+    assert f"{names} has your corrections" in capsys.readouterr().out

@@ -107,7 +107,7 @@ def test_what_a_reader_would_not_say(tmp_path):
     assert [one.left_out for one in book.chapters] == ["cover", "copyright", ""]
     (read,) = book.read_aloud
     assert [(one.kind.value, one.text) for one in read.paragraphs] == [
-        ("heading", "One"), ("text", "He left early today at x2 page 4."),
+        ("heading", "One"), ("text", "He left early today at x² page 4."),
         ("table", "Year, Ships"), ("table", "1901, Twelve."), ("text", "soft kanji"),
         ("footnote", "1. A note."),
     ]  # fmt: skip
@@ -255,3 +255,152 @@ def test_other_files_are_refused_with_a_sentence(tmp_path):
     damaged.write_bytes(content)
     assert "damaged" in refused(damaged)
     assert "no text" in refused(write_epub(tmp_path / "e.epub", {"a.xhtml": page("")}, []))
+
+
+# Names of parts in other forms
+
+
+def renamed(path: Path, names: dict[str, str]) -> Path:
+    """Copies an archive with other names in it."""
+    to = path.with_name(f"renamed {path.name}")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(to, "w") as made:
+        for entry in source.infolist():
+            made.writestr(names.get(entry.filename, entry.filename), source.read(entry))
+    return to
+
+
+FORMS = {
+    "accents": ("m%C3%A8re.xhtml", "OPS/me\u0300re.xhtml"),
+    "accents composed": ("me%CC%80re.xhtml", "OPS/m\u00e8re.xhtml"),
+    "case": ("Text/Chapter1.xhtml", "ops/text/chapter1.XHTML"),
+    "backslash": ("text/a.xhtml", "OPS\\text\\a.xhtml"),
+    "backslash in the href": ("text\\a.xhtml", "OPS/text/a.xhtml"),
+    "encoded in the archive": ("a%20b.xhtml", "OPS/a%20b.xhtml"),
+    "dots": ("./x/../a.xhtml", "OPS/a.xhtml"),
+    "not encoded": ("a b \u00e9.xhtml", "OPS/a b \u00e9.xhtml"),
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("form", FORMS)
+def test_names_of_parts_match_by_form(tmp_path, form, version):
+    href, name = FORMS[form]
+    documents = {href: chapter(1), "plain.xhtml": chapter(2)}
+    contents = [("The First", href), ("The Second", "plain.xhtml")]
+    path = write_epub(tmp_path / "b.epub", documents, contents, version=version)
+    book = read_book(renamed(path, {f"OPS/{href}": name}))
+    assert [one.title for one in book.chapters] == ["The First", "The Second"]
+    assert not book.notes
+
+
+def test_names_in_utf_8_without_its_flag(tmp_path):
+    with zipfile.ZipFile(tmp_path / "b.epub", "w") as made:
+        source = write_epub(tmp_path / "a.epub", {"m%C3%A8re.xhtml": chapter(1)}, [])
+        for name in zipfile.ZipFile(source).namelist():
+            content = zipfile.ZipFile(source).read(name)
+            made.writestr(name.replace("m%C3%A8re", "mXXre"), content)
+    path = tmp_path / "b.epub"
+    path.write_bytes(path.read_bytes().replace(b"mXXre", "mère".encode()))
+    assert [one.title for one in read_book(path).chapters] == ["Chapter 1"]
+
+
+def test_an_exact_name_wins(tmp_path):
+    documents = {"A.xhtml": chapter(1), "a.xhtml": chapter(2)}
+    book = read_book(write_epub(tmp_path / "b.epub", documents, []))
+    assert [one.title for one in book.chapters] == ["Chapter 1", "Chapter 2"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "packed with its folder"])
+def test_a_book_as_a_folder(tmp_path, kind):
+    """Apple Books keeps books as folders, and people pack them with the folder."""
+    path = write_epub(tmp_path / "b.epub", {"a.xhtml": chapter(1)}, [("One", "a.xhtml")])
+    folder = tmp_path / "Folder.epub"
+    zipfile.ZipFile(path).extractall(folder)
+    (folder / "iTunesMetadata.plist").write_text("")
+    if kind != "folder":
+        packed = tmp_path / "packed.epub"
+        with zipfile.ZipFile(packed, "w") as made:
+            for one in folder.rglob("*"):
+                made.write(one, f"Some Book/{one.relative_to(folder)}")
+                made.writestr(f"__MACOSX/Some Book/._{one.name}", b"x")
+        folder = packed
+    book = read_book(folder)
+    assert [one.title for one in book.chapters] == ["One"] and book.cover == PNG
+
+
+def test_a_folder_gives_no_file_outside_it(tmp_path):
+    path = write_epub(tmp_path / "b.epub", {"a.xhtml": chapter(1), "b.xhtml": chapter(2)}, [])
+    folder = tmp_path / "Folder.epub"
+    zipfile.ZipFile(path).extractall(folder)
+    (tmp_path / "secret.xhtml").write_text(page("<p>A secret.</p>"))
+    (folder / "OPS" / "b.xhtml").unlink()
+    (folder / "OPS" / "b.xhtml").symlink_to(tmp_path / "secret.xhtml")
+    book = read_book(folder)
+    assert [one.title for one in book.chapters] == ["Chapter 1"] and "b.xhtml" in book.notes[0]
+
+
+# Parts
+
+STORY = "<p>The story goes on for a while, and then it rests.</p>"
+
+
+def nested_nav(parts: dict[str, list[tuple[str, str]]], hrefs: list[str]) -> str:
+    lines = "".join(
+        f'<li><a href="{href}">{title}</a><ol>'
+        + "".join(f'<li><a href="{one}">{name}</a></li>' for name, one in chapters)
+        + "</ol></li>"
+        for href, (title, chapters) in zip(hrefs, parts.items(), strict=True)
+    )
+    return page(f'<nav epub:type="toc"><ol>{lines}</ol></nav>')
+
+
+@pytest.mark.parametrize("layout", ["one file", "a file for each part", "without contents"])
+@pytest.mark.parametrize(
+    ("part", "name"), [("Part {}", "Chapter {}"), ("Vol. {}: Road", "{}. A Title"),
+                       ("The Shop {}", "Chapter {}: A Day"), ("Zweites Buch {}", "Kapitel {}")]
+)  # fmt: skip
+def test_parts_do_not_swallow_chapters(tmp_path, layout, part, name):
+    documents, parts, hrefs = dict[str, str](), dict[str, list[tuple[str, str]]](), list[str]()
+    body = ""
+    for number in (1, 2):
+        file = "all.xhtml" if layout == "one file" else f"p{number}.xhtml"
+        body += f"<h1 id='p{number}'>{part.format(number)}</h1>"
+        chapters = [(name.format(n), f"{file}#c{n}") for n in range(3 * number - 2, 3 * number + 1)]
+        for title, href in chapters:
+            body += f"<h2 id='{href.partition('#')[2]}'>{title}</h2>{STORY}"
+        parts[part.format(number)] = chapters
+        hrefs.append(f"{file}#p{number}" if layout == "one file" else file)
+        documents[file] = page(body)
+        body = body if layout == "one file" else ""
+    named = layout != "without contents"
+    others = {"OPS/nav.xhtml": nested_nav(parts, hrefs)} if named else {}
+    path = write_epub(tmp_path / "b.epub", documents, None, others=others)
+    titles = [one.title for one in read_book(path).chapters]
+    if named or name.startswith(("Chapter", "Kapitel")):
+        wanted = [name.format(n) for n in range(1, 7)]
+        wanted[0] = f"{part.format(1)} {wanted[0]}"
+        wanted[3] = f"{part.format(2)} {wanted[3]}"
+        assert titles == wanted
+    else:
+        assert len(titles) == 2
+
+
+def test_sections_of_a_chapter_are_no_chapters(tmp_path):
+    body = "".join(
+        f"<h1 id='c{n}'>Chapter {n}</h1><h2 id='s{n}'>Section {n}</h2>{STORY}" for n in (1, 2, 3)
+    )
+    parts = {f"Chapter {n}": [(f"Section {n}", f"a.xhtml#s{n}")] for n in (1, 2, 3)}
+    nav = nested_nav(parts, [f"a.xhtml#c{n}" for n in (1, 2, 3)])
+    path = write_epub(tmp_path / "b.epub", {"a.xhtml": page(body)}, None,
+                      others={"OPS/nav.xhtml": nav})  # fmt: skip
+    assert [one.title for one in read_book(path).chapters] == list(parts)
+
+
+def test_formulas_that_are_left_out_are_counted_in_a_note(tmp_path):
+    body = "<p>It is <math><msqrt><mn>2</mn></msqrt></math> here.</p>"
+    path = write_epub(tmp_path / "b.epub", {"a.xhtml": page(body), "b.xhtml": page(body)}, [])
+    assert read_book(path).notes == [
+        "2 formulas are left out, because only simple ones can be read as words."
+    ]
+    (tmp_path / "a.html").write_text(body)
+    assert "1 formula is left out" in read_book(tmp_path / "a.html").notes[0]

@@ -87,7 +87,7 @@ def test_page_numbers_that_are_paragraphs_are_not_read(tmp_path, element):
         ("<span class='pagenum'>12 and it never closes, for all of the paragraph that follows it.",
          ["12 and it never closes, for all of the paragraph that follows it."]),
         ("<p>x<sup>2</sup>, see (p. 12), [12] and <a href='#Page_12'>12</a>.</p>",
-         ["x2, see (p. 12), [12] and 12."]),
+         ["x², see (p. 12), [12] and 12."]),
         ("<p class='note'>N. B.</p><div class='content'><p>All.</p></div>", ["N. B.", "All."]),
         ("<div class='toc-page' id='contents'><h1 class='toc'>One</h1><p>All.</p></div>",
          ["One", "All."]),

@@ -274,3 +274,57 @@ def test_first_chapters_in_words(tmp_path, line):
     path = tmp_path / "a.txt"
     path.write_text(f"The Ship\n\nIt began so.\n\n{line}\n\nThe text.")
     assert [part.title for part in read_book(path).chapters] == ["The Ship", line]
+
+
+STORY = "The story goes on for a while, and then it rests."
+
+
+@pytest.mark.parametrize("ending", [".md", ".html"])
+@pytest.mark.parametrize(
+    ("above", "part", "name"),
+    [
+        ("", "PART {}: THE SHOP", "CHAPTER {} — Victory"), ("The Book", "Part {}", "Chapter {}"),
+        ("", "The Shop {}", "Chapter {}"), ("", "Volume {}", "{}. A day"), ("", "Band {}",
+        "Kapitel {}"),
+    ],
+)  # fmt: skip
+def test_parts_do_not_swallow_chapters(tmp_path, ending, above, part, name):
+    headings = [(1, above)] if above else []
+    for number in (1, 2):
+        headings.append((1 + bool(above), part.format(number)))
+        chapters = range(3 * number - 2, 3 * number + 1)
+        headings += [(2 + bool(above), name.format(chapter)) for chapter in chapters]
+    lines = list[str]()
+    for level, title in headings:
+        is_chapter = level == 2 + bool(above)
+        if ending == ".md":
+            lines.append(f"{'#' * level} {title}\n\n{STORY if is_chapter else ''}\n")
+        else:
+            lines.append(f"<h{level}>{title}</h{level}>{f'<p>{STORY}</p>' if is_chapter else ''}")
+    path = tmp_path / f"a{ending}"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    titles = [one.title for one in read_book(path).chapters]
+    assert len(titles) == 6
+    assert [title.endswith(name.format(n)) for n, title in enumerate(titles, 1)] == [True] * 6
+    assert part.format(1) in titles[0] and part.format(2) in titles[3]
+
+
+def test_sections_of_chapters_are_no_chapters(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text(
+        "".join(
+            f"# Chapter {n}\n\n## A day\n\n{STORY}\n\n## A night\n\n{STORY}\n\n" for n in (1, 2)
+        )
+    )
+    assert [one.title for one in read_book(path).chapters] == ["Chapter 1", "Chapter 2"]
+
+
+def test_words_divided_at_the_ends_of_lines(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "It was a nega-\ntive and a well-\nknown thing, from 1914-\n1918.³\n\nThe end-\n\nof it."
+    )
+    texts = [one.text for part in read_book(path).chapters for one in part.paragraphs]
+    assert texts == [
+        "It was a negative and a well-known thing, from 1914-1918.", "The end-", "of it.",
+    ]  # fmt: skip
