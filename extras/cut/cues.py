@@ -31,8 +31,8 @@ _FREQUENCIES = re.compile(r"\s*\\\s")
 _CLOCK = r"[\[(]?(?:\d{1,2}:)?\d{1,2}:\d{2}(?:[.,]\d{1,3})?[\])]?"
 _TIMED_LINE = re.compile(rf"\s*{_CLOCK}(?:\s*(?:[-–—]|-->)\s*{_CLOCK})?\s*[-–—|:]?\s+(?=\S)")
 _FEWEST_TURNS, _MOST_NAME_WORDS = 2, 4
-# The names of a list of segments, and of a segment's text, in seconds: Whisper, Hugging Face.
-_SEGMENTS = ("segments", "chunks", "transcription", "results", "utterances", "monologues")
+# The names of the list of segments: Whisper, Hugging Face, whisper.cpp.
+_SEGMENTS = ("segments", "chunks", "transcription")
 _MS_PER_SECOND = 1_000
 
 
@@ -50,7 +50,7 @@ def read_cues(path: Path, language: str, notes: list[str]) -> list[Cue]:
 
     Args:
         path: The file.
-        language: Of the text, which decides about words divided at the ends of lines.
+        language: The text's language, which decides about words divided at the ends of lines.
         notes: Receives a sentence about left-out tags.
 
     Raises CuttingError for a missing, unknown, unreadable or empty file.

@@ -44,7 +44,7 @@ def spoken_cues(text: str, tags: list[str]) -> list[tuple[str, float, float]]:
     if _roll(cues):
         cues = list(_unrolled(cues))
     plain = [" ".join(_without_tags(cue.lines, tags)) for cue in cues]
-    plain, names = without_speakers(plain)
+    plain, names = without_speakers(plain, captions=True)
     tags += names
     return [(text, cue.start, cue.end) for text, cue in zip(plain, cues, strict=True) if text]
 

@@ -1,6 +1,6 @@
 """Finds the tags that other tools write into transcripts and subtitles: sounds, speakers, times.
 
-    [laughs] (coughs) *sighs* {breath} <laugh> [Music]    a sound that is no word
+    [laughs] (coughs) *sighs* {breath} <laugh> [Music]    a sound
     ANNA:  [SPEAKER_01]  >>  <v Anna>                      who speaks
     [00:01:02]  <|0.00|>                                   when
     ♪ ♫                                                    signs of songs; their words stay
@@ -109,7 +109,7 @@ _LABEL = re.compile(
     rf"\s*(?:[-–—]\s?)?(?P<name>{_NUMBERED_SPEAKER}|{_LABEL_WORD}(?: (?:{_LABEL_WORD}|\d{{1,2}}"
     r"|#\d{1,2}|\([^()\n]{1,20}\))){0,3})\s*[:：](?=\s|$)\s*"
 )
-# Capitals before a colon that are no speaker.
+# Words in capitals before a colon that do not name a speaker.
 _NO_SPEAKERS = frozenset(
     "ACT ATTENTION BOOK BREAKING CAUTION CHAPITRE CHAPTER CAPÍTULO CAPITULO DANGER EPISODE FAQ "
     "IMPORTANT KAPITEL LESSON NB NEWS NOTE PART PS SCENE SECTION STEP TEIL TIP UK UPDATE USA "
@@ -166,22 +166,30 @@ def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
     return _SPACE_BEFORE.sub(r"\1", " ".join(plain.split())).lstrip(",;: "), found
 
 
-def without_speakers(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+def without_speakers(
+    texts: Sequence[str], *, captions: bool = False
+) -> tuple[list[str], list[str]]:
     """Texts without the names of speakers before a colon, "Anna Smith: Hello.", and the names.
 
-    A name in small letters counts if most texts have one, or if two or more repeat, because
-    "Remember: the shop is closed" is a sentence.
+    A name that is not in capitals counts if most texts have one, or if two or more repeat, because
+    "Remember: the shop is closed" is a sentence. In captions, one with two words counts, and one
+    that repeats, if sentences follow.
     """
     labels = [label if (label := _LABEL.match(one)) and _is_name(label["name"]) else None
               for one in texts]  # fmt: skip
     counts = Counter(label["name"] for label in labels if label)
     repeated = {name for name, count in counts.items() if count >= _FEWEST_REPEATS}
-    most = counts.total() >= _LEAST_LABELLED * len(texts) and len(counts) < counts.total()
-    if not (most or len(repeated) >= 2):
-        return list(texts), []
+    if counts.total() >= _LEAST_LABELLED * len(texts) and repeated:
+        speakers = set(counts)
+    elif captions:
+        begun = {label["name"] for label, text in zip(labels, texts, strict=True)
+                 if label and text[label.end() : label.end() + 1].islower()}  # fmt: skip
+        speakers = {one for one in counts if one in repeated or " " in one} - begun
+    else:
+        speakers = repeated if len(repeated) >= _FEWEST_REPEATS else set[str]()
     plain, found = list[str](), list[str]()
     for text, label in zip(texts, labels, strict=True):
-        if label and (most or label["name"] in repeated):
+        if label and label["name"] in speakers:
             found.append(f"{label['name']}:")
             text = text[label.end() :]
         plain.append(text)

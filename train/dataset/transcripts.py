@@ -245,7 +245,8 @@ def read_table(path: Path, delimiter: str | None = None) -> Table:
             if line.strip()
         ]
     else:
-        rows = _rows(lines, delimiter, path)
+        # Spreadsheets write empty rows as delimiters.
+        rows = [row for row in _rows(lines, delimiter, path) if any(row.cells)]
     return Table(path, tuple(rows), delimiter)
 
 
@@ -349,7 +350,7 @@ def _row_test(rows: Sequence[Row], delimiter: str, path: Path) -> Callable[[str]
             return True
         # Texts with delimiters add fields, most of them after the name.
         name = cells[place if place == 0 else place - width]
-        # "1999, it rained" is no row `1999` beside recordings 0001 to 0024.
+        # "1999, it rained" is not a row `1999` beside recordings 0001 to 0024.
         alike = _form(name) in names and not (exist and name.isdecimal())
         return alike or (exist and names_recording(name, folders))
 

@@ -411,8 +411,8 @@ def _lines_below(entries: Sequence[Entry], number: int) -> Iterator[Entry]:
 
 
 def _add_start(page: Page, starts: dict[int, str], place: int, title: str) -> None:
-    """Adds the beginning of a chapter. A title directly above it, such as that of its part, becomes
-    part of its own."""
+    """Adds the beginning of a chapter. A title directly above it, such as that of a part, is joined
+    to its title."""
     above = max((one for one in starts if one <= place), default=None)
     if above == place:
         return

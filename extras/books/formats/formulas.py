@@ -114,7 +114,7 @@ def _power(exponent: str) -> str:
 
 def _index(index: str) -> str:
     mark = lowered(index)
-    return mark if mark != index else f" {index}"
+    return mark if mark != index else f" {index}"  # such as "x i"
 
 
 def _is_short(text: str) -> bool:

@@ -1,10 +1,9 @@
-"""Superscripts and subscripts: powers, fractions and indices keep their meaning as characters, and
-the numbers of notes are removed.
+"""Keeps the meaning of superscripts and subscripts, and removes the numbers of notes.
 
-    10<sup>6</sup>  5 m<sup>2</sup>  H<sub>2</sub>O     10⁶  5 m²  H₂O
-    1<sup>1</sup>/<sub>2</sub>                           1½
-    1<sup>st</sup>  M<sup>lle</sup>                      1st  Mlle
-    He said so.<sup>3</sup>  in 1984<sup>12</sup>        He said so.  in 1984
+10<sup>6</sup>  5 m<sup>2</sup>  H<sub>2</sub>O     10⁶  5 m²  H₂O
+1<sup>1</sup>/<sub>2</sub>                           1½
+1<sup>st</sup>  M<sup>lle</sup>                      1st  Mlle
+He said so.<sup>3</sup>  in 1984<sup>12</sup>        He said so.  in 1984
 """
 
 import re
@@ -16,6 +15,7 @@ _NUMBER = re.compile(r"[-+−–]?\d{1,4}")
 _NUMBERS = re.compile(r"\d{1,4}(?:\s*[,;–-]\s*\d{1,4})+")
 # The exponents that are letters; others, such as `e` and `o`, belong to ordinals and titles.
 _LETTER_POWERS = frozenset("nxk")
+_INDICES = frozenset(("i", "j", "k", "m", "n", "max", "min"))
 _HIGH, _LOW = "⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉"
 _FRACTION = re.compile(
     rf"(?P<whole>\d*)(?P<top>[{_HIGH}]{{1,3}})\s?[/⁄∕]\s?(?:(?P<low>[{_LOW}]{{1,4}})"
@@ -56,8 +56,11 @@ def raised(text: str) -> str:
 
 
 def lowered(text: str) -> str:
-    """A subscript as characters, if it is a number; else the text itself."""
-    return text.translate(_DOWN) if _NUMBER.fullmatch(text) else text
+    """A subscript as characters if it is a number, as a separate word if it is an index; else the
+    text itself."""
+    if _NUMBER.fullmatch(text):
+        return text.translate(_DOWN)
+    return f" {text}" if text in _INDICES else text
 
 
 def with_meaning(text: str) -> str:
@@ -98,6 +101,8 @@ def _said(before: str, marks: str, after: str) -> str:
 
 def _is_power(base: str, exponent: str, after: str, spaced: bool) -> bool:
     last = base[-1]
+    if last in _LOW:
+        return False
     if last.isdigit():
         # A year has notes, and no power.
         noted = bool(_YEAR.search(base) or _GROUPED.search(base))
@@ -120,6 +125,8 @@ def _has_power(before: str, word: str, exponent: str, after: str) -> bool:
         return exponent in ("2", "3")
     if word.lower() in _FUNCTIONS:
         return True
+    if len(word) == 1 and before.endswith("°"):
+        return False
     if len(word) == 1:
         return bool(_VARIABLE.match(word)) and (calculated or word not in ("a", "A", "I", "y", "e"))
     return bool(_PRODUCT.fullmatch(word)) and word not in _ABBREVIATIONS

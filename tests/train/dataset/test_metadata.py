@@ -274,3 +274,17 @@ def test_recordings_without_a_row_are_named(tmp_path):
         (tmp_path / "wavs" / name).touch()
     found = [one for one in notes(tmp_path) if "no row" in one]
     assert found == ["2 recordings have no row and are not used: wavs/x.wav, wavs/y.flac."]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_spreadsheet_s_table(tmp_path, encoding):
+    """Excel adds empty columns and rows, doubles quotation marks and breaks lines in cells."""
+    lines = [
+        "sep=;", "File Name;Speaker ID;Text;;", 's01;anna;"He said ""yes; no"".";;', ";;;;",
+        's02;ben;"Two\nlines of it.";;', "s03;anna;It costs 5, not 6.;;", ";;;;",
+    ]  # fmt: skip
+    written(tmp_path, "\r\n".join(lines).encode(encoding))
+    assert rows(tmp_path) == [
+        ("s01", 'He said "yes; no".', "anna", "en"), ("s02", "Two lines of it.", "ben", "en"),
+        ("s03", "It costs 5, not 6.", "anna", "en"),
+    ]  # fmt: skip

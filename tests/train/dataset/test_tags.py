@@ -71,6 +71,22 @@ def test_names_before_colons_count_if_they_repeat():
     assert without_speakers(prose) == (prose, [])
 
 
+def test_names_in_captions_are_followed_by_sentences():
+    """Some programs write a name only where the speaker changes."""
+    cues = [
+        "Anna: The lamp was burning.",
+        "It rained.",
+        "We left.",
+        "Anna: Nobody came.",
+        "He ate.",
+    ]
+    assert without_speakers(cues, captions=True)[1] == ["Anna:", "Anna:"]
+    cues = ["Anna Smith: The lamp was burning.", "It rained.", "Remember: the door.", "We left."]
+    assert without_speakers(cues, captions=True)[1] == ["Anna Smith:"]
+    cues = ["Remember: the door.", "It rained.", "We left.", "He ate.", "Remember: the lamp."]
+    assert without_speakers(cues, captions=True) == (cues, [])
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

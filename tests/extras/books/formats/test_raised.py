@@ -22,6 +22,7 @@ def text_of(body: str) -> str:
         ("(a + b)<sup>2</sup> and sin<sup>2</sup> x", "(a + b)² and sin² x"),
         ("2<sup>n</sup>", "2^n"),
         ("H<sub>2</sub>O and CO<sub>2</sub>, x<sub>1</sub>", "H₂O and CO₂, x₁"),
+        ("a<sub>n</sub> and log<sub>10</sub> x", "a n and log₁₀ x"),
         ("1<sup>1</sup>/<sub>2</sub> cups", "1½ cups"),
         ("<sup>3</sup>&frasl;<sub>4</sub> of it", "¾ of it"),
         ("<sup>1</sup>/3 of it", "⅓ of it"),
@@ -53,6 +54,7 @@ def test_superscripts_keep_their_meaning(markup, text):
         ("(see below)<sup>8</sup> it", "(see below) it"),
         ("<sup>16</sup>For so it was. <sup>17</sup>He left.", "For so it was. He left."),
         ("He said so.³ And again¹².", "He said so. And again."),
+        ("5 °C<sup>7</sup>, 50%<sup>8</sup>, CO<sub>2</sub><sup>9</sup>", "5 °C, 50%, CO₂"),
         ("by<sup>2</sup> the<sup>3</sup> I<sup>4</sup> went", "by the I went"),
     ],
 )  # fmt: skip
