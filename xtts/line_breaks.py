@@ -7,6 +7,7 @@ otherwise the hyphen divides.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from xtts.text.language_names import short_code
 from xtts.text.languages import other_language
@@ -23,30 +24,41 @@ _AND = frozenset("and or und oder bzw".split())
 _PREFIXES = frozenset("all ex great half quasi self vice well".split())
 # The dictionary has names and letter groups of this length for nearly every syllable.
 _LEAST_PART = 3
+# Characters at the end of a line that may hold a divided word.
+_LONGEST = 80
 
 
 def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
     """A function that joins lines of this text into one. language: "" if unknown, which means
     English unless the text looks like another language."""
-    words = {word.casefold() for word in _WORD.findall(text)}
     code = short_code(language) if language else ""
-    english = code == "en" or (not code and other_language([text], "en") is None)
+
+    @cache  # most texts divide no word
+    def facts() -> tuple[frozenset[str], bool]:
+        words = frozenset(word.casefold() for word in _WORD.findall(text))
+        english = code == "en" or (not code and other_language([text], "en") is None)
+        return words, english
 
     def joined(lines: Sequence[str]) -> str:
-        whole = lines[0] if lines else ""
+        parts, last = list[str](), lines[0] if lines else ""
         for line in lines[1:]:
-            first, rest = _DIVIDED.search(whole), _NEXT.match(line)
+            first, rest = _DIVIDED.search(last[-_LONGEST:]), _NEXT.match(line)
             if first is None or rest is None:
-                whole = f"{whole} {line}"
+                parts += (last, " ")
+                last = line
                 continue
-            between = _between(whole[: first.start()], first, rest["rest"], words, english)
-            whole = whole[: first.end("first")] + between + line[rest.start("rest") :]
-        return whole
+            head = last[: max(len(last) - _LONGEST, 0) + first.start()]
+            between = _between(head, first, rest["rest"], *facts())
+            parts += (head, first["first"], between)
+            last = line[rest.start("rest") :]
+        return "".join([*parts, last])
 
     return joined
 
 
-def _between(before: str, divided: re.Match[str], rest: str, words: set[str], english: bool) -> str:
+def _between(
+    before: str, divided: re.Match[str], rest: str, words: frozenset[str], english: bool
+) -> str:
     """What stands between the two parts: nothing, a hyphen, or a hyphen and a space. before: the
     line up to the first part."""
     first = divided["first"]

@@ -55,7 +55,8 @@ class Formula:
 
     def data(self, text: str) -> None:
         """Text inside an element."""
-        self._open[-1].text += text
+        if self._count <= _MOST_ELEMENTS:
+            self._open[-1].text += text
 
     def said(self) -> str:
         """The formula as text; "" if it cannot be read."""

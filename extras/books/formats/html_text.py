@@ -276,7 +276,9 @@ class _Reader(HTMLParser):
 
     def _start_in_formula(self, tag: str, attributes: Mapping[str, str]) -> bool:
         """Whether an element begins a formula, or is in one."""
-        if self._formula is not None:
+        if self._formula is not None and tag in _BLOCKS:  # the formula lacks an end
+            self._end_in_formula("math")
+        elif self._formula is not None:
             self._formula.start(tag)
         elif tag == "math":
             self._formula = Formula(attributes.get("alttext", ""))

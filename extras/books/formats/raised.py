@@ -18,7 +18,7 @@ _LETTER_POWERS = frozenset("nxk")
 _INDICES = frozenset(("i", "j", "k", "m", "n", "max", "min"))
 _HIGH, _LOW = "⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉"
 _FRACTION = re.compile(
-    rf"(?P<whole>\d*)(?P<top>[{_HIGH}]{{1,3}})\s?[/⁄∕]\s?(?:(?P<low>[{_LOW}]{{1,4}})"
+    rf"(?<!\d)(?P<whole>\d{{0,6}})(?P<top>[{_HIGH}]{{1,3}})\s?[/⁄∕]\s?(?:(?P<low>[{_LOW}]{{1,4}})"
     r"|(?P<plain>\d{1,3})(?!\d))"
 )
 _VULGAR = {
@@ -43,6 +43,8 @@ _ABBREVIATIONS = frozenset(("dr", "mr", "ms", "st", "vs", "tv", "pm", "bc", "fr"
 _VARIABLE = re.compile(r"[A-Za-zα-ωΑ-Ω]")
 _OPERATOR = "+-−–=*/×·÷<>≤≥±^("
 _FORMULA = re.compile(r"\(([^()]{1,40})\)$")
+# The characters beside a superscript that decide about it.
+_NEAR = 80
 _ELEMENT = re.compile(r"[A-Z][a-z]?\b")
 
 
@@ -68,11 +70,12 @@ def with_meaning(text: str) -> str:
     if not re.search(f"[{_HIGH}]", text):
         return text
     text = _FRACTION.sub(_fraction, text)
-    pieces, place = list[str](), 0
+    pieces, place, before = list[str](), 0, ""
     for match in _RAISED.finditer(text):
-        pieces.append(text[place : match.start()])
-        place = match.end()
-        pieces.append(_said("".join(pieces), match[0], text[place:]))
+        before = (before + text[place : match.start()])[-_NEAR:]
+        said = _said(before, match[0], text[match.end() : match.end() + _NEAR])
+        pieces += (text[place : match.start()], said)
+        before, place = before + said, match.end()
     return "".join([*pieces, text[place:]]).strip()
 
 

@@ -233,7 +233,21 @@ def test_a_chapter_a_line_is_refused(tmp_path):
         of(tmp_path, "b.html", "<h1>1</h1>a" * 6_000)
 
 
-@pytest.mark.parametrize("tags", ["<b>", "<p><b>", "<b></b>", "</x>", "<table><tr><td>", "<", "&#"])
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "<b>",
+        "<p><b>",
+        "<b></b>",
+        "</x>",
+        "<table><tr><td>",
+        "<",
+        "&#",
+        "a<sup>1</sup>",
+        "1",
+        "<math>a<mi/>",
+    ],
+)
 def test_a_mass_of_tags_takes_seconds(tmp_path, tags):
     started = time.process_time()
     of(tmp_path, "b.html", "<p>Hello.</p>" + tags * (200_000 // len(tags)))

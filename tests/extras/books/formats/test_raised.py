@@ -90,8 +90,9 @@ def test_a_simple_formula_is_read(formula, text):
 def test_other_formulas_are_counted():
     root = "<math alttext='\\sqrt{2}'><msqrt><mn>2</mn></msqrt></math>"
     deep = "<math>" + "<mrow>" * 9000 + "</math>"
-    page = page_of(f"<body><p>It is {root} or {deep} here.</p><p>{M}<mi>x</p>y.</body>", "a.xhtml")
-    assert [one.text for one in page.blocks] == ["It is or here.", "x", "y."]
+    open_ones = f"<p>{M}<mi>x</p>y.{M}<mi>z<p>End.</p>"
+    page = page_of(f"<body><p>It is {root} or {deep} here.</p>{open_ones}</body>", "a.xhtml")
+    assert [one.text for one in page.blocks] == ["It is or here.", "x", "y. z", "End."]
     assert page.num_unread_formulas == 2
 
 
