@@ -19,7 +19,7 @@ from typing import Any
 from extras.cut.recordings import CuttingError
 from extras.cut.subtitles import TIMES, spoken_cues
 from train.dataset.entries import DatasetError, read_text
-from train.dataset.tags import decoded, spoken, tags_note
+from train.dataset.tags import decoded, spoken, tags_note, without_speakers
 from xtts.line_breaks import joiner
 
 # HTK writes integers in units of 100 ns, Audacity seconds with a decimal point.
@@ -95,12 +95,14 @@ def _plain(text: str, path: Path, language: str, tags: list[str]) -> list[Cue]:
 def _paragraphs(text: str, language: str) -> list[str]:
     """Paragraphs between blank lines, without the times that transcripts have between them."""
     lines = text.split("\n")
-    turns = {row for row, line in enumerate(lines) if _is_turn(line)}
-    if len(turns) >= _FEWEST_TURNS:
-        lines = ["" if row in turns else line for row, line in enumerate(lines)]
     filled = [line for line in lines if line.strip()]
+    turns = {line for line in filled if _is_turn(line)}
     if 2 * sum(bool(_TIMED_LINE.match(line)) for line in filled) > len(filled):
-        lines = [_TIMED_LINE.sub("", line) for line in lines]
+        lines = [_TIMED_LINE.sub("\n", line) for line in lines]
+    elif sum(line in turns for line in filled) >= _FEWEST_TURNS:
+        lines = ["" if line in turns else line for line in lines]
+    elif 2 * len(without_speakers(filled)[1]) >= len(filled):
+        lines = [f"\n{line}" for line in lines]  # a name begins most lines
     joined = joiner(text, language)
     parts = re.split(r"\n\s*\n", "\n".join(lines))
     return [" ".join(joined(part.strip().split("\n")).split()) for part in parts]

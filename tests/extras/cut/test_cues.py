@@ -237,9 +237,13 @@ def test_each_program_s_form(tmp_path, name, content):
         "00:00:01.500 --> 00:00:03.250\nGood morning.\n\n00:00:04.000 --> 00:00:05.500\n"
         "How are you?\n",
         "ANNA: Good morning.\n\nBEN: How are you?\n",
+        "[00:00:01] Anna: Good\nmorning.\n[00:00:04] Anna: How are you?\n[00:00:06] [laughs]\n",
+        "Anna: Good morning.\nAnna: How are you?\n",
         "[Music]\n\n&quot;Good morning.&quot; [laughs]\n\nHow are you?\n",
     ],
-    ids=["otter", "copied from a page", "times before lines", "subtitles", "names", "tags"],
+    ids=["otter", "copied from a page", "times before lines", "subtitles", "names",
+    "times and names",
+         "a name a line", "tags"],
 )  # fmt: skip
 def test_transcripts_of_programs_as_plain_text(tmp_path, content):
     found = cues_of(tmp_path / "a.txt", content)
