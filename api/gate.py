@@ -21,12 +21,12 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import APIError, closing, response
-from api.http.connections import OVER_LIMIT
+from api.http.connections import ADMIT
 from api.metrics import ServiceMetrics
 
 # Open without a key: the pages ask for the key, and probes have none.
 OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
-# Answered even above the limit of connections.
+# Answered even above the limit of requests.
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXPOSED_HEADERS = [
@@ -114,8 +114,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Gives the request its id, counts it, and refuses pages of other sites.
 
-        An excess connection is closed after its response. A request that the shutdown cancels still
-        gets a response.
+        A request that the shutdown cancels still gets a response.
         """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -123,8 +122,6 @@ class Gate:
         state = scope.setdefault("state", {})
         request_id = state["request_id"] = secrets.token_hex(8)
         added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
-        if state.get(OVER_LIMIT):
-            added.append((b"connection", b"close"))
         status = 499  # nginx's code for a client that disconnected
 
         async def sending(message: Message) -> None:
@@ -152,24 +149,23 @@ class Gate:
                 self.metrics.refusals.labels(str(status), code).inc()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses excess connections and requests without the key."""
-        if refusal := self._refused(scope):
+        """Refuses requests without the key, and excess ones."""
+        path, method = scope["path"], scope["method"]
+        is_open = path in OPEN or path.startswith("/page/")
+        try:
+            if not is_open and (refusal := refuse_key(self.key, Headers(scope=scope))):
+                raise refusal
+            if method in _SAFE and not is_open and path not in PROBES:
+                _take_place(scope)
+        except APIError as refusal:
             await response(refusal, scope)(scope, receive, send)
-        elif scope["method"] == "HEAD":
+            return
+        if method == "HEAD":
             await self._answer_head(scope, receive, send)
-        elif scope["method"] in _SAFE:
+        elif method in _SAFE:
             await self.app(scope, receive, send)
         else:
             await self._take_body(scope, receive, send)
-
-    def _refused(self, scope: Scope) -> APIError | None:
-        path = scope["path"]
-        if scope["state"].get(OVER_LIMIT) and path not in PROBES:
-            text = "Too many requests are open. Close connections that you do not need."
-            return APIError(503, "too_many_connections", text, retry_after=1)
-        if path in OPEN or path.startswith("/page/"):
-            return None
-        return refuse_key(self.key, Headers(scope=scope))
 
     async def _take_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Enforces the limits of the body: size, time, and the number of uploads."""
@@ -178,19 +174,25 @@ class Gate:
             await self.app(scope, receive, send)
             return
         limit = getattr(route.endpoint, "body_limit", _TEXT)
-        declared = Headers(scope=scope).get("content-length", "0")
-        refusal, is_upload = None, limit is not _TEXT
-        if declared.isdecimal() and int(declared) > limit.most_bytes:
-            refusal = _too_large(limit)
-        elif is_upload and self._uploads >= _MOST_UPLOADS:
-            text = f"{_MOST_UPLOADS} uploads are already arriving. Try again later."
-            refusal = APIError(503, "uploads_full", text, retry_after=5)
-        if refusal is not None:
+        body: Receive = _BoundedBody(receive, limit)
+        is_upload = limit is not _TEXT
+        try:
+            declared = Headers(scope=scope).get("content-length", "0")
+            if declared.isdecimal() and int(declared) > limit.most_bytes:
+                raise _too_large(limit)
+            if not is_upload:
+                body = await _read(body)
+            elif self._uploads >= _MOST_UPLOADS:
+                text = f"{_MOST_UPLOADS} uploads are already arriving. Try again later."
+                raise APIError(503, "uploads_full", text, retry_after=5)
+            # An upload takes its place before its body: it takes a while, and must not give way.
+            _take_place(scope)
+        except APIError as refusal:
             await response(refusal, scope)(scope, receive, send)
             return
         self._uploads += is_upload  # before the first byte of the body is read
         try:
-            await self.app(scope, _BoundedBody(receive, limit), send)
+            await self.app(scope, body, send)
         finally:
             self._uploads -= is_upload
 
@@ -245,6 +247,28 @@ class _BoundedBody:
             raise _too_large(self._limit)
         self._whole = not message.get("more_body", False)
         return message
+
+
+async def _read(receive: Receive) -> Receive:
+    """Reads a body to its end, or to its client's; returns a function that receives it again.
+    Raises APIError."""
+    messages = [await receive()]
+    while messages[-1].get("more_body", False):
+        messages.append(await receive())
+    messages.reverse()
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
+
+
+def _take_place(scope: Scope) -> None:
+    """Counts the request among those being answered. Raises APIError (503) if no more can be."""
+    admit = scope["state"].get(ADMIT)
+    if admit is not None and not admit():
+        text = "Too many requests are open. Close connections that you do not need."
+        raise APIError(503, "too_many_connections", text, retry_after=1)
 
 
 def _too_large(limit: BodyLimit) -> APIError:

@@ -2,8 +2,10 @@
 
 uvicorn has no time limit for a request head: its keep-alive timer stops at the first byte, and a
 connection that never sends one stays open. This module extends its protocol. As in nginx, the
-oldest idle connection is closed if its place is needed, and no connection is refused. `api.gate`
-refuses a request over the limit once its head is read, and never refuses a probe.
+oldest waiting connection is closed if its place is needed, and no connection is refused.
+
+A connection waits until `api.gate` admits its request: the request has the key and is whole. So a
+client without the key, or one that holds back a body, takes only a place that is given away.
 """
 
 import asyncio
@@ -16,8 +18,9 @@ from typing import Any, Protocol
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Set in scope["state"] of a request whose connection exceeds the limit.
-OVER_LIMIT = "over_limit"
+# Set in scope["state"]: a function that counts the request as being answered until its end; False
+# if too many are.
+ADMIT = "admit"
 # Set in scope["state"]: the network of the connection's peer, whatever a proxy's header says.
 PEER = "peer"
 
@@ -25,8 +28,9 @@ PEER = "peer"
 @dataclass(frozen=True)
 class ConnectionLimits:
     """head_seconds: the time limit for a request's line and headers, from the connection or from
-    their first byte; stall_seconds: how long a client may leave a response unread; most,
-    most_per_address: how many connections may be idle, and how many more may be answered."""
+    their first byte, and for the rest of a body after the response; stall_seconds: how long a
+    client may leave a response unread; most, most_per_address: how many connections may wait, and
+    how many more may be answered."""
 
     head_seconds: float = 10.0
     stall_seconds: float = 60.0
@@ -45,18 +49,18 @@ class Connection(Protocol):
 
 @dataclass
 class Connections:
-    """Every open connection: the idle ones, oldest first, and those being answered.
+    """Every open connection: the waiting ones, oldest first, and those being answered.
 
     on_closed: called with the reason when the service closes a connection.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     on_closed: Callable[[str], None] = lambda _reason: None
-    idle: dict[Connection, None] = field(default_factory=dict)
+    waiting: dict[Connection, None] = field(default_factory=dict)
     answered: dict[Connection, None] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.idle) + len(self.answered)
+        return len(self.waiting) + len(self.answered)
 
     def full(self, address: str) -> bool:
         """Whether no more requests can be answered now, from this address or from any."""
@@ -64,27 +68,27 @@ class Connections:
         return own >= self.limits.most_per_address or len(self.answered) >= self.limits.most
 
     def rests(self, one: Connection) -> None:
-        """Marks a connection as idle; if there are too many, closes the one idle longest.
+        """Marks a connection as waiting; if there are too many, closes the one that waits longest.
 
         The address with the most connections loses one, so a flood from one client closes only its
         own.
         """
         self.leave(one)
-        self.idle[one] = None
-        if len(self.idle) <= self.limits.most_per_address:
+        self.waiting[one] = None
+        if len(self.waiting) <= self.limits.most_per_address:
             return
-        crowded, count = Counter(other.address for other in self.idle).most_common(1)[0]
-        if count > self.limits.most_per_address or len(self.idle) > self.limits.most:
-            next(other for other in self.idle if other.address == crowded).drop("too_many")
+        crowded, count = Counter(other.address for other in self.waiting).most_common(1)[0]
+        if count > self.limits.most_per_address or len(self.waiting) > self.limits.most:
+            next(other for other in self.waiting if other.address == crowded).drop("too_many")
 
     def works(self, one: Connection) -> None:
-        """Marks a connection as being answered: it has sent a head."""
+        """Marks a connection as being answered."""
         self.leave(one)
         self.answered[one] = None
 
     def leave(self, one: Connection) -> None:
         """Forgets a connection."""
-        self.idle.pop(one, None)
+        self.waiting.pop(one, None)
         self.answered.pop(one, None)
 
     def protocol(self) -> type["BoundedProtocol"]:
@@ -97,19 +101,20 @@ class BoundedProtocol(H11Protocol):
 
     connections_by_address: Connections
     address = ""
-    _head_timer: asyncio.TimerHandle | None = None
+    _waits_for = ""
+    _wait_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """asyncio's callback, as in uvicorn; the methods below override its others."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
-        self.app_state = {**self.app_state, PEER: self.address}
+        self.app_state = {**self.app_state, PEER: self.address, ADMIT: self.admit}
         self.connections_by_address.rests(self)
-        self._look()
+        self._limit_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._head_timer, self._stall_timer):
+        for timer in (self._wait_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
         self.connections_by_address.leave(self)
@@ -118,11 +123,22 @@ class BoundedProtocol(H11Protocol):
     def handle_events(self) -> None:
         """Parses new data, and data that arrived while the previous request was answered."""
         super().handle_events()
-        self._look()
+        self._limit_wait()
+
+    def admit(self) -> bool:
+        """Counts the request as being answered; False if no more can be."""
+        connections = self.connections_by_address
+        if connections.full(self.address):
+            return False
+        if self in connections.waiting:  # else the client has left
+            connections.works(self)
+        return True
 
     def on_response_complete(self) -> None:
+        if self in self.connections_by_address.answered:
+            self.connections_by_address.rests(self)
         super().on_response_complete()
-        self._look()
+        self._limit_wait()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -148,24 +164,25 @@ class BoundedProtocol(H11Protocol):
         self.connections_by_address.on_closed(reason)
         self.transport.abort()
 
-    def _look(self) -> None:
-        """Notes a new state of the connection: idle, or being answered."""
-        connections = self.connections_by_address
+    def _limit_wait(self) -> None:
+        """Limits the time for which the connection waits for the client's next bytes, or, once it
+        closes, for the client to read the last ones."""
+        limits, reason, seconds = self.connections_by_address.limits, "", 0.0
         if self.transport.is_closing():
-            return
-        if self.conn.their_state is self.conn.our_state is h11.IDLE:
-            if self not in connections.idle:
-                connections.rests(self)
+            reason, seconds = "not_read", limits.stall_seconds
+        elif self.conn.their_state is h11.IDLE:
             # uvicorn's keep-alive timer ends at the first byte of the next head.
-            if self.timeout_keep_alive_task is None and self._head_timer is None:
-                seconds = connections.limits.head_seconds
-                self._head_timer = self.loop.call_later(seconds, self.drop, "slow_head")
-        elif self in connections.idle:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
-            self.scope["state"][OVER_LIMIT] = connections.full(self.address)
-            connections.works(self)
+            if self.timeout_keep_alive_task is None:
+                reason, seconds = "slow_head", limits.head_seconds
+        elif self.conn.our_state is h11.DONE:
+            reason, seconds = "slow_body", limits.head_seconds
+        if reason == self._waits_for:
+            return
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+        self._waits_for = reason
+        if reason:
+            self._wait_timer = self.loop.call_later(seconds, self.drop, reason)
 
 
 def network_of(address: str) -> str:

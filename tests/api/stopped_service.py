@@ -1,6 +1,6 @@
 """`python -m api` with a fake child, as a target for signals.
 
-python -m tests.api.stopped_service FOLDER PORT SLOTS [QUEUE DEADLINE]
+python -m tests.api.stopped_service FOLDER PORT SLOTS [QUEUE DEADLINE [KEY]]
 """
 
 import logging
@@ -8,14 +8,19 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from api.__main__ import serve
 from tests.api.conftest import QUICK, fake_child, settings_in
 
 
 def main() -> int:
-    folder, port, slots, queue, deadline = (*sys.argv[1:], "8", "60")[:5]
+    given, defaults = sys.argv[1:], ["8", "60", ""]
+    folder, port, slots, queue, deadline, key = given + defaults[len(given) - 3 :]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    settings = settings_in(Path(folder), api_port=int(port))
+    settings = settings_in(
+        Path(folder), api_port=int(port), api_key=SecretStr(key) if key else None
+    )
     how = fake_child(settings)
     limits = replace(QUICK, slots=int(slots), queue=int(queue), deadline=float(deadline))
     return serve(settings, how, limits)

@@ -1,0 +1,100 @@
+"""Callers with the key are answered while clients without it hold every connection they can get.
+
+`LOCK_OUT_SECONDS=600 pytest -s -m slow tests/api/http/test_lock_out.py` attacks for ten minutes.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.http.server import raise_open_files
+from tests.api.raw import process, request
+from tests.ports import free_port
+
+KEY = "open sesame"
+SPEECH = "POST /v1/audio/speech"
+SECONDS = float(os.environ.get("LOCK_OUT_SECONDS", "60"))
+# More than the places of one address (256), and of all of them (1,000).
+SOCKETS = 1_050
+FIVE = tuple(f"127.0.0.{number}" for number in range(2, 7))
+HELD = (
+    request(SPEECH, content_length=10),
+    request(SPEECH, b"{", content_length=10, authorization="Bearer x"),
+    request(SPEECH, content_length=10, origin="http://evil.example"),
+    request(SPEECH)[:-2],
+    request("GET /docs") * 20,
+)
+
+
+@contextlib.contextmanager
+def attacked(port: int, addresses: tuple[str, ...]) -> Iterator[list[int]]:
+    """Holds `SOCKETS` connections from these addresses, and replaces the oldest as fast as it can;
+    yields the number of connections made."""
+    stop, made = threading.Event(), [0]
+
+    def attack() -> None:
+        held = deque[socket.socket]()
+        while not stop.is_set():
+            if len(held) >= SOCKETS:
+                held.popleft().close()
+            source = (addresses[made[0] % len(addresses)], 0)
+            with contextlib.suppress(OSError):
+                one = socket.create_connection(("127.0.0.1", port), 5, source_address=source)
+                held.append(one)
+                one.setblocking(False)
+                one.send(HELD[made[0] // len(addresses) % len(HELD)])
+            made[0] += 1
+            if made[0] > SOCKETS:  # the first ones at once; then as many as the machine leaves room
+                time.sleep(0.005)
+        for one in held:
+            one.close()
+
+    attacking = threading.Thread(target=attack)
+    attacking.start()
+    try:
+        yield made
+    finally:
+        stop.set()
+        attacking.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("addresses", [FIVE, ("127.0.0.1",)], ids=["five", "the caller's own"])
+def test_a_caller_with_the_key_is_answered_within_two_seconds(tmp_path: Path, addresses):
+    raise_open_files()
+    port = free_port()
+    command = ("tests.api.stopped_service", str(tmp_path), str(port), "4", "8", "60", KEY)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    body = {"input": "hello", "response_format": "wav"}
+    took, refused = [], []
+    with process(*command, port=port, folder=tmp_path), attacked(port, addresses) as made:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            started = time.monotonic()
+            try:  # on a new connection, as most callers
+                found = httpx.post(
+                    f"http://127.0.0.1:{port}/v1/audio/speech", json=body, headers=headers,
+                    timeout=10, trust_env=False,
+                )  # fmt: skip
+            except httpx.HTTPError as error:
+                refused.append(repr(error))
+            else:
+                refused += [] if found.status_code == 200 else [found.text]
+            took.append(time.monotonic() - started)
+            time.sleep(0.1)
+        count = made[0]
+    print(
+        f"{SECONDS:g} s, {count} connections from {len(addresses)} addresses: {len(took)} calls, "
+        f"median {1000 * sorted(took)[len(took) // 2]:.0f} ms, slowest {1000 * max(took):.0f} ms, "
+        f"{len(refused)} not answered"
+    )
+    assert count > SOCKETS and not refused, refused[:3]
+    assert max(took) < 2.0
