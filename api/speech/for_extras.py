@@ -14,16 +14,17 @@ from machine.text import plain_name
 async def labels(state: AppState) -> dict[str, str]:
     """Label -> id of every voice, as `labels_of`."""
     uploaded = await asyncio.to_thread(state.voices.all)
-    return labels_of(state.served_name, uploaded, state.speakers)
+    return labels_of(uploaded, state.speakers)
 
 
-def labels_of(
-    served_name: str, uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()
-) -> dict[str, str]:
+def labels_of(uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()) -> dict[str, str]:
     """Label -> id, for lists that show only labels: the served voice, its named speakers, then the
-    uploaded voices. A label is the voice's name if a request can use it, else its id."""
+    uploaded voices. A label is the voice's name if a request can use it, else its id.
+
+    Programs store labels, so the served voice is `default`: its name changes with its epoch.
+    """
     known = Counter(plain_name(voice.name) for voice in uploaded)
-    listed = {SERVED if plain_name(served_name) in known else served_name: SERVED}
+    listed = {SERVED: SERVED}
     listed |= {name: name for name in speakers if plain_name(name) not in known}
     for voice in uploaded:
         name = plain_name(voice.name)

@@ -47,6 +47,11 @@ OPENAI_VOICES = (
     "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
     "shimmer", "verse",
 )  # fmt: skip
+# Names of the served voice that programs may have stored: it had one of them, and changed since.
+_FORMER = re.compile(r"demo|epoch \d+( at \d+%)? \([0-9a-f]{8}\)|base of .+ \([0-9a-f]{8}\)")
+# Kokoro's mixtures: `a+b`, `a(2)+b(1)`, `a(0.5)`.
+_SHARE = r"[^+()]+(\([\d.]+\))?"
+_MIXTURE = re.compile(rf"(?=.*[+(]){_SHARE}(\+{_SHARE})*")
 
 
 @dataclass(frozen=True)
@@ -256,8 +261,9 @@ def check_new_name(name: str) -> None:
 def find_by_name(
     wanted: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:
-    """The uploaded voice with this name, ignoring case; None for the served voice. The name may end
-    in `.wav`, because some clients treat voices as files. Raises APIError for `param`: 404 if no
+    """The uploaded voice with this name, ignoring case; None for the served voice, also by a name
+    that it had before another epoch was served. The name may end in `.wav`, because some clients
+    treat voices as files. Raises APIError for `param`: 404 if no
     voice has this name, 409 if several have it, 400 for a mixture of voices."""
     for name in dict.fromkeys((plain_name(wanted), plain_name(wanted.removesuffix(".wav")))):
         matches = [voice for voice in uploaded if plain_name(voice.name) == name]
@@ -267,9 +273,9 @@ def find_by_name(
             raise APIError(409, "ambiguous_voice", text, param=param)
         if matches:
             return matches[0]
-        if is_served(name) or name == plain_name(served_name):
+        if is_served(name) or name == plain_name(served_name) or _FORMER.fullmatch(name):
             return None
-    if "+" in wanted or "(" in wanted:
+    if _MIXTURE.fullmatch(wanted):
         text = (
             f"{param} is {shown(wanted)}, a mixture of voices. XTTS speaks with one voice: name "
             "one of /v1/voices."

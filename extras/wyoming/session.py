@@ -183,7 +183,12 @@ class WyomingSession:
             await asyncio.sleep(0.05)
         state = self._state
         labels = await for_extras.labels(state)
-        await self._send(info_of(labels, state.last_languages, state.licence, state.speakers))
+        await self._send(
+            info_of(
+                labels, state.last_languages, state.licence, state.speakers,
+                served_name=state.served_name,
+            )
+        )  # fmt: skip
 
     async def _speak_all(self) -> None:
         while True:
@@ -355,13 +360,20 @@ def listings_of(
 
 
 def info_of(
-    labels: Mapping[str, str], languages: Sequence[str], licence: str, speakers: Iterable[str] = ()
+    labels: Mapping[str, str],
+    languages: Sequence[str],
+    licence: str,
+    speakers: Iterable[str] = (),
+    *,
+    served_name: str = "",
 ) -> Info:
-    """The answer to `describe`. speakers: the named speakers of the served voice."""
+    """The answer to `describe`. speakers: the named speakers of the served voice; served_name: with
+    its epoch, so it describes the voice, whose listed name does not change."""
     named = [TtsVoiceSpeaker(name) for name in speakers]
     voices = [
         TtsVoice(
-            name=name, attribution=_ATTRIBUTION, installed=True, description=label,
+            name=name, attribution=_ATTRIBUTION, installed=True,
+            description=served_name or label if voice == SERVED else label,
             version=VERSION, languages=[language] if language else list(languages),
             speakers=named if named and voice == SERVED else None,
         )
@@ -384,6 +396,10 @@ def wanted_of(
     if voice is None:
         return SERVED, None
     wanted, language = voice.name or SERVED, voice.language
-    if voice.name and (listing := listings_of(labels, languages).get(voice.name)) is not None:
+    if (listing := listings_of(labels, languages).get(wanted)) is not None:
         wanted, language = listing[:2]
+    else:  # a former name of the served voice, as a client stored it
+        for one in languages:
+            if wanted.endswith(mark := f" ({one})"):
+                wanted, language = wanted.removesuffix(mark), one
     return voice.speaker or wanted, language

@@ -103,6 +103,16 @@ def test_a_new_epoch_is_followed_until_one_is_promoted(service, output):
     assert service.client.delete("/v1/promotion").json() == {"served": speaks("current", 4)}
 
 
+def test_a_stored_name_of_the_served_voice_speaks_after_a_promotion(service):
+    """Programs store the name that they were given; the next epoch is served under another."""
+    before = [voice["name"] for voice in service.client.get("/v1/voices").json()["voices"]]
+    assert promoted(service, 1).status_code == 200
+    after = service.client.get("/v1/voices").json()["voices"][0]["name"]
+    assert before[0] != after
+    for name in (*before, after, "default"):
+        assert service.say("hello", voice=name).status_code == 200, name
+
+
 def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(service, output, tmp_path):
     promoted(service, 1)
     moved = output / "archive" / "20260202T000000Z"

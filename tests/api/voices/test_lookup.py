@@ -20,6 +20,10 @@ VOICES = [ANNA, ELODIE]
     [
         ("Anna", ANNA), ("anna", ANNA), (" ANNA ", ANNA), ("anna.wav", ANNA),
         ("élodie du nord", ELODIE), ("ÉLODIE DU NORD", ELODIE),
+        ("default", None), ("Default.wav", None),
+        # Names that the served voice had before another epoch was served.
+        ("epoch 2 at 30% (905c8a39)", None), ("Epoch 12 (905c8a39).wav", None), ("demo", None),
+        ("base of the current run (905c8a39)", None),
         ("epoch 3", None), ("Epoch 3.wav", None), ("nova.wav", None), ("default.wav", None),
     ],
 )  # fmt: skip
@@ -36,6 +40,8 @@ def test_openais_names_are_the_served_voice():
     ("asked", "status", "code", "told"),
     [
         ("nobody", 404, "no_voice", ""),
+        ("Anna (old)", 404, "no_voice", ""),
+        ("Anna (30%)", 404, "no_voice", ""),
         # The refusal lists their ids.
         ("Anna", 409, "ambiguous_voice", "aaaaaaaaaaaa, cccccccccccc"),
         # remsky/Kokoro-FastAPI at 26eec068, api/src/routers/openai_compatible.py: names, weights
@@ -60,8 +66,8 @@ def test_every_label_finds_its_voice_again():
     """Names with another meaning, or shared by several voices, are listed by id."""
     odd = [voice(f"{number:012}", name) for number, name in
            enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip
-    found = labels_of("demo", [ANNA, *odd])
-    assert next(iter(found.values())) == "default" and len(found) == 8
+    found = labels_of([ANNA, *odd])
+    assert next(iter(found.items())) == ("default", "default") and len(found) == 8
     by_id = {one.id: one for one in [ANNA, *odd]}
     for label, identity in found.items():
         if label in by_id:

@@ -22,7 +22,7 @@ def test_the_voices_are_listed_by_id_and_name(dialect, anna):
     assert voices[0] == {"id": "default", "name": "demo"}
     assert {"id": anna, "name": "Anna"} in voices and len(voices) >= 3
     names = dialect.client.get("/v1/audio/voices?legacy=true").json()["voices"]
-    assert names[:3] == ["demo", "Anna", "Élodie"]
+    assert names[:3] == ["default", "Anna", "Élodie"]
 
 
 @pytest.mark.parametrize("model", ["sotaque", "tts-1", "tts-1-1106", "gpt-4o-mini-tts-2025-03-20"])
