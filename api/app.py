@@ -84,6 +84,7 @@ def limits_of(settings: ApiSettings) -> EngineLimits:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state: AppState = app.state.service
     state.loop = asyncio.get_running_loop()
+    await asyncio.to_thread(state.exports.remove_left)
     await state.follower.first()
     works = (state.engine.live(), state.follower.follow(), *state.extras.works())
     tasks = [asyncio.create_task(work) for work in works]

@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from api.errors import APIError
 from api.routes import speech
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.routes.speech import SpeechRequest
 from api.runs import exports, listing
+from api.runs.exports import ZipResponse
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
@@ -52,17 +53,12 @@ async def remove_run(run_id: str, state: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/runs/{run_id}/export", response_class=StreamingResponse, responses=_ZIP_RESPONSES)
-async def export_run(run_id: str, request: Request, state: Shared) -> StreamingResponse:
+@router.post("/runs/{run_id}/export", response_class=ZipResponse, responses=_ZIP_RESPONSES)
+async def export_run(run_id: str, request: Request, state: Shared) -> ZipResponse:
     """The best voice of a run as a zip file, with its licence and a card. The first byte can take
     minutes."""
     state.check_rate(request)
-    run = state.follower.find(run_id)
-    name = f'attachment; filename="{exports.file_name(run.id)}.zip"'
-    return StreamingResponse(
-        await state.exports.make(run), media_type="application/zip",
-        headers={"Content-Disposition": name, "Cache-Control": "no-store"},
-    )  # fmt: skip
+    return ZipResponse(state.exports, state.follower.find(run_id))
 
 
 @router.get("/runs/{run_id}/metrics")

@@ -9,18 +9,26 @@ import secrets
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
 from api import shared_folder
-from api.errors import APIError, without_paths
+from api.errors import APIError, response, without_paths
+from api.http.leaving import while_connected
 from api.runs.listing import RunSummary
 from api.settings import ApiSettings
-from machine.process import module_command, run_with_timeout
+from api.uploads import require_free
+from machine.parallel_process import StderrFile
+from machine.process import kill_group, module_command
+from machine.storage import locks
 from machine.storage.atomic import WriteError, make_folder, refused
 from machine.storage.leftovers import STALE_SECONDS
 from machine.storage.reading import read_json
+from machine.text import printable
 from xtts.voices.run_folder import RunError
 from xtts.voices.run_lock import locked
 
@@ -29,52 +37,131 @@ MODULE = "train"
 _EXPORT_SECONDS = 900.0
 _PIECE_BYTES = 1 << 20
 _FOLDER = ".exports"
+_LOCK = ".lock"
 _DELETED = ".deleted-"
+# The most exports that are being made or downloaded: each is a copy of up to 2 GB.
+MOST_COPIES = 3
 
 
 class Exports:
-    """Exports one run at a time, in VOICES_DIR, because a full-size voice takes 2 GB."""
+    """Exports runs into VOICES_DIR, one at a time, because a full-size voice takes 2 GB."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self.module = MODULE
         self._folder = settings.voices_dir / _FOLDER
         self._busy = asyncio.Lock()
+        self._copies = 0
 
-    async def make(self, run: RunSummary) -> Iterator[bytes]:
-        """The zip file in pieces. Raises APIError: 409 for a run without a voice, 503 while another
-        run is exported, 507 if the disk is full."""
-        if self._busy.locked():
+    def remove_left(self) -> None:
+        """Removes the copies of killed services; a service holds the lock of each of its own.
+        Blocks."""
+        for one in self._folder.glob("*") if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                # On a file system without locks, another replica may be sending it.
+                if (
+                    locks.held(one / _LOCK) is False
+                    or time.time() - one.stat().st_mtime > STALE_SECONDS
+                ):
+                    shutil.rmtree(one, ignore_errors=True)
+
+    @contextlib.asynccontextmanager
+    async def made(self, run: RunSummary) -> AsyncIterator[Path]:
+        """A folder with the run's voice and its card, until the end of the block.
+
+        Raises APIError: 409 for a run without a voice, 503 while another run is exported or too
+        many exports are being downloaded, 507 if the disk has too little room.
+        """
+        if self._busy.locked() or self._copies >= MOST_COPIES:
             text = "Another run is being exported. Try again when that export has finished."
+            if not self._busy.locked():
+                text = f"{MOST_COPIES} exports are being downloaded. Try again when one has ended."
             raise APIError(503, "export_busy", text, retry_after=10)
-        async with self._busy:
-            folder = self._folder / secrets.token_hex(8)
-            try:
-                await asyncio.to_thread(self._export, run, folder)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-        return _zipped(folder)
+        folder = self._folder / secrets.token_hex(8)
+        self._copies += 1
+        try:
+            async with contextlib.AsyncExitStack() as held:
+                async with self._busy:
+                    await asyncio.to_thread(self._make_room, run, folder)
+                    held.enter_context(locks.exclusive(folder / _LOCK))
+                    await self._export(run, folder)
+                yield folder
+        finally:
+            self._copies -= 1
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
-    def _export(self, run: RunSummary, folder: Path) -> None:
+    def _make_room(self, run: RunSummary, folder: Path) -> None:
+        """Creates the folder of a copy. Blocks. Raises APIError."""
+        self.remove_left()
+        checkpoints = [one.checkpoint for one in run.epochs.values() if one.checkpoint]
+        require_free(self._folder, max((path.stat().st_size for path in checkpoints), default=0))
         with shared_folder.kept(self._folder):
             make_folder(folder)
-            _remove_old(self._folder)
+
+    async def _export(self, run: RunSummary, folder: Path) -> None:
         name = file_name(run.id)
         # A person waits for it, so it yields to speech but not to training.
-        done = run_with_timeout(
-            ("nice", "-n", "5", *module_command(
-                self.module, "export", "--to", str((folder / name).absolute()),
-                f"--output-dir={run.folder.folder.absolute()}",
-            )), _EXPORT_SECONDS,
+        command = ("nice", "-n", "5", *module_command(
+            self.module, "export", "--to", str((folder / name).absolute()),
+            f"--output-dir={run.folder.folder.absolute()}",
+        ))  # fmt: skip
+        errors = StderrFile()
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+            stderr=errors.fileno(), start_new_session=True,
         )  # fmt: skip
-        if done.code != 0:
-            full = done.code == 74
-            words = without_paths(" ".join(done.errors.split())[-700:] or done.last_error)
+        hung = False
+        try:
+            async with asyncio.timeout(_EXPORT_SECONDS):
+                await child.wait()
+        except TimeoutError:
+            hung = True
+        finally:  # also if the client has left
+            kill_group(child.pid)
+            with contextlib.suppress(asyncio.CancelledError):
+                await child.wait()
+            stderr = printable(errors.tail())
+            errors.close()
+        if hung or child.returncode != 0:
+            full = child.returncode == 74
+            words = without_paths(" ".join(stderr.split())[-700:])
+            words = words or f"It ended with exit code {child.returncode}."
+            if hung:
+                words = f"It took more than {_EXPORT_SECONDS:g} seconds."
             text = f"The run could not be exported. {words}"
             raise APIError(507 if full else 409, "no_space" if full else "no_export", text)
         (folder / name / "CARD.md").write_text(
             card(run, read_json(folder / name / "bundle.json")), encoding="utf-8"
         )
+
+
+class ZipResponse(Response):
+    """Exports a run and sends it as a zip file; nothing of it is left when the client leaves."""
+
+    media_type = "application/zip"
+
+    def __init__(self, exports: Exports, run: RunSummary) -> None:
+        super().__init__()
+        self._exports, self._run = exports, run
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await while_connected(self._send(scope, receive, send), receive)
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with self._exports.made(self._run) as folder:
+                name = f'attachment; filename="{file_name(self._run.id)}.zip"'
+                headers = {
+                    "content-type": self.media_type, "content-disposition": name,
+                    "cache-control": "no-store",
+                }  # fmt: skip
+                raw = [(key.encode(), value.encode()) for key, value in headers.items()]
+                await send({"type": "http.response.start", "status": 200, "headers": raw})
+                pieces = _zipped(folder)
+                while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except APIError as refusal:
+            await response(refusal, scope)(scope, receive, send)
 
 
 def file_name(run_id: str) -> str:
@@ -101,14 +188,6 @@ def card(run: RunSummary, made: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Speak with it: `{speak} --out out.wav`", ""])
 
 
-def _remove_old(folder: Path) -> None:
-    """Removes the folders of killed exports."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for one in entries:
-            if time.time() - one.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(one.path, ignore_errors=True)
-
-
 class _Pieces(io.RawIOBase):
     """A file for zipfile to write to; `take` returns and drops the bytes so far."""
 
@@ -125,20 +204,19 @@ class _Pieces(io.RawIOBase):
 
 
 def _zipped(folder: Path) -> Iterator[bytes]:
-    """A zip file of all files below `folder`, which is deleted at the end."""
+    """A zip file of all files below `folder` but its lock."""
     pieces = _Pieces()
-    try:
-        # Not compressed: weights do not become smaller.
-        with zipfile.ZipFile(pieces, "w") as archive:
-            for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-                about = zipfile.ZipInfo.from_file(path, str(path.relative_to(folder)))
-                with path.open("rb") as source, archive.open(about, "w", force_zip64=True) as to:
-                    while data := source.read(_PIECE_BYTES):
-                        to.write(data)
-                        yield pieces.take()
-        yield pieces.take()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    # Not compressed: weights do not become smaller.
+    with zipfile.ZipFile(pieces, "w") as archive:
+        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+            if path == folder / _LOCK:
+                continue
+            about = zipfile.ZipInfo.from_file(path, str(path.relative_to(folder)))
+            with path.open("rb") as source, archive.open(about, "w", force_zip64=True) as to:
+                while data := source.read(_PIECE_BYTES):
+                    to.write(data)
+                    yield pieces.take()
+    yield pieces.take()
 
 
 def sizes(folder: Path) -> tuple[int, int]:

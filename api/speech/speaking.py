@@ -10,7 +10,6 @@ api/src/structures/schemas.py (`CaptionedSpeechResponse`, `WordTimestamp`); `pie
 
 import asyncio
 import base64
-import contextlib
 import json
 import logging
 import re
@@ -26,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
+from api.http.leaving import while_connected
 from api.state import AppState
 from api.voices import store
 from machine.text import plain_name
@@ -98,17 +98,9 @@ class SpeechResponse(Response):
         self._sent_words = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(scope, receive, send))
-        leaving = asyncio.ensure_future(_gone(receive))
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            await while_connected(self._send(scope, receive, send), receive)
         finally:
-            for task in (sending, leaving):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
             self.state.engine.cancel(self.spoken)
             count_pieces(self.spoken, self.state, scope.get("state", {}).get("request_id", ""))
             self.state.metrics.duration.observe(time.monotonic() - self.started)
@@ -251,11 +243,6 @@ async def _sent(send: Send, body: bytes, *, more: bool) -> None:
     """Sends a part of the body; a client that does not read for half a minute is dropped."""
     async with asyncio.timeout(_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _event(data: dict[str, Any]) -> bytes:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import httpx
 import pytest
@@ -30,14 +31,13 @@ HELD = (
     request(SPEECH, b"{", content_length=10, authorization="Bearer x"),
     request(SPEECH, content_length=10, origin="http://evil.example"),
     request(SPEECH)[:-2],
-    request("GET /docs") * 20,
 )
 
 
 @contextlib.contextmanager
 def attacked(port: int, addresses: tuple[str, ...]) -> Iterator[list[int]]:
-    """Holds `SOCKETS` connections from these addresses, and replaces the oldest as fast as it can;
-    yields the number of connections made."""
+    """Holds `SOCKETS` connections from these addresses, and replaces up to 200 of them a second,
+    faster than they are timed out; yields the number of connections made."""
     stop, made = threading.Event(), [0]
 
     def attack() -> None:
@@ -52,8 +52,8 @@ def attacked(port: int, addresses: tuple[str, ...]) -> Iterator[list[int]]:
                 one.setblocking(False)
                 one.send(HELD[made[0] // len(addresses) % len(HELD)])
             made[0] += 1
-            if made[0] > SOCKETS:  # the first ones at once; then as many as the machine leaves room
-                time.sleep(0.005)
+            # It takes places, not all of the processor: no limit of connections helps against that.
+            time.sleep(0.005)
         for one in held:
             one.close()
 
@@ -72,29 +72,37 @@ def test_a_caller_with_the_key_is_answered_within_two_seconds(tmp_path: Path, ad
     raise_open_files()
     port = free_port()
     command = ("tests.api.stopped_service", str(tmp_path), str(port), "4", "8", "60", KEY)
-    headers = {"Authorization": f"Bearer {KEY}"}
-    body = {"input": "hello", "response_format": "wav"}
-    took, refused = [], []
-    with process(*command, port=port, folder=tmp_path), attacked(port, addresses) as made:
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
-            started = time.monotonic()
-            try:  # on a new connection, as most callers
-                found = httpx.post(
-                    f"http://127.0.0.1:{port}/v1/audio/speech", json=body, headers=headers,
-                    timeout=10, trust_env=False,
-                )  # fmt: skip
-            except httpx.HTTPError as error:
-                refused.append(repr(error))
-            else:
-                refused += [] if found.status_code == 200 else [found.text]
-            took.append(time.monotonic() - started)
-            time.sleep(0.1)
-        count = made[0]
+    refused: list[str] = []
+
+    def call(client: httpx.Client) -> float:
+        started = time.monotonic()
+        body = {"input": "hello", "response_format": "wav"}
+        try:
+            found = client.post("/v1/audio/speech", json=body)
+        except httpx.HTTPError as error:
+            refused.append(repr(error))
+        else:
+            refused.extend([] if found.status_code == 200 else [found.text])
+        return time.monotonic() - started
+
+    # Each call on a new connection.
+    client = httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {KEY}"},
+        limits=httpx.Limits(max_keepalive_connections=0), timeout=10, trust_env=False,
+    )  # fmt: skip
+    with client, process(*command, port=port, folder=tmp_path):
+        before = [call(client) for _ in range(10)]
+        took = []
+        with attacked(port, addresses) as made:
+            end = time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                took.append(call(client))
+                time.sleep(0.1)
+            count = made[0]
     print(
         f"{SECONDS:g} s, {count} connections from {len(addresses)} addresses: {len(took)} calls, "
-        f"median {1000 * sorted(took)[len(took) // 2]:.0f} ms, slowest {1000 * max(took):.0f} ms, "
-        f"{len(refused)} not answered"
+        f"median {1000 * median(took):.0f} ms, slowest {1000 * max(took):.0f} ms, {len(refused)} "
+        f"not answered; before, median {1000 * median(before):.0f} ms"
     )
     assert count > SOCKETS and not refused, refused[:3]
     assert max(took) < 2.0

@@ -1,12 +1,14 @@
 """`python -m tests.api.runs.fake_train check|export …` answers immediately.
 
-FAKE_TRAIN=refuse: it exits as for a dataset without clips or a run without a voice.
+FAKE_TRAIN=refuse: it exits as for a dataset without clips or a run without a voice; =wait: it never
+ends. FAKE_TRAIN_BYTES: the size of an exported model.
 """
 
 import argparse
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 
@@ -26,7 +28,9 @@ def main() -> int:
         }))  # fmt: skip
         return 0
     given.to.mkdir(parents=True)
-    (given.to / "model.pth").write_bytes(bytes(3 << 20))
+    while os.environ.get("FAKE_TRAIN") == "wait":
+        time.sleep(0.1)
+    (given.to / "model.pth").write_bytes(bytes(int(os.environ.get("FAKE_TRAIN_BYTES", 3 << 20))))
     about = {"licence": "CPML", "epoch": 2, "made_at": "now", "base": {"name": "demo"}}
     (given.to / "bundle.json").write_text(json.dumps(about))
     return 0

@@ -1,5 +1,6 @@
 """Runs as folders: the space that a deletion frees, protected runs, and the export as a zip."""
 
+import contextlib
 import io
 import json
 import os
@@ -10,8 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from api.runs.exports import MOST_COPIES, Exports
+from api.uploads import KEPT_FREE_BYTES
 from machine.storage import locks
-from tests.api.conftest import Running
+from tests.api.conftest import Running, settings_in
+from tests.api.heard import refused
+from tests.api.raw import connected, request
 from tests.api.run_folders import write_epoch
 
 
@@ -97,6 +102,64 @@ def test_an_export_is_a_zip_with_the_bundle_its_licence_and_a_card(service, run)
     assert "Licence: CPML" in card and "Base model: demo" in card and "--voice ana" in card
     exports = service.state.settings.voices_dir / ".exports"
     service.wait_until(lambda: list(exports.iterdir()) == [])
+
+
+def copies(service: Running) -> list[Path]:
+    folder = service.state.settings.voices_dir / ".exports"
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+EXPORT = request("POST /v1/runs/ana/export")
+
+
+def test_an_export_whose_client_leaves_while_it_is_made_goes_at_once(service, run, monkeypatch):
+    monkeypatch.setenv("FAKE_TRAIN", "wait")
+    for _ in range(2):
+        with connected(service.port, EXPORT):
+            service.wait_until(lambda: any(one.glob("ana") for one in copies(service)), 20)
+        service.wait_until(lambda: copies(service) == [], 20)
+
+
+def test_an_export_whose_client_leaves_while_it_is_sent_goes_at_once(service, run, monkeypatch):
+    monkeypatch.setenv("FAKE_TRAIN_BYTES", str(64 << 20))
+    with connected(service.port, EXPORT) as one:
+        assert one.recv(100).startswith(b"HTTP/1.1 200")
+        assert len(copies(service)) == 1
+    service.wait_until(lambda: copies(service) == [], 20)
+
+
+def test_the_copies_that_slow_readers_hold_are_bounded(service, run, monkeypatch):
+    monkeypatch.setenv("FAKE_TRAIN_BYTES", str(64 << 20))
+    with contextlib.ExitStack() as held:
+        for _ in range(MOST_COPIES):
+            one = held.enter_context(connected(service.port, EXPORT))
+            assert one.recv(100).startswith(b"HTTP/1.1 200")
+        answer = service.client.post("/v1/runs/ana/export")
+        assert refused(answer) == (503, "export_busy") and "downloaded" in answer.text
+        assert len(copies(service)) == MOST_COPIES
+    service.wait_until(lambda: copies(service) == [], 20)
+
+
+def test_an_export_asks_for_room_first(service, run, monkeypatch):
+    checkpoint = run / "checkpoints" / "checkpoint_epoch_7.pt"
+    free = KEPT_FREE_BYTES + checkpoint.stat().st_size
+    monkeypatch.setattr("api.uploads.free_bytes", lambda _folder: free - 1)
+    assert refused(service.client.post("/v1/runs/ana/export")) == (507, "no_space")
+    assert copies(service) == []
+    monkeypatch.setattr("api.uploads.free_bytes", lambda _folder: free)
+    assert service.client.post("/v1/runs/ana/export").status_code == 200
+
+
+def test_the_copies_of_a_killed_service_go_at_the_next_start_and_those_in_use_stay(tmp_path):
+    exports = Exports(settings_in(tmp_path))
+    left, used = (tmp_path / "voices" / ".exports" / name for name in ("left", "used"))
+    for one in (left, used):
+        one.mkdir(parents=True)
+        (one / "model.pth").write_bytes(b"x")
+    (left / ".lock").touch()
+    with locks.exclusive(used / ".lock"):
+        exports.remove_left()
+        assert not left.exists() and (used / "model.pth").is_file()
 
 
 def test_a_run_without_a_voice_is_a_409_without_paths(service, run, monkeypatch):
