@@ -14,10 +14,9 @@ from pydantic import AfterValidator, SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
 from machine.settings import loading as shared
-from machine.settings.loading import SettingsReport, SharedSettings
+from machine.settings.loading import SettingsReport
 from machine.settings.types import (
     CONFIG,
-    Folder,
     Means,
     Names,
     PathOrWord,
@@ -25,6 +24,7 @@ from machine.settings.types import (
     Switch,
     Text,
 )
+from xtts.voices.served_voice import ServedVoiceSettings
 
 # As browsers write them (RFC 6454): without a path. `*` and `null` (any page without an origin)
 # are refused.
@@ -49,7 +49,7 @@ def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
-class ApiSettings(SharedSettings):
+class ApiSettings(ServedVoiceSettings):
     """The settings of the service."""
 
     api_host: Annotated[Text, Means("an address or host name to listen on")] = "127.0.0.1"
@@ -75,11 +75,6 @@ class ApiSettings(SharedSettings):
     local names."""
     api_strict: Switch = False
     """Refuses unknown models, and fields of /v1/audio/speech that have no effect."""
-    voice: Annotated[
-        PathOrWord | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
-    ] = None
-    """The voice that speaks. Empty takes the best voice of OUTPUT_DIR according to its evaluation,
-    which can be the base; without an evaluation the latest epoch; without a run the demo voice."""
     backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"
     """The library that computes speech. onnx exports a voice once, or takes a folder of
     `train export --onnx`."""
@@ -87,8 +82,6 @@ class ApiSettings(SharedSettings):
     """Uses less memory and more time: one or two parallel requests, and 8-bit weights on a CPU."""
     pronunciations: Annotated[PathOrWord | None, Means("a file; empty = none")] = None
     """A file of pronunciations, for every voice (docs/text.md)."""
-    voices_dir: Folder = Path("voices")
-    """The folder of uploaded voices, of adapters and of the promoted epoch. Replicas share it."""
     api_allow_training: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"

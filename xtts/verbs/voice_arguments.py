@@ -15,9 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the voice and the device."""
     parser.add_argument(
         "--voice",
-        default="demo",
         help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
-        "run (its best weights)",
+        "run (its best weights); by default the voice that `serve` speaks with",
     )
     parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
     parser.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
@@ -36,10 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def take_settings(arguments: argparse.Namespace) -> None:
     """Adds the shared settings of the environment and .env to the options, so that Ray workers on
-    other machines use the same settings."""
-    from machine.settings.loading import SharedSettings, load
+    other machines use the same settings. Prints which voice speaks if none is named."""
+    from machine.settings.loading import load
+    from xtts.voices.served_voice import ServedVoiceSettings, served_voice
 
-    settings, _ = load(SharedSettings)
+    settings, _ = load(ServedVoiceSettings)
+    if arguments.voice is None:
+        arguments.voice, why = served_voice(settings)
+        print(f"Voice: {arguments.voice} ({why}). --voice names another one.")
     guard = getattr(arguments, "guard", None) or ("on" if settings.guard else "off")
     arguments.guard, arguments.threads = guard, settings.num_threads
     arguments.precision = arguments.precision or settings.speak_precision

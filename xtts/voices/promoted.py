@@ -1,0 +1,64 @@
+"""The promoted epoch or blend, as the service stores it in VOICES_DIR.
+
+VOICES_DIR/promotion.json           {run, epoch, sha256, share}; written last
+VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned
+                                    decoder, as in a run folder
+"""
+
+import contextlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine.storage.reading import read_json
+from xtts.voices.run_folder import RunFolder
+
+_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """run: the run's id; sha256: the checkpoint's, by which it is found if the run has moved;
+    share: the epoch's share of a blend, 1 for the epoch itself."""
+
+    run: str
+    epoch: int
+    sha256: str
+    share: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The name at the beginning of a sentence."""
+        return f"Epoch {self.epoch}" + (f" at {self.share:.0%}" if self.share != 1 else "")
+
+
+def read(folder: Path) -> Promotion | None:
+    """The stored promotion; None if there is none, or the file is damaged."""
+    content = read_json(place_of(folder))
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        if _SHA256.match(sha256 := str(content["sha256"])):
+            share = float(content.get("share", 1.0))
+            return Promotion(str(content["run"]), int(content["epoch"]), sha256, share)
+    return None
+
+
+def kept(folder: Path, promotion: Promotion) -> Path | None:
+    """The stored copy of its checkpoint; None if there is none."""
+    path = weights_of(folder, promotion)
+    return path if path.is_file() else None
+
+
+def run_of(folder: Path, promotion: Promotion) -> RunFolder:
+    """The folder with the promoted files."""
+    return RunFolder(folder / "promoted" / promotion.sha256)
+
+
+def weights_of(folder: Path, promotion: Promotion) -> Path:
+    """The copy of its checkpoint, which need not exist."""
+    run = run_of(folder, promotion)
+    return run.checkpoint_path(promotion.epoch) if promotion.share == 1 else run.best_blend
+
+
+def place_of(folder: Path) -> Path:
+    """The file of the promotion."""
+    return folder / "promotion.json"
