@@ -3,6 +3,7 @@
     QUEUE_DIR/<id>/job.json    the requested training; written once, by the requester
     QUEUE_DIR/<id>/state.json  its state; only the trainer writes it
     QUEUE_DIR/<id>/cancel      an empty file; its existence asks the trainer to end the job
+    QUEUE_DIR/<id>/held        an empty file; while it exists, no trainer begins the job
     QUEUE_DIR/<id>/log.txt     the output of the training, the newest megabyte of it
     QUEUE_DIR/.trainer.lock    held by the trainer (`extras.studio.jobs.command`)
 
@@ -47,6 +48,8 @@ _DATASET_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _TAKEN_NAMES = ("current",)
 _MOST_BYTES = 64 << 10
 MOST_JOBS = 500
+# Of these, the most that are not over.
+MOST_OPEN_JOBS = 50
 MOST_DATASET = 1_000
 MOST_VALUE = 2_000
 _LOCK = ".trainer.lock"
@@ -117,6 +120,7 @@ class JobFolder:
         self.job_file = folder / "job.json"
         self.state_file = folder / "state.json"
         self.cancel_file = folder / "cancel"
+        self.held_file = folder / "held"
         self.log_file = folder / "log.txt"
 
     @property
@@ -149,6 +153,16 @@ class JobFolder:
     def is_cancelled(self) -> bool:
         """Whether the trainer was asked to end the job."""
         return self.cancel_file.exists()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the job waits until somebody starts it."""
+        return self.held_file.exists()
+
+    def release(self) -> None:
+        """Lets a trainer begin the job. Raises WriteError."""
+        with refused(self.held_file):
+            self.held_file.unlink(missing_ok=True)
 
     def cancel(self) -> None:
         """Asks the trainer to end the job; its checkpoint stays. Raises WriteError."""
@@ -195,6 +209,11 @@ class TrainingQueue:
             raise JobRefused(
                 f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones."
             )
+        if sum(one.state().is_open for one in self.jobs()) >= MOST_OPEN_JOBS:
+            raise JobRefused(
+                f"There are already {MOST_OPEN_JOBS} trainings in the queue, the limit. Cancel "
+                "one, or wait until one has ended."
+            )
         # `jobs` ignores names that begin with a dot.
         made = self.folder / f".new-{identity}"
         make_folder(made)
@@ -206,6 +225,17 @@ class TrainingQueue:
             shutil.rmtree(made, ignore_errors=True)
             raise
         return job
+
+    def hold_unbegun(self) -> list[str]:
+        """Holds the jobs that no trainer has begun, unless one works now; returns the names of
+        their runs. Raises WriteError."""
+        held = list[str]()
+        for one in self.jobs() if not self.has_trainer() else ():
+            with contextlib.suppress(JobRefused):
+                if one.state().state == "queued" and not one.is_cancelled:
+                    replace_file(one.held_file, lambda _file: None)
+                    held.append(one.read().run)
+        return held
 
     def has_trainer(self) -> bool | None:
         """Whether a trainer works on the queue; None on a file system without locks."""

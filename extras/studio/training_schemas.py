@@ -83,8 +83,8 @@ class TrainingProgress(BaseModel):
 
 
 class TrainingRow(BaseModel):
-    """A training. ahead: the number of trainings before it; cancelling: whether it is being
-    cancelled; progress: null before the first step."""
+    """A training. ahead: the number of trainings before it; held: whether it waits until somebody
+    starts it; cancelling: whether it is being cancelled; progress: null before the first step."""
 
     id: str
     run: str
@@ -97,6 +97,7 @@ class TrainingRow(BaseModel):
     code: int | None
     message: str
     ahead: int
+    held: bool
     cancelling: bool
     progress: TrainingProgress | None
 

@@ -160,31 +160,47 @@ class Trainings:
                 job.cancel()
         return self.read(identity)
 
+    def start(self, identity: str) -> TrainingRow:
+        """Lets the trainer begin a held training. Blocks. Raises APIError."""
+        job = self.queue.get(identity)
+        if job is None:
+            raise no_training()
+        with shared_folder.kept(self.queue.folder):
+            job.release()
+        return self.read(identity)
+
     def _rows(self) -> list[TrainingRow]:
         rows: list[TrainingRow] = []
         ahead = 0
+        works = self.queue.has_trainer() is not False
         for folder in self.queue.jobs():
-            rows.append(row := self._row(folder, ahead))
+            rows.append(row := self._row(folder, ahead, works))
             ahead += row.state in ("queued", "checking", "running", "interrupted")
         return rows
 
-    def _row(self, folder: JobFolder, ahead: int) -> TrainingRow:
+    def _row(self, folder: JobFolder, ahead: int, works: bool) -> TrainingRow:
+        """works: whether a trainer works on the queue; a killed one leaves the state of its job."""
         state, refused = folder.state(), ""
         try:
             job = folder.read()
         except JobRefused as error:
             job, refused = TrainingJob(folder.id, "", "", {}, ""), str(error)
         cancelled = state.is_open and folder.is_cancelled
-        # No trainer has begun it, and none will.
-        shown = "cancelled" if cancelled and state.state == "queued" else state.state
-        message = without_paths(state.message or refused)
+        shown, message = state.state, without_paths(state.message or refused)
+        if cancelled and (state.state == "queued" or not works):
+            shown = "cancelled"  # no trainer works on it, and none will
+        elif not works and state.state in ("checking", "running"):
+            shown, message = "interrupted", "No trainer works on it: the last one has died."
+        held = shown == "queued" and not refused and folder.is_held
+        if held:
+            message = "It was queued before this trainer started. Start it, or cancel it."
         begun = job.run and state.state not in ("queued", "checking")
         run = RunFolder(run_folder_of(self.settings.output_dir, job.run)) if begun else None
         return TrainingRow(
             id=folder.id, run=job.run, dataset=job.dataset, settings=dict(job.settings),
             asked=job.asked, state="failed" if refused else shown, started=state.started,
             ended=state.ended, code=state.code, message=message,
-            ahead=ahead if shown == "queued" else 0,
+            ahead=ahead if shown == "queued" else 0, held=held,
             cancelling=cancelled and shown != "cancelled",
             progress=progress_of(run.metrics) if run else None,
         )  # fmt: skip

@@ -99,6 +99,7 @@ export class Trainings {
     const row = make("li", {}, entry(one.run || one.id, ` ${trainingInfo(one)}`));
     const buttons = make("div", { class: "row" });
     const add = (text, act) => buttons.append(smallButton(text, { beside: one.run, onclick: act }));
+    if (one.held) add("Start", () => this.#act(() => send("POST", `/v1/trainings/${encodeURIComponent(one.id)}/start`), `${one.run} is in the queue.`));
     if (one.progress) add("Listen", () => this.opened(one.run));
     if (OPEN.includes(one.state) && !one.cancelling) add("Cancel", () => this.#act(() => send("DELETE", `/v1/trainings/${encodeURIComponent(one.id)}`), `${one.run} is cancelled. Its checkpoints stay.`));
     if (one.progress && !OPEN.includes(one.state)) add("Train more", () => this.#goOn(one));

@@ -4,6 +4,7 @@ import asyncio
 
 from fastapi import APIRouter, Request
 
+from api.errors import APIError
 from api.schemas import PROBLEMS
 from api.state import Shared
 from extras.studio.part import Studio
@@ -41,6 +42,9 @@ async def check_dataset(wanted: CheckRequest, request: Request, state: Shared) -
     which to listen to first. One check at a time; it takes seconds to minutes."""
     state.require_training_allowed()
     state.check_rate(request)
+    if state.part(Studio).trainings.checking.locked():
+        text = "Another dataset is being checked. Try again when that check has ended."
+        raise APIError(503, "check_busy", text, retry_after=10)
     async with state.part(Studio).trainings.checking:
         return await asyncio.to_thread(state.part(Studio).trainings.check, wanted)
 
@@ -49,6 +53,17 @@ async def check_dataset(wanted: CheckRequest, request: Request, state: Shared) -
 def read_training(training: str, state: Shared) -> TrainingRow:
     """A training."""
     return state.part(Studio).trainings.read(training)
+
+
+@router.post("/{training}/start")
+async def start_training(training: str, request: Request, state: Shared) -> TrainingRow:
+    """Lets the trainer begin a training that was queued before it started. Any other training does
+    not change."""
+    state.require_training_allowed()
+    state.check_rate(request)
+    row = await asyncio.to_thread(state.part(Studio).trainings.start, training)
+    state.events.tell("training", {"id": row.id})
+    return row
 
 
 @router.delete("/{training}")

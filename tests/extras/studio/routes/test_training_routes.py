@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from extras.studio.__main__ import hold_unbegun
+from extras.studio.jobs.command import next_job
 from extras.studio.training_jobs import TrainingQueue
 from machine.storage import locks
 from tests.api.conftest import Running, running, settings_in
@@ -100,6 +102,40 @@ def test_progress_is_that_of_the_newest_step(service, folder):
     shutil.rmtree(run)
 
 
+def test_the_training_of_a_dead_trainer_is_interrupted_and_can_be_cancelled(service, folder):
+    """A killed trainer leaves the state of its job as it was."""
+    row = ask(service, folder).json()
+    job = TrainingQueue(folder / "queue").get(row["id"])
+    assert job is not None
+    job.write_state(state="running")
+    with locks.exclusive(folder / "queue" / ".trainer.lock"):
+        assert service.client.get(f"{PATH}/{row['id']}").json()["state"] == "running"
+    told = service.client.get(f"{PATH}/{row['id']}").json()
+    assert told["state"] == "interrupted" and "died" in told["message"]
+    told = service.client.delete(f"{PATH}/{row['id']}").json()
+    assert (told["state"], told["cancelling"]) == ("cancelled", False)
+
+
+def test_a_training_of_before_is_held_until_somebody_starts_it(service, folder, capsys):
+    queue = TrainingQueue(folder / "queue")
+    before, begun = (ask(service, folder, run).json()["id"] for run in ("before", "begun"))
+    begun_job = queue.get(begun)
+    assert begun_job is not None
+    begun_job.write_state(state="interrupted")
+    with locks.exclusive(queue.lock_file):
+        hold_unbegun([f"--queue-dir={queue.folder}"])
+    assert capsys.readouterr().out == ""
+    hold_unbegun([f"--queue-dir={queue.folder}"])
+    assert "The training before was queued before." in capsys.readouterr().out
+    rows = {one["id"]: one["held"] for one in service.client.get(PATH).json()["trainings"]}
+    assert rows == {before: True, begun: False}
+    assert (found := next_job(queue)) is not None and found.id == begun
+    begun_job.write_state(state="done")
+    assert next_job(queue) is None
+    assert not service.client.post(f"{PATH}/{before}/start").json()["held"]
+    assert (found := next_job(queue)) is not None and found.id == before
+
+
 def test_cancelling_leaves_a_word_for_the_trainer(service, folder):
     row = ask(service, folder).json()
     told = service.client.delete(f"{PATH}/{row['id']}").json()
@@ -108,7 +144,8 @@ def test_cancelling_leaves_a_word_for_the_trainer(service, folder):
     job = TrainingQueue(folder / "queue").get(running_job["id"])
     assert job is not None
     job.write_state(state="running")
-    told = service.client.delete(f"{PATH}/{running_job['id']}").json()
+    with locks.exclusive(folder / "queue" / ".trainer.lock"):
+        told = service.client.delete(f"{PATH}/{running_job['id']}").json()
     assert (told["state"], told["cancelling"]) == ("running", True)
     job.write_state(state="done")
     assert service.client.delete(f"{PATH}/{running_job['id']}").json()["state"] == "done"
