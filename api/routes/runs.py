@@ -53,7 +53,7 @@ async def remove_run(run_id: str, state: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/runs/{run_id}/export", response_class=ZipResponse, responses=_ZIP_RESPONSES)
+@router.post("/runs/{run_id}/export", response_class=Response, responses=_ZIP_RESPONSES)
 async def export_run(run_id: str, request: Request, state: Shared) -> ZipResponse:
     """The best voice of a run as a zip file, with its licence and a card. The first byte can take
     minutes."""

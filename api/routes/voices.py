@@ -54,7 +54,7 @@ class RenameRequest(BaseModel):
 
 
 def _served(state: AppState) -> VoiceRow:
-    created = datetime.fromtimestamp(state.started_at, UTC).isoformat(timespec="seconds")
+    created = datetime.fromtimestamp(state.served_at, UTC).isoformat(timespec="seconds")
     return VoiceRow(
         id=SERVED, name=state.served_name, created=created, duration_seconds=None,
         origin="served", quality=None, recordings=None, preview=None,

@@ -21,11 +21,10 @@ from api.errors import APIError, response, without_paths
 from api.http.leaving import while_connected
 from api.runs.listing import RunSummary
 from api.settings import ApiSettings
-from api.uploads import require_free
 from machine.parallel_process import StderrFile
 from machine.process import kill_group, module_command
 from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder, refused
+from machine.storage.atomic import DiskFull, WriteError, make_folder, refused, require_space
 from machine.storage.leftovers import STALE_SECONDS
 from machine.storage.reading import read_json
 from machine.text import printable
@@ -93,9 +92,13 @@ class Exports:
         """Creates the folder of a copy. Blocks. Raises APIError."""
         self.remove_left()
         checkpoints = [one.checkpoint for one in run.epochs.values() if one.checkpoint]
-        require_free(self._folder, max((path.stat().st_size for path in checkpoints), default=0))
+        num_bytes = max((path.stat().st_size for path in checkpoints), default=0)
         with shared_folder.kept(self._folder):
             make_folder(folder)
+            try:
+                require_space(self._folder, num_bytes, "the export")
+            except DiskFull as error:
+                raise APIError(507, "no_space", without_paths(str(error))) from error
 
     async def _export(self, run: RunSummary, folder: Path) -> None:
         name = file_name(run.id)

@@ -118,13 +118,14 @@ class Voices:
         return [self.folder / f"{voice.id}.wav", *others]
 
     def add(self, name: str, *recordings: DecodedRecording) -> UploadedVoice:
-        """Stores a voice of one recording, or of several joined. Raises APIError if the folder is
-        full or cannot be written."""
+        """Stores a voice of one recording, or of several joined. Raises APIError if its name is
+        taken, or the folder is full or cannot be written."""
         identity = secrets.token_hex(6)
         with changing(self.folder):
             if len(self.all()) >= MOST_VOICES:
                 text = f"There are already {MOST_VOICES} voices, the limit. Delete one."
                 raise APIError(409, "too_many_voices", text)
+            self._check_free(name)
             self._remove_leftovers()
             try:
                 return self._write(UploadedVoice(identity, name, now(), 0.0, ""), [], recordings)
@@ -171,12 +172,23 @@ class Voices:
         return changed
 
     def rename(self, voice: UploadedVoice, name: str) -> UploadedVoice:
-        """Renames a voice. Raises APIError if it was deleted meanwhile, or the folder cannot be
-        written."""
+        """Renames a voice. Raises APIError if the name is taken, the voice was deleted meanwhile,
+        or the folder cannot be written."""
         with changing(self.folder):
             renamed = replace(self.find(voice.id), name=name)
+            self._check_free(name, but=voice.id)
             write_json(self.folder / f"{voice.id}.json", asdict(renamed))
         return renamed
+
+    def _check_free(self, name: str, but: str = "") -> None:
+        """Raises APIError (409) if another voice has this name: no request could name either."""
+        for voice in self.all():
+            if voice.id != but and plain_name(voice.name) == plain_name(name):
+                text = (
+                    f"There is already a voice {shown(voice.name)} ({voice.id}). Choose another "
+                    "name, or add the recording to that voice."
+                )
+                raise APIError(409, "name_taken", text, param="name")
 
     def remove(self, voice: UploadedVoice) -> None:
         """Deletes a voice with its files and latents. Raises APIError if it was deleted meanwhile,

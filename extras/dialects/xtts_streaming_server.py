@@ -9,6 +9,7 @@ never reach the model.
 import asyncio
 import base64
 import hashlib
+import itertools
 import json
 from pathlib import PurePath
 from typing import Annotated
@@ -24,6 +25,7 @@ from api.speech import for_extras, speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import means_served
+from machine.text import plain_name
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
@@ -84,9 +86,13 @@ async def clone_speaker(
         name = "cloned"  # clients name the voice by its handle, not by this
     decoded = await decode_uploads(state, [wav_file])
     sha256 = hashlib.sha256(decoded[0].wav).hexdigest()
-    for voice in await asyncio.to_thread(state.voices.all):
+    uploaded = await asyncio.to_thread(state.voices.all)
+    for voice in uploaded:
         if voice.sha256 == sha256:
             return handle_of(voice.id)
+    taken = {plain_name(voice.name) for voice in uploaded}
+    numbered = (f"{name} {number}" for number in itertools.count(2))
+    name = next(one for one in itertools.chain((name,), numbered) if plain_name(one) not in taken)
     return handle_of((await keep_voice(state, name, decoded)).id)
 
 

@@ -151,7 +151,7 @@ def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path, identity):
 
 def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
     voices = Voices(tmp_path)
-    gone, stays = voices.add("x", RECORDING), voices.add("x", OTHER)
+    gone, stays = voices.add("x", RECORDING), voices.add("y", OTHER)
     latents = [
         latents_file.path_of(voices.latents, weights, voice.sha256)
         for voice in (gone, stays) for weights in ("a" * 64, "b" * 64)
@@ -205,9 +205,9 @@ def test_a_name_that_always_means_the_served_voice_is_refused(shared_service, na
 def test_a_voice_tells_the_quality_of_its_recording(service):
     quality = upload(service, file_of(speech())).json()["quality"]
     assert quality["word"] == "usable" and "s of speech" in quality["remarks"][0]
-    clipped = upload(service, file_of(np.clip(9 * speech(12.0), -1, 1))).json()["quality"]
+    clipped = upload(service, file_of(np.clip(9 * speech(12.0), -1, 1)), "B").json()["quality"]
     assert clipped["word"] == "poor" and "clipped" in clipped["remarks"][0]
-    assert upload(service, file_of(speech(12.0))).json()["quality"]["word"] == "good"
+    assert upload(service, file_of(speech(12.0)), "C").json()["quality"]["word"] == "good"
     assert service.client.get("/v1/voices").json()["voices"][0]["quality"] is None
 
 
@@ -218,3 +218,15 @@ def test_a_voice_of_an_earlier_version_has_no_quality(service):
     del kept["quality"]
     path.write_text(json.dumps(kept))
     assert service.client.get(f"/v1/voices/{voice['id']}").json()["quality"] is None
+
+
+def test_a_name_that_exists_is_refused_at_upload_and_at_renaming(service):
+    """With two voices of one name, every request with that name would be refused."""
+    anna, ben = (upload(service, file_of(speech()), name=one).json()["id"] for one in ("Anna", "B"))
+    for name in ("Anna", " anna ", "Anna\u200b"):
+        answer = upload(service, file_of(speech()), name=name)
+        assert refusal(answer) == (409, "name_taken", "name") and anna in answer.text
+        answer = service.client.patch(f"/v1/voices/{ben}", json={"name": name})
+        assert refusal(answer) == (409, "name_taken", "name")
+    assert service.client.patch(f"/v1/voices/{anna}", json={"name": "ANNA"}).status_code == 200
+    assert service.say("hello", voice="anna").status_code == 200

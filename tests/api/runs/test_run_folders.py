@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from api.runs.exports import MOST_COPIES, Exports
-from api.uploads import KEPT_FREE_BYTES
 from machine.storage import locks
+from machine.storage.atomic import SPACE_MARGIN
 from tests.api.conftest import Running, settings_in
 from tests.api.heard import refused
 from tests.api.raw import connected, request
@@ -142,11 +142,12 @@ def test_the_copies_that_slow_readers_hold_are_bounded(service, run, monkeypatch
 
 def test_an_export_asks_for_room_first(service, run, monkeypatch):
     checkpoint = run / "checkpoints" / "checkpoint_epoch_7.pt"
-    free = KEPT_FREE_BYTES + checkpoint.stat().st_size
-    monkeypatch.setattr("api.uploads.free_bytes", lambda _folder: free - 1)
+    needed = int(checkpoint.stat().st_size * SPACE_MARGIN)
+    usage = shutil.disk_usage(run)._replace(free=needed - 1)
+    monkeypatch.setattr("machine.storage.atomic.shutil.disk_usage", lambda _folder: usage)
     assert refused(service.client.post("/v1/runs/ana/export")) == (507, "no_space")
     assert copies(service) == []
-    monkeypatch.setattr("api.uploads.free_bytes", lambda _folder: free)
+    usage = usage._replace(free=needed)
     assert service.client.post("/v1/runs/ana/export").status_code == 200
 
 

@@ -43,7 +43,7 @@ def test_it_is_whole_and_the_same_sound(kind, channels):
 
 def test_it_becomes_a_voice(service):
     for kind in KINDS:
-        answer = upload(service, made(kind, speech(2.0, RATE)))
+        answer = upload(service, made(kind, speech(2.0, RATE)), name=kind)
         assert answer.status_code == 201, (kind, answer.text)
         voice = answer.json()
         assert voice["duration_seconds"] == pytest.approx(2.0, abs=0.05)
