@@ -28,6 +28,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 from xtts.text.errors import TextError, shown
+from xtts.text.tokenizer import Piece
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Voice:
     adapter: Any = None
 
 
+# The ids of a word with its signs. Languages without spaces write a whole sentence as one word.
+_MOST_WORD_IDS = 16
 # The cast of a text with a single voice.
 NOBODY_ELSE: Mapping[str, Voice] = {}
 
@@ -235,9 +238,11 @@ class Speech:
         piece = self._waiting.pop(0)
         self._voice = self._cast[piece.voice]
         self._before, self._after = piece.before, piece.after
+        # A word alone is often said twice, and its verdict is there as soon as its sound.
+        alone = not self._begun and not self._waiting and _is_a_word(piece)
         self._guarded = GuardedPiece(
             self._guard, piece.ids, self._backend.arrays, speed=self._request.speed,
-            whole=self._request.whole or not self._chunked, first=not self._begun,
+            whole=self._request.whole or not self._chunked or alone, first=not self._begun,
         )  # fmt: skip
         self._begun += 1
         self._fade = StreamFade(self._backend.arrays, active=self._faded)
@@ -320,6 +325,11 @@ class Speech:
         """A pause. Its length does not depend on the speed."""
         arrays = self._backend.arrays
         return arrays.zeros(round(seconds * VOCODER_RATE), dtype=arrays.float32)
+
+
+def _is_a_word(piece: Piece) -> bool:
+    """Whether a piece is a single word. In a stream it waits for its verdict, too."""
+    return len(piece.words) == 1 and len(piece.ids) <= _MOST_WORD_IDS
 
 
 class StreamFade:
