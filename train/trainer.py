@@ -258,6 +258,8 @@ class Trainer:
         halvings = -1
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
+            if self.logs:
+                self.logs.planned(-(-planned // self.world.size))
             batches = self.batches.epoch(epoch, done)
             ahead = agreed(batches, self.world, lambda: self.stop.requested)
             for batch in self.heartbeat.watch(ahead, "training"):

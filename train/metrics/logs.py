@@ -102,6 +102,10 @@ class Logs:
         with self._forgiving("The curves"):
             self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
 
+    def planned(self, steps: int) -> None:
+        """Notes the number of steps of the epoch that begins; each epoch is batched anew."""
+        self.steps_per_epoch = self.remaining.steps_per_epoch = steps
+
     def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:
         """Logs one optimizer step. step_seconds: its duration, with the wait for its data."""
         epoch, number, step, batch = one.epoch, one.number, one.step, one.batch
