@@ -48,6 +48,8 @@ class BodyLimit(NamedTuple):
     piece_bytes: int
 
 
+# Also the limit of an incomplete head, in `api.http.server`.
+MOST_HEAD_BYTES = 16 << 10
 _TEXT = BodyLimit(64 << 10, 15.0, 64 << 10)
 # The number of uploads that may arrive at once.
 _MOST_UPLOADS = 8
@@ -131,6 +133,10 @@ class Gate:
                 message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
+        if _head_bytes(scope) > MOST_HEAD_BYTES:
+            text = f"The request's head is larger than the limit of {MOST_HEAD_BYTES:,} bytes."
+            await response(APIError(431, "head_too_large", text), scope)(scope, receive, sending)
+            return
         speaks = any(one.match(scope["path"]) for one in self._speech)
         refusal = refuse_origin(Headers(scope=scope), scope["method"], speaks, self.rules)
         inside = response(refusal, scope) if refusal else self._inside
@@ -275,6 +281,12 @@ def _too_large(limit: BodyLimit) -> APIError:
     return APIError(
         413, "too_large", f"The body is larger than the limit of {limit.most_bytes:,} bytes."
     )
+
+
+def _head_bytes(scope: Scope) -> int:
+    """The size of a request's head. h11's own limit does not hold for one that arrives at once."""
+    headers = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    return headers + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
 
 
 def refuse_key(key: str | None, headers: Headers) -> APIError | None:

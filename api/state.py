@@ -42,6 +42,9 @@ class AppState:
         self.started = time.monotonic()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.started_at = int(time.time())
+        # When the served voice was opened.
+        self.served_at = self.started_at
+        self._served = ""
         self.metrics = ServiceMetrics()
         self.events = Events()
         self.rate = RateLimiter(limits.requests_per_minute)
@@ -162,6 +165,8 @@ class AppState:
             metrics.device.labels(placement["device"], placement["execution_provider"]).set(1)
 
     def _tell_status(self) -> None:
+        if self.engine.standing and self.engine.standing.key != self._served:
+            self._served, self.served_at = self.engine.standing.key, int(time.time())
         if self.engine.standing is None:
             self._said_ready = False
         elif self.engine.ready and not self._said_ready:

@@ -16,11 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Set in scope["state"]: a function that counts the request as being answered until its end; False
 # if too many are.
 ADMIT = "admit"
+# Set in scope["state"]: a function that takes the fields to send after a body without a length
+# (RFC 9110, 6.5), before its end.
+TRAILERS = "trailers"
 # Set in scope["state"]: the network of the connection's peer, whatever a proxy's header says.
 PEER = "peer"
 
@@ -96,20 +100,46 @@ class Connections:
         return type("BoundedProtocol", (BoundedProtocol,), {"connections_by_address": self})
 
 
+class _TrailingConnection(h11.Connection):
+    """h11's connection; uvicorn has no way to send trailers."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.trailers: list[tuple[bytes, bytes]] = []
+        self._has_length = False
+
+    def send(self, event: Any) -> Any:
+        if isinstance(event, h11.Response):
+            self.trailers.clear()
+            self._has_length = any(name == b"content-length" for name, _ in event.headers)
+        is_chunked = not self._has_length and self.their_http_version == b"1.1"
+        if isinstance(event, h11.EndOfMessage) and self.trailers and is_chunked:
+            event = h11.EndOfMessage(headers=[*self.trailers])
+        return super().send(event)
+
+
 class BoundedProtocol(H11Protocol):
     """uvicorn's HTTP protocol with time limits and a limit of connections."""
 
     connections_by_address: Connections
+    conn: _TrailingConnection
     address = ""
     _waits_for = ""
     _wait_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
+    def __init__(self, config: uvicorn.Config, *more: Any, **named: Any) -> None:
+        super().__init__(config, *more, **named)
+        self.conn = _TrailingConnection(h11.SERVER, self.conn._max_incomplete_event_size)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """asyncio's callback, as in uvicorn; the methods below override its others."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
-        self.app_state = {**self.app_state, PEER: self.address, ADMIT: self.admit}
+        self.app_state = {
+            **self.app_state, PEER: self.address, ADMIT: self.admit,
+            TRAILERS: self.conn.trailers.extend,
+        }  # fmt: skip
         self.connections_by_address.rests(self)
         self._limit_wait()
 

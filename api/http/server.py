@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from api.gate import MOST_HEAD_BYTES
 from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
 
@@ -23,7 +24,6 @@ _CANCEL_SECONDS = 8
 # Longer than a proxy keeps an idle connection: the service must not close one just as the proxy
 # sends a request on it.
 _KEEP_ALIVE_SECONDS = 75
-_MOST_HEAD_BYTES = 16 << 10
 _OTHER_FILES = 256
 _MOST_FILES = 1 << 16
 # Connections that the kernel queues until they are accepted, and how many of them are accepted in
@@ -81,7 +81,7 @@ def server_of(
         app, http=connections.protocol(), log_level="warning", access_log=False,
         server_header=False, timeout_graceful_shutdown=_CANCEL_SECONDS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS, backlog=_ACCEPTED_AT_ONCE, ws="none",
-        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
     )  # fmt: skip
     server = Server(config)
     server.state, server.connections = state, connections

@@ -36,6 +36,9 @@ function speech(path, body, signal) {
   return request(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
+/** The voice that spoke an answer; the header is percent-encoded. */
+const modelOf = (answer) => decodeURIComponent(answer.headers.get("X-Model") ?? "");
+
 export class SpeakBox {
   #stream = null;
   #abort = null;
@@ -101,7 +104,7 @@ export class SpeakBox {
     this.#begin();
     try {
       const answer = await this.#answer(wanted, path);
-      spokenBy = answer.answer.headers.get("X-Model");
+      spokenBy = modelOf(answer.answer);
       this.#show(wanted.input);
       this.history.add(wanted);
       const stream = (this.#stream = new Stream());
@@ -312,7 +315,7 @@ class Saving {
 
   async #saveAs(form, { path, body, spokenBy, name }) {
     const answer = await speech(path, { ...body, response_format: form, stream: false });
-    const now = answer.headers.get("X-Model");
+    const now = modelOf(answer);
     keep(await answer.blob(), `${name}.${form}`);
     complain(find("speak-fault"), null);
     if (now === spokenBy) announce(`Saved as ${NAMES[form]}.`);

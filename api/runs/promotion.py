@@ -40,6 +40,8 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
                 _keep_files(folder, promotion, checkpoint)
     except APIError as error:
         text = f"It may end with a restart, or when the trainer deletes its epoch. {error.detail}"
+        if promotion is not None:
+            text = f"{promotion.name} is served from now on, but its copy could not be kept. {text}"
         raise APIError(507, error.code, text) from error
 
 

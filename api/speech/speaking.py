@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
+from api.http.connections import TRAILERS
 from api.http.leaving import while_connected
 from api.state import AppState
 from api.voices import store
@@ -32,11 +33,14 @@ from machine.text import plain_name
 from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text import language_names
+from xtts.text.cleaning import speakable
 from xtts.text.markup import STYLE_MARK, of_request, voices_named
 from xtts.voices import speakers
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
+# A tenth of a second of PCM16.
+_SILENCE_BYTES = 2 * RATE // 10
 
 Sending = Literal["whole", "stream", "events", "lines", "object"]
 _CONTENT_TYPES = {
@@ -117,6 +121,8 @@ class SpeechResponse(Response):
                 if not self.sent:
                     await self._begin(send, None)
                 await _sent(send, chunk, more=True)
+            if add := scope.get("state", {}).get(TRAILERS):
+                add([(name.encode(), value.encode()) for name, value in self._figures.items()])
             await _sent(send, b"", more=False)
         except APIError as refusal:
             if self.sent:
@@ -137,14 +143,22 @@ class SpeechResponse(Response):
         }  # fmt: skip
         if self.form.format == "pcm":
             headers["x-sample-rate"] = str(RATE)
-        if length is not None:  # else the status goes out before the last piece is spoken
-            headers["content-length"] = str(length)
-            headers["x-cut-pieces"] = str(self.spoken.cut_pieces)
-            headers["x-faulty-pieces"] = ", ".join(self.spoken.faults) or "0"
-            headers["x-respoken-pieces"] = str(self.spoken.respoken)
+        if length is not None:
+            headers |= {"content-length": str(length), **self._figures}
+        else:  # the status goes out before the last piece is spoken
+            headers["trailer"] = ", ".join(self._figures)
         self.sent = True
         raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
+
+    @property
+    def _figures(self) -> dict[str, str]:
+        """The outcomes of the pieces: headers of a whole answer, trailers of a stream."""
+        return {
+            "x-cut-pieces": str(self.spoken.cut_pieces),
+            "x-faulty-pieces": ", ".join(self.spoken.faults) or "0",
+            "x-respoken-pieces": str(self.spoken.respoken),
+        }  # fmt: skip
 
     async def _whole(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.spoken])
@@ -278,7 +292,8 @@ async def stream(
     voice_field: str = "voice",
     language_field: str = "language",
 ) -> SpeechStream:
-    """The audio of a request. Raises APIError.
+    """The audio of a request; a short silence for a stream of a text without letters and digits.
+    Raises APIError.
 
     Args:
         caller: As `AppState.check_rate` returns it.
@@ -300,6 +315,11 @@ async def stream(
         for name in voices_named(ask.text)
     }
     spoken = SpeechStream(ask, recording, cast, caller, target)
+    if not ask.whole and not speakable(ask.text):
+        # Agents stream a chat's text in chunks, and some are only signs: "…", "😊", "***".
+        spoken.put(bytes(_SILENCE_BYTES))
+        spoken.end()
+        return spoken
     spoken = engine.speak(spoken) if target is None else await engine.preview(spoken)
     state.rate.count_length(caller, len(ask.text))
     return spoken
@@ -373,6 +393,13 @@ def code_of(language: str | None) -> str:
     return _KOKORO.get(word) or language_names.code_of(word)
 
 
+def is_left_open(language: str | None) -> bool:
+    """Whether a client's language without a code leaves the choice to the server: empty, `auto`,
+    `und`."""
+    word = " ".join((language or "").casefold().split())
+    return word in _ANY or word[0].isalpha()
+
+
 def language_of(wanted: str | None, known: Sequence[str], param: str = "language") -> str:
     """The voice's name for the requested language; "" if none was requested.
 
@@ -380,6 +407,9 @@ def language_of(wanted: str | None, known: Sequence[str], param: str = "language
     Raises APIError (400) naming `param`.
     """
     short = code_of(wanted)
+    if not short and not is_left_open(wanted):
+        text = f"{param} is {shown(wanted)}, which is no language. Send a code such as en."
+        raise APIError(400, "language_unsupported", text, param=param)
     if not short or not known:
         return short
     for language in known:

@@ -66,3 +66,17 @@ def test_the_models_and_their_licence(client):
     with pytest.raises(openai.NotFoundError) as caught:
         client.models.retrieve("whisper-1")
     assert caught.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize("text", ["…", "—", "😊", "***", "?!"])
+def test_a_stream_of_signs_alone_is_a_short_silence(service, text):
+    """Agents stream a chat's text in chunks. A whole answer is refused, as before."""
+    with service.client.stream(
+        "POST", "/v1/audio/speech", json={"input": text, "response_format": "pcm"}
+    ) as answer:
+        sound = answer.read()
+    assert answer.status_code == 200 and sound == bytes(len(sound)) and 0 < len(sound) <= 48_000
+    events = service.client.post(
+        "/v1/audio/speech", json={"input": text, "stream_format": "sse"}
+    ).text
+    assert "speech.audio.done" in events

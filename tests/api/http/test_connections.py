@@ -154,8 +154,10 @@ def test_held_back_requests_lock_out_nobody_with_the_key(keyed, kind):
                 one.sendall(HELD[kind])
         time.sleep(0.3)
         started = time.monotonic()
-        answer = keyed.client.get("/v1/voices", headers={"Authorization": f"Bearer {KEY}"})
-        assert answer.status_code == 200, answer.text
+        # On a new connection: those that rest give way, too.
+        asked = request("GET /v1/voices", authorization=f"Bearer {KEY}", connection="close")
+        with connected(keyed.port, asked) as one:
+            assert everything(one).startswith(b"HTTP/1.1 200")
         assert time.monotonic() - started < 2
 
 
@@ -171,6 +173,29 @@ def test_the_rest_of_a_body_has_as_long_as_a_head(strict):
         one.sendall(b"}" + LAST)
         assert b"HTTP/1.1 200" in everything(one)
     assert closed_by_it(strict, "slow_body") == 1
+
+
+def test_a_head_that_arrives_at_once_has_the_same_limit(strict):
+    for headers in ({"x": "a" * (20 << 10)}, {f"x-{number}": "a" * 20 for number in range(900)}):
+        answer = strict.client.get("/v1/voices", headers=headers)
+        assert refused(answer) == (431, "head_too_large")
+    assert strict.client.get("/v1/voices", headers={"x": "a" * (8 << 10)}).status_code == 200
+
+
+def test_a_stream_ends_with_the_figures_that_a_whole_answer_begins_with(strict):
+    def spoken(form: str, version: bytes = b"1.1") -> bytes:
+        body = {"input": "hello", "response_format": form}
+        asked = request("POST /v1/audio/speech", body, connection="close")
+        with connected(strict.port, asked.replace(b"HTTP/1.1", b"HTTP/" + version, 1)) as one:
+            return everything(one)
+
+    head, _, streamed = spoken("pcm").partition(b"\r\n\r\n")
+    assert b"\r\ntrailer: x-cut-pieces, x-faulty-pieces, x-respoken-pieces" in head
+    assert streamed.endswith(
+        b"0\r\nx-cut-pieces: 0\r\nx-faulty-pieces: 0\r\nx-respoken-pieces: 0\r\n\r\n"
+    )
+    assert b"x-faulty-pieces: 0" in spoken("wav").partition(b"\r\n\r\n")[0]
+    assert b"x-faulty-pieces: 0" not in spoken("pcm", b"1.0")
 
 
 def test_whoever_takes_nothing_of_an_answer_is_let_go(strict):

@@ -41,6 +41,13 @@ def test_another_language_is_refused_with_those_that_there_are():
     assert caught.value.detail == "lang_code is 'Klingon'. This voice speaks en, pt."
 
 
+@pytest.mark.parametrize("asked", ["../../x", "..", "(en)", "@x", "."])
+def test_what_is_no_language_is_refused_and_not_the_voices_own(asked):
+    with pytest.raises(APIError) as caught:
+        language_of(asked, ("en", "pt"))
+    assert (caught.value.status, caught.value.code) == (400, "language_unsupported")
+
+
 def test_before_the_voice_is_open_a_language_is_not_judged():
     assert language_of("Klingon", ()) == "klingon"
     assert language_of("English", ()) == "en"
