@@ -112,7 +112,10 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     elif status == 400:
         if (refusal := _unread_body(request, error)) is not None:
             return response(refusal, request.scope)
-        detail = "The body cannot be read: it does not match its Content-Type, or it is too deep."
+        detail = (
+            "The body does not match its Content-Type. Or it is nested too deeply, or one of its "
+            "numbers or names is too long."
+        )
     code = HTTPStatus(status).phrase.lower().replace(" ", "_")
     answer = response(APIError(status, code, detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
