@@ -23,6 +23,8 @@ from xtts.text.normalization.registry import rules_of
 
 _ROMANISED = ("zh", "ja", "ko")
 FOLDER = Path(__file__).parents[1] / "tests/xtts/text/phrases"
+# Stands for a line break in the tables of phrases.
+LINE_BREAK = "⏎"
 # Two ways to write one sound: ё, the hundred of Arabic, nasal vowels and borrowed sounds of Hindi.
 _SPELLINGS = (("ё", "е"), ("مائة", "مئة"), ("مائتان", "مئتان"), ("ँ", "ं"), ("़", ""))
 
@@ -57,7 +59,8 @@ def phrases(folder: Path = FOLDER) -> Iterator[Phrase]:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
                 expected = tuple(row["expected"].split(" | "))
-                yield Phrase(path.stem.split("-")[0], row["kind"], row["input"], expected)
+                written = row["input"].replace(LINE_BREAK, "\n")
+                yield Phrase(path.stem.split("-")[0], row["kind"], written, expected)
 
 
 def plain(text: str, language: str) -> str:
