@@ -5,13 +5,10 @@ import re
 
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS
+from xtts.text.normalization.registry import sentence_ends
 
 # The most characters that may wait to be spoken.
 MOST_WAITING = 16 * MOST_CHARACTERS
-# The end of a sentence: its sign, closing quotes and brackets, and a space, because "3.5" is a
-# number. Chinese and Japanese signs need no space.
-_END = re.compile(r"[.!?…؟।]['\"»”’)\]]*(?=\s)|[。！？][」』”’）]*|\n")
-_LAST_WORD = re.compile(r"\w*$")
 _TAG = re.compile(r"<(/?)[a-zA-Z][^<>]*?(/?)>")
 _UNCLOSED = re.compile(r"<[/a-zA-Z][^<>]*$|\[[^\[\]]*$")
 
@@ -64,22 +61,13 @@ class TextStream:
 
 
 def last_end(text: str) -> int:
-    """The position where the last complete sentence of `text` ends; 0 if there is none."""
-    for ends in reversed(list(_END.finditer(text))):
-        head = text[: ends.end()]
-        if ends[0].startswith(".") and _may_go_on(text[: ends.start()]):
-            continue
-        if not _is_inside_a_tag(head):
-            return ends.end()
+    """The position where the last complete sentence or line of `text` ends; 0 if there is none."""
+    lines = (line.end() for line in re.finditer("\n", text))
+    places = {*lines, *sentence_ends("").places(text, whole=False)}
+    for place in sorted(places, reverse=True):
+        if not _is_inside_a_tag(text[:place]):
+            return place
     return 0
-
-
-def _may_go_on(head: str) -> bool:
-    """Whether a full stop after `head` may not end the sentence: "Dr.", "z. B.", "3." as in German
-    dates. If it did end it, the sentence is spoken together with the next."""
-    last = _LAST_WORD.search(head)
-    word = last[0] if last else ""
-    return len(word) == 1 or word.isdigit() or (len(word) == 2 and word[0].isupper())
 
 
 def _is_inside_a_tag(head: str) -> bool:

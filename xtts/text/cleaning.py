@@ -11,15 +11,36 @@ MOST_DIGITS = 24
 _NUMBER = re.compile(r"\d[\d.,]*")
 
 
+# Between groups of three digits, a space that no line can break at. It joins them into one number.
+GROUP = "\u202f"
+_GROUPED = re.compile(
+    r"(?<![\d.,\u00a0\u2007\u2009])[1-9]\d{0,2}(?:[\u00a0\u2007\u2009]\d{3})+"
+    r"(?![\u00a0\u2007\u2009]?\d)"
+)
+# A line that ends with an amount, before a line that begins with one: a line ends a number.
+_LINES = re.compile(r"([\d%€$£¥₹₽])[^\S\n]*\n\s*(?=[^\w\s]?\d)")
+# Letters and digits of mathematics and of full width: 𝐛𝐨𝐥𝐝, ℎ.
+_STYLED = re.compile("[\U0001d400-\U0001d7ff\u210a-\u2115\u2119-\u211d\uff10-\uff19\uff21-\uff5a]")
+
+
 def clean_text(text: str) -> str:
     """Normalises to NFC, removes control characters, zero-width characters and variation selectors,
-    and collapses spaces.
+    and collapses spaces. A line break between two amounts becomes a comma, a space that groups
+    digits `GROUP`, and letters in the styles of mathematics plain ones.
 
     Raises TextError if the result has neither letters nor digits.
     """
+    text = unicodedata.normalize("NFC", text)
+    if not text.isascii():
+        text = _STYLED.sub(lambda one: unicodedata.normalize("NFKC", one[0]), text)
+        if GROUP in text or "\u00a0" in text or "\u2009" in text or "\u2007" in text:
+            text = text.replace(GROUP, "\u2009")
+            text = _GROUPED.sub(lambda number: re.sub(r"\s", GROUP, number[0]), text)
+    if "\n" in text:
+        text = _LINES.sub(r"\1, ", text)
     kept = (
-        " " if character.isspace() else character
-        for character in unicodedata.normalize("NFC", text)
+        " " if character.isspace() and character != GROUP else character
+        for character in text
         if character.isspace() or not _invisible(character)
     )
     cleaned = re.sub(r" +", " ", "".join(kept)).strip()

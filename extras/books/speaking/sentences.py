@@ -13,7 +13,8 @@ from extras.books.speaking.voice_tags import tag_of, voice_at_end, with_brackets
 from xtts.text.cleaning import speakable
 from xtts.text.language_names import short_code
 from xtts.text.markup import PARAGRAPH_SECONDS
-from xtts.text.normalization.registry import rules_of
+from xtts.text.normalization.registry import sentence_ends
+from xtts.text.sentences import SentenceEnds
 from xtts.text.splitting import Limits, cut
 
 SENTENCE_SECONDS = 0.2
@@ -22,14 +23,7 @@ HEADING_SECONDS = 1.2
 LONGEST = 600
 # A sentence shorter than the first value is joined to its neighbour, up to the second.
 SHORTEST, LONGEST_JOINED = 25, 220
-_END = re.compile(r"""[.!?…؟।]+["'”’»)]*\s+|[。！？]+["'”’»）」』]*\s*""")
-_TITLES = frozenset(
-    "mr. mrs. ms. dr. st. prof. rev. gen. col. capt. lt. sgt. jr. sr. vs. no. vol. fig. pp. p. "
-    "cf. ed. eds. hon. messrs. mme. mlle. m. z.b. d.h. bzw. usw. hr. fr. nr. sig. sra. dra. "
-    "dott.".split()
-)
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
-_LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
 
 
 @dataclass(frozen=True)
@@ -48,13 +42,13 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
 
     A voice or style named in the text applies until the next such tag in the chapter.
     """
-    known = _abbreviations(language)
+    ends = sentence_ends(short_code(language))
     voice = ""
     for number, paragraph in enumerate(chapter.paragraphs):
         if paragraph.kind is Kind.FOOTNOTE and not footnotes:
             continue
         text = with_brackets_as_words(paragraph.text)
-        parts = _joined([one for one in divided(text, known) if speakable(_TAG.sub(" ", one))])
+        parts = _joined([one for one in divided(text, ends) if speakable(_TAG.sub(" ", one))])
         heading = paragraph.kind is Kind.HEADING
         for place, part in enumerate(parts):
             last = place == len(parts) - 1
@@ -67,47 +61,21 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
             voice = voice_at_end(text, voice)
 
 
-def _abbreviations(language: str) -> frozenset[str]:
-    rules = rules_of(short_code(language))
-    named = {one.rstrip("#").lower() for one in rules.abbreviations} if rules else set()
-    return _TITLES | {one for one in named if one != "etc."}
-
-
-def divided(text: str, abbreviations: frozenset[str] = _TITLES) -> list[str]:
+def divided(text: str, ends: SentenceEnds | None = None) -> list[str]:
     """The sentences of a paragraph; joined by spaces, they equal its text."""
+    ends = ends or sentence_ends("en")
     tags = [tag.span() for tag in _TAG.finditer(text)] if "[" in text else []
     parts, start = list[str](), 0
-    for match in _END.finditer(text):
-        end = match.end()
-        if any(first < match.start() < last for first, last in tags):
-            continue
-        if _ends(text, match, start, abbreviations):
-            parts.append(text[start:end].strip())
-            start = end
-    parts.append(text[start:].strip())
-    limits = Limits(LONGEST, 10**9)
+    for place in (*ends.places(text), len(text)):
+        if not any(first < place < last for first, last in tags):
+            parts.append(text[start:place].strip())
+            start = place
+    limits = Limits(LONGEST, 10**9, sentences=ends)
     return [
         piece.strip()
         for part in parts if part
         for piece in (cut(part, limits) if len(part) > LONGEST else [part])
     ]  # fmt: skip
-
-
-def _ends(text: str, match: re.Match[str], start: int, abbreviations: frozenset[str]) -> bool:
-    """Whether a sentence ends at punctuation."""
-    after = text[match.end() : match.end() + 1]
-    if after.islower():
-        return False
-    if match[0][0] != "." or match[0].startswith(".."):
-        return True
-    # Only as far back as a word may reach, because a sentence may have 40 MB.
-    before = text[max(start, match.start() - 40) : match.start()]
-    word = _LAST_WORD.search(before)
-    if word is None:
-        return True
-    one = word[0] + "."
-    initial = len(word[0]) == 1 and word[0].isupper() and word[0] != "I"
-    return not initial and one.lower() not in abbreviations
 
 
 def _joined(parts: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from xtts.text.normalization.numbers import WrittenNumber, spell
 class EastAsianRules(LanguageRules):
     """Common rules of the three languages."""
 
-    group, spaced_groups, spaced, space, joining = ",", False, False, "", "0-9A-Za-z"
+    group, spaced_groups, spaced, space, joining = ",", "", False, "", "0-9A-Za-z"
     fraction_digits, minute_joiner = True, ""
     year_sign, date_forms = "年", ("{month}月{day}日", "{year}年{month}月{day}日")
     hour_form, minute_form, second_form = "{}時", "{}分", "{}秒"
@@ -19,9 +19,8 @@ class EastAsianRules(LanguageRules):
 
     def read(self, text: str) -> str:
         """Reads a text and removes the spaces that the steps added."""
-        return re.sub(
-            r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(_WAVE.sub("–", text))
-        )
+        words = _TWO_NUMBERS.sub("、", super().read(_WAVE.sub("–", text)))
+        return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", words)
 
     @cached_property
     def read_fractions(self) -> Step:
@@ -53,6 +52,10 @@ class EastAsianRules(LanguageRules):
     _spans = "間"
 
 
+# The space between two numbers, which would be one without it.
+_TWO_NUMBERS = re.compile(
+    "(?<=[〇零一二三四五六七八九十百千万億亿兆]) (?=[〇零一二两三四五六七八九十百千])"
+)
 # 9:00〜17:00
 _WAVE = re.compile(r"(?<=[0-9%])\s?[~〜～]\s?(?=[$€£¥￥₩]?[0-9])")
 _FRACTION = re.compile(r"(?<![\w./])([0-9]{1,3})/([1-9][0-9]{0,2})(?![\d/])", re.ASCII)

@@ -5,17 +5,21 @@ from functools import cached_property
 
 from xtts.text.normalization.language_rules import ClockTime, LanguageRules, Step
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import spell
+from xtts.text.normalization.numbers import CLEAR_GROUPS, LONG_GROUPS, spell
 
 
 class EnglishRules(LanguageRules):
     """English: American dates, and both ways to write thousands."""
 
     code = "en"
+    spaced_groups = CLEAR_GROUPS
     cardinals = {"m": "cardinal-verbose"}
     ordinals = {"m": "ordinal-verbose"}
     group = ","
     point, minus, to = "point", "minus", "to"
+    date_words = (
+        "on|mon|tues|wednes|thurs|fri|satur|sunday|monday|tuesday|wednesday|thursday|friday"
+    )
     month_first, date_forms = True, ("{month} {day}", "{month} {day}, {year}")
     fraction_digits = True
     zero_minute, second_form = "oh ", " and {} seconds"
@@ -70,6 +74,29 @@ class EnglishRules(LanguageRules):
         )
     )
 
+    def read(self, text: str) -> str:
+        """A comma without a space is no decimal point in a list: options 1,2 and 3."""
+        if _COMMA.search(text):
+            text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
+        return super().read(text)
+
+    def is_fraction(self, match: re.Match[str], top: int, bottom: int, *, counted: bool) -> bool:
+        """Also those of inches, hundredths and thousandths."""
+        if bottom in (16, 32, 64) and top > 12 and not match.string[match.end() :].startswith("%"):
+            return True
+        if top == 1 and bottom in (100, 1000):
+            return True
+        if bottom == 5 and re.match(r"\s(?:stars?|points?)\b", match.string[match.end() :]):
+            return False
+        return super().is_fraction(match, top, bottom, counted=counted)
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """Fifteen sixteenths, one hundredth."""
+        if bottom not in (12, 16, 20, 32, 64, 100, 1000):
+            return super().part_words(top, bottom)
+        name = self.ordinal(bottom).removeprefix("one ")
+        return f"{self.cardinal(top)} {name}" + ("s" if top > 1 else "")
+
     def year(self, number: int) -> str:
         """Nineteen ninety-nine, two thousand and seven."""
         if 2000 <= number <= 2009 or number % 1000 == 0:
@@ -118,7 +145,7 @@ class EnglishRules(LanguageRules):
         others = super().read_abbreviations
 
         def spoken(match: re.Match[str]) -> str:
-            return "street." if not match.string[match.end() :].strip() else "street"
+            return "street" + self.stop(match)
 
         return lambda text: others(street.sub(spoken, text))
 
@@ -134,7 +161,7 @@ class EnglishRules(LanguageRules):
             hour, minute = int(match[1]), int(match[2] or 0)
             if not 1 <= hour <= 12 or minute > 59:
                 return match[0]
-            dot = match[4] if match.end() == len(match.string) else ""
+            dot = self.stop(match)
             minutes = f" {self.minutes(minute)}" if minute else ""
             return f"{self.cardinal(hour)}{minutes} {match[3].lower()} m{dot}"
 
@@ -175,6 +202,13 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+_COMMA = re.compile(r",[0-9]{1,2}(?![0-9])")
+_FIGURES = re.compile(
+    r"(?<![\w.,])([0-9]{1,2}),(?=[0-9]{1,2}(?:,?\s(?:and|or)|\s&)\s[0-9])"
+    r"|(?i:(?<=options )|(?<=pages )|(?<=steps )|(?<=items )|(?<=questions )|(?<=chapters )"
+    r"|(?<=numbers ))"
+    r"([0-9]{1,2}),(?=[0-9]{1,2}(?!\d|[.,]\d))"
+)
 # A time with a point, if no noun follows that could be counted.
 _AT = re.compile(
     r"(?<=\bat )([0-9]{1,2})\.([0-5][0-9])(?=\s*(?:[.,;!?)]|$)|\s(?:on|and|to|until|till|in the|"
@@ -221,6 +255,7 @@ class GermanRules(LanguageRules):
 
     capital_nouns = True
     code = "de"
+    spaced_groups = LONG_GROUPS
     # Eins, if nothing is counted.
     cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine",
                  "n": "cardinal-neuter"}  # fmt: skip
@@ -235,7 +270,10 @@ class GermanRules(LanguageRules):
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
     clock_range = _CLOCKS
     hour_form, hour_gender, second_form = "{} Uhr", "m", " und {} Sekunden"
-    calling = "tel|telefon|telefonnummer|ruf|rufen|rufnummer|fax|handy|nummer|anrufen|unter"
+    calling = (
+        "tel|telefon|telefonnummer|ruf|rufe|ruft|rufen|notruf|wähle|wählen|rufnummer|"
+        "fax|handy|nummer|anrufen|unter"
+    )
     months = words("""Januar Februar März April Mai Juni Juli August September Oktober November
         Dezember""")
     percent = Noun.of("Prozent")
@@ -285,6 +323,7 @@ class GermanRules(LanguageRules):
     def read_dates(self, text: str) -> str:
         """Reads dates, also without a year: 24.12., 3.–5. Mai."""
         text = _GERMAN_SPAN.sub(self._until_day, text)
+        text = _GERMAN_BOTH.sub(self._both_days, text)
         return _GERMAN_DAY.sub(self._without_year, super().read_dates(text))
 
     def _until_day(self, match: re.Match[str]) -> str:
@@ -295,12 +334,17 @@ class GermanRules(LanguageRules):
         first, last = (self.day(int(one), match.string[: match.start()]) for one in match.groups())
         return f"{first} {self.to} {last}"
 
+    def _both_days(self, match: re.Match[str]) -> str:
+        """Two ordinals after one article."""
+        before = match.string[: match.start()]
+        first, last = (self.day(int(one), before) for one in match.group(1, 3))
+        return f"{first} {match[2]} {last}"
+
     def _without_year(self, match: re.Match[str]) -> str:
         paired = len(match[1]) == len(match[2]) == 2
         sure = paired or _GERMAN_ARTICLE.search(match.string[: match.start()])
         spoken = self.dated(match, match[1], match[2]) if sure else ""
-        dot = "." if match.end() == len(match.string) else ""
-        return spoken + dot if spoken else match[0]
+        return spoken + self.stop(match) if spoken else match[0]
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
@@ -318,8 +362,12 @@ _GERMAN_ORDINAL = re.compile(
     r"(?i:(?<=der )|(?<=die )|(?<=das )|(?<=den )|(?<=dem )|(?<=des )|(?<=am )|(?<=im )|(?<=vom )|"
     r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
 )
+# am 3. und 4. Mai, der 1., 2. und 3. Platz
+_GERMAN_BOTH = re.compile(
+    r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])"
+)
 _GERMAN_DAY = re.compile(
-    r"(?<![\w.,-])([0-9]{1,2})\.\s?([0-9]{1,2})\.(?!\s?[0-9])(?![^\W\d_])", re.ASCII
+    r"(?<![\w.,-])([0-9]{1,2})\.\s?([0-9]{1,2})\.(?!\s?[0-9]{4}|[0-9])(?![^\W\d_])", re.ASCII
 )
 _GERMAN_SPAN = re.compile(
     r"(?<![\w.,-])([0-9]{1,2})\.\s?[–—-]\s?([0-9]{1,2})\.(?=\s?(?:Januar|Februar|März|April|Mai|Juni|"
@@ -332,6 +380,7 @@ class DutchRules(LanguageRules):
     """Dutch."""
 
     code = "nl"
+    spaced_groups = LONG_GROUPS
     cardinals = {"m": "cardinal"}
     point, minus, to, hundred = "komma", "min", "tot", "{}honderd{}"
     year_marks = (_year_after(

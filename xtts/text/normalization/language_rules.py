@@ -6,14 +6,18 @@ it again. Every pattern takes linear time, because texts are untrusted.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from xtts.text.normalization import numerals
-from xtts.text.normalization.nouns import Money, Noun
-from xtts.text.normalization.numbers import NumberRules, WrittenNumber
+from xtts.text import formulas
+from xtts.text.cleaning import GROUP
+from xtts.text.normalization import formula_signs, numerals, service_numbers, short_months
+from xtts.text.normalization.bars import RATIO, BarRules, is_numbered
+from xtts.text.normalization.nouns import Money, Noun, alternatives
+from xtts.text.normalization.numbers import ANY_GROUPS, APART, WrittenNumber
+from xtts.text.sentences import SentenceEnds
 
 Step = Callable[[str], str]
 Pattern = re.Pattern[str]
@@ -42,7 +46,7 @@ class ClockTime:
         return not self.minute and self.second is None
 
 
-class LanguageRules(NumberRules):
+class LanguageRules(BarRules):
     """The rules of one language. Immutable, thread-safe."""
 
     months: ClassVar[tuple[str, ...]] = ()
@@ -51,13 +55,10 @@ class LanguageRules(NumberRules):
     date_forms, first_day = ("{day} {month}", "{day} {month} {year}"), ""
     day_mark = r"(?:\.|º|°|er|st|nd|rd|th)?\s(?:de\s|of\s)?"
     year_mark = r"(?:(?:\sde|\sdel|,)?\s([0-9]{4})(?![\w.,]?\d))?"
-    # The order of day and month in numeric dates; words after which 3/5 is a day and a month.
-    month_first, date_words = False, "(?!)"
+    # The order of day and month in numeric dates.
+    month_first = False
     # Words before a telephone number whose groups could be those of a number.
     calling = "tel"
-    percent: ClassVar[Noun]
-    currencies: ClassVar[Mapping[str, Money]] = {}
-    units: ClassVar[Mapping[str, Noun]] = {}
     abbreviations: ClassVar[Mapping[str, str]] = {}
     # The words around the numbers of a time, between hour and minutes, and before minutes of one
     # digit; the gender of these numbers.
@@ -90,47 +91,65 @@ class LanguageRules(NumberRules):
     scale_joiner = money_joiner = " "
     # Whether nouns have capitals.
     capital_nouns = False
-    fractions: ClassVar[Mapping[str, str]] = {}
-    # The denominators with names, these names, and their gender; the word for the bar of other
-    # fractions; the words for a number with a fraction, and with a half.
-    DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
-    denominators, denominator_gender, bar = "", "m", ""
-    mixed, mixed_half, mixed_gender = "{} {}", "", ""
     # The words for squared, cubed and other powers.
     powers = ("", "", "")
 
     def read(self, text: str) -> str:
         """The text in words."""
-        text = _BARE_DECIMAL.sub("0", numerals.plain_digits(text))  # .5 is 0.5
+        text = numerals.plain_digits(formulas.spoken(text))
+        if GROUP in text:
+            text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
+        text = _LISTED.sub(lambda m: m[0].replace(",", ", "), text)
+        if self.spaced:
+            text = _SIDE_BY_SIDE.sub(_apart, text)
+        text = _BARE_DECIMAL.sub("0", text)  # .5 is 0.5
         text = _DATE_AND_TIME.sub(r" \1", _NO_CENTS.sub("", text))
         text = self.suffix.sub(rf"\1{_JOINED}\2", text)
-        for step in self.steps:
+        text = self.read_abbreviations(self.read_short_months(text))
+        # Most texts have no number left.
+        for step in (
+            self.steps if _DIGIT.search(text) else (self.read_formula_signs, self.read_signs)
+        ):
             text = step(text)
-        return re.sub(rf"\s?{_JOINED}\s?", "", " ".join(text.split()))
+        return re.sub(rf"\s?{_JOINED}\s?", "", " ".join(text.replace(APART, " ").split()))
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The steps, in order: the most specific patterns first."""
+        """The steps for numbers, in order: the most specific patterns first."""
         return (
-            self.read_abbreviations, self.read_dates, self.read_phones, self.read_identifiers,
-            self.read_clock_words, self.read_spans, self.read_times, self.read_money,
-            self.read_percents, self.read_years, self.read_units, self.read_ordinals,
-            self.read_ranges, self.read_signs, self.read_numbers,
+            self.read_dates, self.read_services, self.read_phones, self.read_identifiers,
+            self.read_pairs, self.read_formula_signs, self.read_clock_words, self.read_spans,
+            self.read_times, self.read_rate_of_amounts, self.read_money, self.read_percents,
+            self.read_years, self.read_units, self.read_ordinals, self.read_ranges,
+            self.read_ratios, self.read_signs, self.read_numbers,
         )  # fmt: skip
 
-    # --- Patterns
+    @cached_property
+    def sentences(self) -> SentenceEnds:
+        """Where the sentences of the language end."""
+        return SentenceEnds(self.code, self.abbreviations)
 
-    @property
-    def begin(self) -> str:
-        """The pattern of what no number continues."""
-        return rf"(?<![{self.joining}.,:/-])"
-
-    @property
-    def end(self) -> str:
-        """The pattern of the end of a word."""
-        return rf"(?![{self.joining}])"
+    def stop(self, match: re.Match[str]) -> str:
+        """The full stop at the end of a match if it ends a sentence, too: "at 9 p.m. Then"."""
+        ends = match[0].endswith(".") and self.sentences.ends_after(match.string, match.end())
+        return "." if ends else ""
 
     # --- Steps
+
+    @cached_property
+    def read_formula_signs(self) -> Step:
+        """Reads the signs of formulas: 5 × 3 = 15, x ≥ 5, 10^6."""
+        return formula_signs.reader(self.code, self.powers[2], self.plus)
+
+    @cached_property
+    def read_short_months(self) -> Step:
+        """Writes short names of months in full: 5 Jan 2024."""
+        return short_months.reader(self.code, self.months)
+
+    @cached_property
+    def read_services(self) -> Step:
+        """Reads emergency and service numbers digit by digit."""
+        return service_numbers.reader(self.code, self.calling, self.phone, self.digits)
 
     @cached_property
     def read_abbreviations(self) -> Step:
@@ -142,9 +161,7 @@ class LanguageRules(NumberRules):
         folded = {_folded(name.rstrip("#")): words for name, words in self.abbreviations.items()}
 
         def spoken(match: re.Match[str]) -> str:
-            words = folded[_folded(match[0])]
-            last = match[0].endswith(".") and match.end() == len(match.string)
-            return words + "." if last else words
+            return folded[_folded(match[0])] + self.stop(match)
 
         return lambda text: self.read_fractions(pattern.sub(spoken, text))
 
@@ -161,70 +178,13 @@ class LanguageRules(NumberRules):
         before = r"(?<![0-9])(?<![0-9]\s)" if _stem(plain) in counted else ""
         return before + start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
 
-    @property
-    def percents(self) -> Mapping[str, Noun]:
-        """The percent sign and its noun."""
-        return {"%": self.percent}
-
-    @cached_property
-    def read_fractions(self) -> Step:
-        """Reads fractions, alone and after a number, with the unit after them: ⅔, 2 1/2 kg."""
-        nouns = {**self.units, **self.percents}
-        unit = rf"(?:\s?({_alternatives(nouns)}){self._unit_end})?"
-        mixed = re.compile(
-            rf"{self.begin}(?<![$€£])([0-9]{{1,6}})(?:\s?({_SIGNS})|[ -]([1-9]/(?:[2-9]|10|16)))"
-            rf"{self.end}(?!/|[.,-]\d){unit}"
-        )
-        alone = re.compile(rf"({_SIGNS}){unit}|{self.begin}({_PLAIN}){self.end}(?!/|[.,]\d){unit}")
-
-        def with_whole(match: re.Match[str]) -> str:
-            top, bottom = _fraction(match[2] or match[3])
-            noun = nouns.get(match[4] or "")
-            if top >= bottom:
-                return match[0]
-            whole = self.whole(match[1], noun.gender if noun else self.mixed_gender)
-            words = self.mixed_words(int(match[1]), whole, top, bottom)
-            form = noun and self.form(WrittenNumber(match[1], "5"), noun)
-            return f" {words}{self.space}{form} " if noun else f" {words} "
-
-        def part(match: re.Match[str]) -> str:
-            top, bottom = _fraction(match[1] or match[3])
-            noun = nouns.get(match[2] or match[4] or "")
-            words = self.part_words(top, bottom)
-            if noun is None:
-                return f" {words} " if match[1] else words
-            return f" {words}{self.space}{noun.part if noun.part != noun.many else noun.one} "
-
-        def step(text: str) -> str:
-            if not text.isascii() or "/" in text:
-                text = alone.sub(part, mixed.sub(with_whole, text))
-            return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
-
-        return step
-
-    def part_words(self, top: int, bottom: int) -> str:
-        """A fraction in words."""
-        if words := self.fractions.get(_CHARACTERS.get((top, bottom), "")):
-            return words
-        names = dict(zip(self.DENOMINATORS, self.denominators.split(), strict=False))
-        if bottom not in names:
-            return f"{self.cardinal(top)} {self.bar} {self.cardinal(bottom)}"
-        noun = Noun.of(names[bottom], self.denominator_gender)
-        number = WrittenNumber(str(top))
-        return f"{self.words(number, noun.gender)} {self.form(number, noun)}"
-
-    def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
-        """A number with a fraction. whole: the number in words."""
-        if (top, bottom) == (1, 2) and self.mixed_half:
-            return self.mixed_half.format(whole)
-        return self.mixed.format(whole, self.part_words(top, bottom))
-
     def read_dates(self, text: str) -> str:
         """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's
         name."""
+        order = (3, 2) if self.month_first else (2, 3)
         text = _ISO_DATE.sub(lambda m: self.dated(m, m[3], m[2], m[1]) or m[0], text)
         text = self._day_and_month.sub(
-            lambda m: m[1] + (self.dated(m, m[2], m[3]) or f"{m[2]}/{m[3]}"),
+            lambda m: m[1] + (self.dated(m, *m.group(*order)) or f"{m[2]}/{m[3]}"),
             _FIGURES_DATE.sub(self._ordered, text),
         )
         return self.read_named_dates(self.read_day_spans(text))
@@ -234,7 +194,7 @@ class LanguageRules(NumberRules):
         """Reads the first day of a range: 3-5 May."""
         pattern = re.compile(
             r"(?<![\w.,/-])([0-9]{1,2})(?:\.|er|[º°])?\s?[–—-]\s?"
-            rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{_alternatives(self.months)})(?!\w))",
+            rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{alternatives(self.months)})(?!\w))",
             re.IGNORECASE,
         )
 
@@ -258,7 +218,7 @@ class LanguageRules(NumberRules):
     @cached_property
     def _day_and_month(self) -> re.Pattern[str]:
         return re.compile(
-            rf"(?<!\w)((?:{self.date_words})\s)([0-9]{{1,2}})/([0-9]{{1,2}})(?![\w/%]|[.,]\d|\sd)",
+            rf"(?<!\w)((?:{self.date_words})\s)([0-9]{{1,2}})/([0-9]{{1,2}})(?![\w/%]|[.,]\d|\s(?:d|of\b))",
             re.IGNORECASE,
         )
 
@@ -289,7 +249,7 @@ class LanguageRules(NumberRules):
         """Reads dates with the name of the month: 5 March 2024."""
         known = {name.casefold(): str(month) for month, name in enumerate(self.months, start=1)}
         pattern = re.compile(
-            rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({_alternatives(self.months)})(?!\w)"
+            rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({alternatives(self.months)})(?!\w)"
             + self.year_mark,
             re.IGNORECASE,
         )
@@ -361,8 +321,8 @@ class LanguageRules(NumberRules):
     def read_spans(self) -> Step:
         """Writes the dash of a range as a word if both amounts have a unit: 9:00-17:30, 5%-10%,
         $5-$10. `signed` matches ranges with one unit."""
-        number, sign = self.written, _alternatives(self.currencies)
-        marks, units = map(_alternatives, (self._money_marks, (*self.units, *self.scale_marks)))
+        number, sign = self.written, alternatives(self.currencies)
+        marks, units = map(alternatives, (self._money_marks, (*self.units, *self.scale_marks)))
         end = "(?![^\\W_])" if self.spaced else "(?![0-9A-Za-z])"
         behind = rf"(?:\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units}))|[kM]){end}"
         ordinal = r"(?:\.?[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
@@ -419,17 +379,27 @@ class LanguageRules(NumberRules):
     def read_money(self) -> Step:
         """Reads amounts of money, with the sign before or after them."""
         known = {_folded(sign): money for sign, money in self.currencies.items()}
-        signs = _alternatives(self.currencies)
+        signs = alternatives(self.currencies)
         powers = {form: power for power, noun in self.scale_nouns.items() for form in noun.forms}
         powers |= dict.fromkeys(self.thousands, 3) | self._money_marks
         marks = {_folded(mark): power for mark, power in powers.items()}
-        scales = _alternatives((*self.scales, *self._money_marks))
+        scales = alternatives((*self.scales, *self._money_marks))
         end = r"(?![^\W\d_])" if self.spaced else "(?![A-Za-z])"
         scale = rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end}))(?:\s(?:de|di|d'))?)?"
-        before = re.compile(
-            rf"(?<![{self.joining}])(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE
+        # A sign behind its number, unless it touches the next number: 10 $20. A year takes none
+        # before a number: "In 2020 USD 20 million".
+        behind = (
+            rf"(?!(?<=\b[IiEe][nm] )[12][0-9]{{3}}\s(?:{signs})\s[0-9])"
+            rf"({self.signed}){scale}\s?({signs}){self.end}{self.per}"
         )
-        behind = re.compile(rf"({self.signed}){scale}\s?({signs}){self.end}", re.IGNORECASE)
+        codes = alternatives(sign for sign in self.currencies if sign.isalpha())
+        before = (
+            rf"(?<![{self.joining}])(-?)((?=\W)(?P<symbol>))?({signs})\s?({self.signed}){scale}"
+            rf"(?(symbol)(?:\s?({codes})(?!\w))?){self.per}"
+        )
+        # One pattern from left to right, so that no number takes the sign of the one before it.
+        either = re.compile(f"{behind}|{before}", re.IGNORECASE)
+        cents = re.compile(rf"({self.begin}[0-9]{{1,6}})({signs})([0-9]{{2}})(?![\w]|[.,][0-9])")
 
         def spoken(sign: str, amount: str, scale_word: str | None) -> str:
             money, word = known[_folded(sign)], scale_word or ""
@@ -440,13 +410,17 @@ class LanguageRules(NumberRules):
             return self.money(amount, money)
 
         def signed(match: re.Match[str]) -> str:
-            words = spoken(match[2], match[1] + match[3], match[4])
+            amount, scale, sign, unit, *others = match.groups()
+            minus, _, _, first, after_sign, its_scale, code, its = others
+            if sign:
+                return spoken(sign, amount, scale) + self.rate(unit) + self.stop(match)
+            words = spoken(code or first, minus + after_sign, its_scale) + self.rate(its)
             after = match.string[match.end() : match.end() + 1]
-            if (match[4] or "").endswith(".") and not after:
-                return words + "."
-            return words + (" " if self.spaced and after.isalnum() else "")
+            stop = self.stop(match)
+            return words + stop + (" " if self.spaced and not stop and after.isalnum() else "")
 
-        return lambda text: behind.sub(lambda m: spoken(m[3], m[1], m[2]), before.sub(signed, text))
+        mark = "," if self.group != "," else "."
+        return lambda text: either.sub(signed, cents.sub(rf"\1{mark}\3\2", text))
 
     @cached_property
     def _money_marks(self) -> dict[str, int]:
@@ -474,7 +448,7 @@ class LanguageRules(NumberRules):
     @cached_property
     def read_percents(self) -> Step:
         """Reads percentages: 14 %, also written %14."""
-        behind = re.compile(rf"({self.signed})\s?%")
+        behind = re.compile(rf"({self.signed})(?:%|\s%(?![0-9]))")
         before = re.compile(rf"(?<![\w%])%({self.written}(?:\s?[–—-]\s?%?{self.written})?)")
 
         def spoken(match: re.Match[str]) -> str:
@@ -486,17 +460,13 @@ class LanguageRules(NumberRules):
         """A percentage in words."""
         return self.counted(amount, self.percent)
 
-    @property
-    def _unit_end(self) -> str:
-        return r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
-
     @cached_property
     def read_units(self) -> Step:
         """Reads amounts with units: 5 kg, 60 km/h, 20 °C, and those with a scale: 3,5 Mio."""
-        end = self._unit_end
-        units = re.compile(rf"({self.signed})\s?({_alternatives(self.units)}){end}")
+        end = self.unit_end
+        units = re.compile(rf"({self.signed})\s?({alternatives(self.units)}){self.per}(?(3)|{end})")
         marks = re.compile(
-            rf"({self.signed})(?:\s?({_alternatives(self.scale_marks)})|([kKMBКМк])){end}"
+            rf"({self.signed})(?:\s?({alternatives(self.scale_marks)})|([kKMBКМк])){end}"
         )
         joiner = self.scale_joiner.strip()
 
@@ -512,16 +482,18 @@ class LanguageRules(NumberRules):
             if match[3] and len(amount) < 2 and not self._counts(before, amount, mark, after):
                 return match[0]
             power = self.scale_marks.get(mark) or _MONEY_MARKS[_LATIN.get(mark, mark.lower())]
-            dot = "." if mark.endswith(".") and not after else ""
+            dot = self.stop(match)
             noun = self.scale_nouns.get(power)
             if noun is None:
                 return self.amount_words(self.shifted(amount, power)) + dot
             of = f" {joiner}" if joiner and _TAKES_JOINER.match(after) else ""
             return self.counted(amount, noun) + of + dot
 
-        return lambda text: marks.sub(
-            scaled, units.sub(lambda m: self.counted(m[1], self.units[m[2]]), text)
-        )
+        def counted(match: re.Match[str]) -> str:
+            words = self.counted(match[1], self.units[match[2]])
+            return words + self.rate(match[3]) + self.stop(match)
+
+        return lambda text: marks.sub(scaled, units.sub(counted, text))
 
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
         """Whether k, M or B after a digit is a scale: 5M users, over 2M in cash. 4K is a screen, 3M
@@ -565,6 +537,9 @@ class LanguageRules(NumberRules):
             first, second = match[1], match[2]
             if first == second:  # 50-50
                 return f"{self.number(first)} {self.number(second)}"
+            small = re.fullmatch("[0-9]{1,2} [0-9]{1,2}", f"{first} {second}")
+            if self.code == "de" and small and int(first) > int(second):  # a score
+                return f"{self.number(first)} {RATIO['de']} {self.number(second)}"
             is_year = year.fullmatch(first)
             if is_year and year.fullmatch(second):
                 return f"{self.year(int(first))} {self.to} {self.year(int(second))}"
@@ -606,8 +581,14 @@ class LanguageRules(NumberRules):
     @cached_property
     def read_numbers(self) -> Step:
         """Reads all remaining numbers."""
-        pattern, slash = re.compile(self.signed), re.compile(r"(?<=[0-9])/(?=[0-9])")
-        return lambda text: pattern.sub(self._numbered, slash.sub(" ", _PADDED.sub(r"\1", text)))
+        pattern = re.compile(self.signed)
+
+        def step(text: str) -> str:
+            if not self.spaced:  # the space would not keep two numbers apart
+                text = _BETWEEN_NUMBERS.sub(", ", text)
+            return pattern.sub(self._numbered, _PADDED.sub(r"\1", text))
+
+        return step
 
     def _numbered(self, match: re.Match[str]) -> str:
         before, after = match.string[: match.start()], match.string[match.end() :]
@@ -639,13 +620,9 @@ _ISO_DATE = re.compile(
     r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
 )
 _FIGURES_DATE = re.compile(
-    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
+    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|\.\s?)([0-9]{1,2})(?(2)[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
     re.ASCII,
 )
-# Fractions that are one character, and fractions with a slash that cannot be dates or pages.
-_SIGNS = "[¼½¾⅐-⅟↉]"
-_CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
-_PLAIN = r"1/2|1/4|3/4|[12]/3(?=\s(?:of|cups?|der|des|de|du|di|del|della|van)\b)"
 # A noun that 5M can count: four lower-case letters or more, or a word in a script without capitals.
 # (German nouns have capitals: `_COUNTED_NOUN`.)
 _COUNTED = re.compile(
@@ -722,6 +699,12 @@ _LONG = re.compile(
     re.ASCII,
 )
 _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")
+# Single and double figures with commas are a list: 1,2,3.
+_LISTED = re.compile(r"(?<![\w.,])[0-9]{1,2}(?:,[0-9]{1,2}){2,20}(?!\d|[.,]\d)", re.ASCII)
+_DIGIT = re.compile("[0-9]")
+_BETWEEN_NUMBERS = re.compile("(?<=[0-9]) (?=[0-9])")
+# Two numbers, of which the first may number a page: "page 5 100 people".
+_SIDE_BY_SIDE = re.compile(r"(?<![\w.,])([0-9]{1,3}) (?=[0-9])")
 # Zero-padded numbers, as in "Chapter 01".
 _PADDED = re.compile(
     r"(?i:(\b(?:chapter|part|track|episode|lesson|volume|season|step|section|scene|act|kapitel|teil|"
@@ -753,9 +736,9 @@ _DATE_AND_TIME = re.compile(r"(?<=\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?Z?(?!\
 _NO_CENTS = re.compile(r"(?<=[0-9])[,.](?:[-–—]{1,2}|=)(?!\w|\s?[0-9])")
 
 
-def _fraction(written: str) -> tuple[int, int]:
-    top, slash, bottom = written.partition("/")
-    return (int(top), int(bottom)) if slash else numerals.fraction_of(written)
+def _apart(match: re.Match[str]) -> str:
+    """The number of a chapter, a page or a size has no groups."""
+    return f"{match[1]}{APART}" if is_numbered(match) else match[0]
 
 
 def _stem(name: str) -> str:
@@ -764,8 +747,3 @@ def _stem(name: str) -> str:
 
 def _folded(sign: str) -> str:
     return re.sub(r"\s", "", sign).casefold()
-
-
-def _alternatives(signs: Iterable[str]) -> str:
-    """A pattern of alternatives, longest first; one that matches nothing if there are none."""
-    return "|".join(map(re.escape, sorted(signs, key=len, reverse=True))) or "(?!)"

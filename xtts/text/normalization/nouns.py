@@ -1,7 +1,7 @@
 """Nouns with their plural forms, and the text tables in which a language lists its words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -39,6 +39,11 @@ class Money:
 
     unit: Noun
     cent: Noun | None = None
+
+
+def alternatives(signs: Iterable[str]) -> str:
+    """A pattern of alternatives, longest first; one that matches nothing if there are none."""
+    return "|".join(map(re.escape, sorted(signs, key=len, reverse=True))) or "(?!)"
 
 
 def words(table: str) -> tuple[str, ...]:

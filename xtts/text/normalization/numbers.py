@@ -17,6 +17,16 @@ from xtts.text.normalization.nouns import Noun
 MOST_DIGITS = 15
 
 
+ANY_GROUPS = r"[1-9][0-9]{0,2}(?: [0-9]{3})+"
+# 48 000 and 1 234 567, but not 100 200 300.
+_HUNDREDS = r"(?!(?:[1-9]|[1-9]00)(?: [1-9]00)+(?! ?[0-9]))"
+CLEAR_GROUPS = rf"{_HUNDREDS}[1-9][0-9]{{0,2}}(?:(?: [0-9]{{3}}){{2,}}| 000)"
+# From five digits on, as dictionaries advise; but not "Größe 12 100 %".
+LONG_GROUPS = rf"(?:{CLEAR_GROUPS}|{_HUNDREDS}[1-9][0-9]{{1,2}} [0-9]{{3}}(?!\s?%))"
+# Between two numbers that are not one.
+APART = "\ue8fd"
+
+
 class NoWordsError(Exception):
     """The language lacks these rules, as Arabic and Korean lack ordinals."""
 
@@ -76,8 +86,11 @@ class NumberRules:
     corrections: Sequence[tuple[str, str]] = ()
     # The rule set of single digits, and their zero if it differs from that set's.
     digit_rules, zero_digit = "numbering", ""
-    # The thousands separators.
-    group, spaced_groups = ".", True
+    # The thousands separator besides the space, and the pattern of a number in groups of three that
+    # plain spaces separate. Languages that write 12 345 join all groups (`ANY_GROUPS`); others only
+    # what can be no two numbers.
+    group: str = "."
+    spaced_groups: str = ANY_GROUPS
     # Whether the script has spaces; without them, a number may follow any letter but these. space:
     # between the words of a number, and before the noun.
     spaced, space, joining = True, " ", r"\w"
@@ -211,7 +224,7 @@ class NumberRules:
         plain = r"[0-9]+(?:[.,][0-9]+)*"
         if not self.spaced_groups:
             return plain
-        return rf"(?:[1-9][0-9]{{0,2}}(?: [0-9]{{3}})+(?! ?[0-9])(?:[.,][0-9]+)?|{plain})"
+        return rf"(?:{self.spaced_groups}(?! ?[0-9])(?:[.,][0-9]+)?|{plain})"
 
     @cached_property
     def signed(self) -> str:

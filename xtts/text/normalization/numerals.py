@@ -15,13 +15,20 @@ _KINDS: dict[str, Kind] = {"<super>": "raised", "<sub>": "lowered", "<fraction>"
 _RAISED_SIGNS, _LOWERED_SIGNS = "\u207a\u207b", "\u208a\u208b"
 # Ideographs for numbers, which Chinese and Japanese read unchanged.
 _IDEOGRAPHS = "\u3007\u3021\u3022\u3023\u3024\u3025\u3026\u3027\u3028\u3029\u3038\u3039\u303a"
-_ASCII = {"\u2212": "-", "\uff0d": "-", "\uff05": "%", "\u2044": "/", "\u2215": "/"}
+# The Arabic decimal separator and the separator of thousands.
+_ARABIC_POINT, _ARABIC_GROUP = (
+    re.compile(r"(?<=\d)\u066b(?=\d)"),
+    re.compile(r"(?<=\d)\u066c(?=\d)"),
+)
+_ASCII = {"\u2212": "-", "\uff0d": "-", "\uff05": "%", "\u2044": "/", "\u2215": "/", "\u066a": "%",
+          "\uff1c": "<", "\uff1e": ">"}  # fmt: skip
 
 
 def plain_digits(text: str) -> str:
     """Converts the digits of every script to 0 to 9, and variants of number signs to ASCII."""
     if text.isascii():
         return text
+    text = _ARABIC_GROUP.sub("", _ARABIC_POINT.sub(".", text))
     return "".join(
         str(unicodedata.decimal(one)) if one > "\x7f" and one.isdecimal() else _ASCII.get(one, one)
         for one in text

@@ -2,15 +2,17 @@
 
 import re
 
+from xtts.text.normalization import numerals
 from xtts.text.normalization.language_rules import ClockTime, LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import WrittenNumber
+from xtts.text.normalization.numbers import CLEAR_GROUPS, WrittenNumber
 
 
 class TurkishRules(LanguageRules):
     """Turkish: no plural after a numeral, and per cent precedes the number."""
 
     code = "tr"
+    spaced_groups = CLEAR_GROUPS
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "virgül", "eksi", "artı", "ile"
     zero_minute = "sıfır "
@@ -182,6 +184,7 @@ class ArabicRules(LanguageRules):
     """Modern Standard Arabic as spoken: masculine numerals in pausal form."""
 
     code = "ar"
+    spaced_groups = CLEAR_GROUPS
     group = ","
     point, minus, plus, to = "فاصلة", "ناقص", "زائد", "إلى"
     calling = "اتصل|هاتف|تلفون|رقم|جوال"
@@ -239,6 +242,7 @@ class HindiRules(LanguageRules):
     """Hindi, with thousands in Indian or Western grouping."""
 
     code = "hi"
+    spaced_groups = CLEAR_GROUPS
     # The anusvara of the modern standard.
     corrections = (("पन्द्रह", "पंद्रह"),)
     cardinals = {"m": "cardinal"}
@@ -254,7 +258,7 @@ class HindiRules(LanguageRules):
     clock = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})\sबजे(?!\w)")
     # 2रा, 5वाँ
     ordinal_mark = re.compile(
-        r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वा|वीं|वी|वें|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
+        r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वीं|वें|वा|वी|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
     )
     feminine_marks = ("वीं", "वी", "ली", "री", "थी", "ठी")
     calling = "फ़ोन|फोन|मोबाइल|कॉल|नंबर"
@@ -272,6 +276,22 @@ class HindiRules(LanguageRules):
     abbreviations = pairs("""डॉ. = डॉक्टर, प्रो. = प्रोफ़ेसर, श्री. = श्री, कु. = कुमारी, आदि. = आदि,
         ई.पू. = ईसा पूर्व, पृ.# = पृष्ठ, सं.# = संख्या""")
     fractions = {"½": "आधा", "¼": "चौथाई", "¾": "पौन"}
+
+    def read(self, text: str) -> str:
+        """Ordinals come before units: 1ली is पहली, not a litre."""
+        return super().read(self.read_ordinals(numerals.plain_digits(text)))
+
+    def ordinal(self, number: int, gender: str = "m") -> str:
+        """CLDR lacks the nasal vowel of इक्कीसवीं."""
+        words = super().ordinal(number, gender)
+        return f"{words}ं" if gender == "f" and words.endswith("वी") else words
+
+    def _ordinal(self, match: re.Match[str]) -> str:
+        """In the gender, or the oblique case, of the ending."""
+        if match[2] in ("ला", "ली") and match[1] != "1":
+            return match[0]  # litres
+        words = super()._ordinal(match)
+        return words.replace("वाँ", "वें") if match[2] == "वें" else words
 
     def part_words(self, top: int, bottom: int) -> str:
         """दो तिहाई."""

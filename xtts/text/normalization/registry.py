@@ -10,10 +10,11 @@ from machine import extras
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.numbers import NoWordsError, engine, spell
 from xtts.text.normalization.numerals import in_digits
+from xtts.text.sentences import SentenceEnds
 
 __all__ = [
     "COQUI", "LANGUAGES", "NEWEST", "NORMALIZERS", "SOTAQUE_1", "LanguageRules", "NoWordsError",
-    "engine", "in_digits", "rules_of", "spell",
+    "engine", "in_digits", "rules_of", "sentence_ends", "spell",
 ]  # fmt: skip
 
 # The names of the rules in `config.json`, checkpoints and caches. To fix a reading, keep the name
@@ -46,3 +47,13 @@ def rules_of(language: str) -> LanguageRules | None:
             return made
     found = (module.rules_of(language) for module in extras.modules("RULES"))
     return next(filter(None, found), None)
+
+
+@cache
+def sentence_ends(language: str) -> SentenceEnds:
+    """Where the sentences of a language end; "" if it is unknown."""
+    if not language:
+        every = (rules_of(one) for one in LANGUAGES)
+        return SentenceEnds("", [name for rules in every if rules for name in rules.abbreviations])
+    rules = rules_of(language)
+    return rules.sentences if rules else SentenceEnds(language)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from xtts.text.normalization.language_rules import NEVER, ClockTime, LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import WrittenNumber, spell
+from xtts.text.normalization.numbers import LONG_GROUPS, WrittenNumber, spell
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
@@ -61,6 +61,7 @@ class SpanishRules(IberianRules):
 
     date_words = "el|del|al|día|dia"
     code = "es"
+    spaced_groups = LONG_GROUPS
     # Uno alone, un before a masculine noun.
     cardinals = {**RomanceRules.cardinals, "": "numbering"}
     point, minus, plus, to = "coma", "menos", "más", "a"
@@ -181,8 +182,9 @@ class ItalianRules(RomanceRules):
 
     date_words = "il|dal|al|del"
     code = "it"
+    spaced_groups = LONG_GROUPS
     point, minus, plus, to = "virgola", "meno", "più", "a"
-    calling = "tel|telefono|chiami|chiama|chiamare|chiami lo|numero|cellulare|fax"
+    calling = "tel|telefono|chiami|chiama|chiamate|chiamare|chiami lo|numero|cellulare|fax"
     months = words("""gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre
         novembre dicembre""")
     first_day = "primo"
@@ -237,6 +239,7 @@ class PortugueseRules(IberianRules):
 
     date_words = "dia|dias"
     code = "pt"
+    spaced_groups = LONG_GROUPS
     point, minus, plus, to = "vírgula", "menos", "mais", "a"
     calling = "tel|telefone|ligue|ligar|liga|número|celular|telemóvel|fax"
     months = words("""janeiro fevereiro março abril maio junho julho agosto setembro outubro

@@ -95,8 +95,7 @@ class SlavicRules(LanguageRules):
         located = before.strip().casefold() in self.locating
         case = self.year_cases.get(word) or ("m-loc" if located else "m-gen")
         spoken = self.year_words[located] if word.endswith(".") else word
-        dot = "." if word.endswith(".") and match.end() == len(match.string) else ""
-        return f"{before}{self.ordinal(int(match[2]), case)} {spoken}{dot}"
+        return f"{before}{self.ordinal(int(match[2]), case)} {spoken}{self.stop(match)}"
 
 
 class PolishRules(SlavicRules):
@@ -128,7 +127,7 @@ class PolishRules(SlavicRules):
     denominator_gender, bar = "f", "przez"
     mixed, mixed_half = "{} i {}", "{} i pół"
     powers = ("do kwadratu", "do sześcianu", "do potęgi {}")
-    currencies = moneys("""zł PLN = złoty/złote/-ch/złotego; grosz/-e/-y,
+    currencies = moneys("""zł PLN = złoty/złote/-ch/złotego; grosz/-e/-y, grosz = grosz/-e/-y,
         € EUR = euro/euro/euro/euro; cent/-y/-ów, $ US$ USD = dolar/-y/-ów/-a; cent/-y/-ów,
         £ = funt/-y/-ów/-a; pens/-y/-ów""")
     units = nouns("""kg = kilogram/-y/-ów/-a, g = gram/-y/-ów/-a, dag = dekagram/-y/-ów/-a,
@@ -136,7 +135,7 @@ class PolishRules(SlavicRules):
         m = metr/-y/-ów/-a, cm = centymetr/-y/-ów/-a, mm = milimetr/-y/-ów/-a,
         km/h = kilometr/-y/-ów/-a + na godzinę,
         m² = metr kwadratowy/metry kwadratowe/metrów kwadratowych/metra kwadratowego,
-        l = litr/-y/-ów/-a, ml = mililitr/-y/-ów/-a, godz. = godzina/godziny/godzin/godziny f,
+        l = litr/-y/-ów/-a, ml = mililitr/-y/-ów/-a, h godz. = godzina/godziny/godzin/godziny f,
         min min. = minuta/minuty/minut/minuty f, sek. = sekunda/sekundy/sekund/sekundy f,
         °C ℃ = stopień/stopnie/stopni/stopnia + Celsjusza, ° = stopień/stopnie/stopni/stopnia,
         kW = kilowat/-y/-ów/-a,
@@ -147,7 +146,8 @@ class PolishRules(SlavicRules):
         dr = doktor, mgr = magister, inż. = inżynier, prof. = profesor, ul. = ulica, nr = numer,
         al. = aleja, pl. = plac, św. = święty, str. = strona, tel. = telefon, wg = według,
         p.n.e. = przed naszą erą, n.e. = naszej ery, woj. = województwo, o godz. = o godzinie,
-        od godz. = od godziny, do godz. = do godziny, godz.# = godzina, hab. = habilitowany""")
+        od godz. = od godziny, do godz. = do godziny, godz.# = godzina, hab. = habilitowany,
+        mies. = miesiąc""")
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
     units_ordinals = words("""zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy
         dziewiąty dziesiąty jedenasty dwunasty trzynasty czternasty piętnasty szesnasty siedemnasty
@@ -160,6 +160,10 @@ class PolishRules(SlavicRules):
         "m": ("y", "i"), "f": ("a", "a"), "n": ("e", "ie"), "m-gen": ("ego", "iego"),
         "f-gen": ("ej", "iej"), "m-loc": ("ym", "im"), "f-ins": ("ą", "ą"),
     }  # fmt: skip
+
+    def read(self, text: str) -> str:
+        """Gr after złoty is grosz, not gram."""
+        return super().read(_GROSZ.sub(r"\1 grosz", text))
 
     def round_ordinal(self, number: int, gender: str) -> str:
         """Setny, dwutysięczny."""
@@ -199,6 +203,9 @@ class PolishRules(SlavicRules):
         noun = match[2]
         gender = "f" if noun.endswith("a") else "n" if noun.endswith(("o", "e", "ę", "um")) else "m"
         return self.ordinal(int(match[1]), gender)
+
+
+_GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
 
 class CzechRules(SlavicRules):
@@ -312,8 +319,9 @@ class RussianRules(SlavicRules):
     denominator_gender, bar = "f", "дробь"
     mixed, mixed_half = "{} и {}", "{} с половиной"
     powers = ("в квадрате", "в кубе", "в степени {}")
-    currencies = moneys("""₽ руб. RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f,
-        € EUR = евро/евро/евро/евро; цент/-а/-ов, $ US$ USD = доллар/-а/-ов/-а; цент/-а/-ов,
+    currencies = moneys("""₽ руб. руб RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f,
+        коп. коп = копейка/копейки/копеек/копейки f,
+        € EUR = евро/евро/евро/евро; цент/-а/-ов, $ US$ USD долл. = доллар/-а/-ов/-а; цент/-а/-ов,
         £ = фунт/-а/-ов/-а; пенс/-а/-ов""")
     units = nouns("""кг kg = килограмм/-а/-ов/-а, г g = грамм/-а/-ов/-а, мг = миллиграмм/-а/-ов/-а,
         т = тонна/тонны/тонн/тонны f, км km = километр/-а/-ов/-а, м m = метр/-а/-ов/-а,
@@ -327,12 +335,17 @@ class RussianRules(SlavicRules):
         т. к. = так как, и др. = и другие, напр. = например, ул. = улица, д.# = дом,
         кв.# = квартира, стр. = страница, № = номер, проф. = профессор, им. = имени,
         до н. э. = до нашей эры, н. э. = нашей эры, см. = смотри, тел. = телефон,
-        т. н. = так называемый, г-н = господин, г-жа = госпожа""")
+        т. н. = так называемый, гг. = годы, вв. = века, обл. = область,
+        г-н = господин, г-жа = госпожа""")
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
     _WHOLE = Noun.of("целая/целых")
     _PARTS = {
         1: Noun.of("десятая/десятых"), 2: Noun.of("сотая/сотых"), 3: Noun.of("тысячная/тысячных")
     }  # fmt: skip
+
+    def read(self, text: str) -> str:
+        """The case of years: в 1990-х гг."""
+        return super().read(_RUSSIAN_YEARS.sub(lambda m: m[1] + _years(m), text))
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Двенадцать целых пять десятых."""
@@ -367,6 +380,14 @@ class RussianRules(SlavicRules):
             rules = "plural"
         spoken = spell("ru", number, f"ordinal-{rules}")
         return spoken if re.search("plural|accusative", rules) else self._corrected(spoken)
+
+
+_RUSSIAN_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")
+
+
+def _years(match: re.Match[str]) -> str:
+    dot = "." if match.end() == len(match.string) else ""
+    return ("годах" if match[2] else "годов") + dot
 
 
 _RUSSIAN_ENDINGS = {

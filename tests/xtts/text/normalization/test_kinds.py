@@ -9,6 +9,57 @@ from xtts.text.normalization.registry import LANGUAGES, rules_of
 
 # label: [(language, written, said)]
 KINDS = {
+    "a full stop that is the sentence's, too": [
+        ("en", "We ate etc. Then we left.", "We ate et cetera. Then we left."),
+        ("en", "at 9 p.m. Then", "at nine p m. Then"),
+        ("en", "It takes 5 min. Then", "It takes five minutes. Then"),
+        ("de", "Obst usw. Danach", "Obst und so weiter. Danach"),
+        ("es", "p. ej. Madrid", "por ejemplo Madrid"),
+    ],
+    "a formula": [
+        ("en", r"$6x_1 + 4x_2 \leq 24$",
+         "six x one plus four x two less than or equal to twenty-four"),
+        ("en", "$x^2$ and 10^6", "x squared and ten to the power of six"),
+        ("en", "5 × 3 = 15, x ≥ 5",
+         "five times three equals fifteen, x greater than or equal to five"),
+        ("de", "§ 5", "Paragraf fünf"),
+    ],
+    "a short name of a month": [
+        ("en", "5 Mar. 2024, 12-Mar-2024, Jan 5, 2024",
+         "the fifth of March, twenty twenty-four, the twelfth of March, twenty twenty-four, "
+         "January fifth, twenty twenty-four"),
+        ("it", "5 gen. 2024", "cinque gennaio duemilaventiquattro"),
+        ("ru", "5 янв. 2024", "пятого января две тысячи двадцать четвертого года"),
+        ("pt", "5 set", "cinco set"),
+    ],
+    "numbers with a bar": [
+        ("en", "a 1/3 share, 7/8 inch, 9/10 people",
+         "a one third share, seven eighths inch, nine out of ten people"),
+        ("en", "120/80 and 1/250",
+         "one hundred and twenty eighty and one over two hundred and fifty"),
+        ("en", "20°C/68°F, $20/hr, 10 l/100 km",
+         "twenty degrees celsius, sixty-eight degrees fahrenheit, twenty dollars per hour, "
+         "ten liters per one hundred kilometers"),
+        ("de", "Seite 1/5", "Seite eins fünf"),
+    ],
+    "a list, a service number, a score": [
+        ("en", "Options 1,2 and 3. Pages 1,2,3.",
+         "Options one, two and three. Pages one, two, three."),
+        ("en", "Dial 999 or 112. Freephone 1800 123 456",
+         "Dial nine nine nine or one one two. Freephone one eight zero zero, one two three, "
+         "four five six"),
+        ("en", "the 911 call about 911 people",
+         "the nine one one call about nine hundred and eleven people"),
+        ("en", "We won 3-1. 2024 was", "We won three to one. two thousand and twenty-four was"),
+    ],
+    "other scripts and languages": [
+        ("ar", "٣٫٥ ٥٠٪", "ثلاثة فاصلة خمسة خمسون في المئة"),
+        ("hi", "21वीं 1ली 5 ली", "इक्कीसवीं पहली पाँच लीटर"),
+        ("de", "am 3. und 4. Mai", "am dritten und vierten Mai"),
+        ("fr", "5€50", "cinq euros et cinquante centimes"),
+        ("pl", "5 zł 50 gr", "pięć złotych pięćdziesiąt groszy"),
+        ("ru", "В 1990-х гг.", "В одна тысяча девятьсот девяностых годах."),
+    ],
     "a digit with a scale before what it counts": [
         ("en", "5M users", "five million users"),
         ("en", "3B people", "three billion people"),
@@ -110,7 +161,7 @@ KINDS = {
         ("pl", "2 mln zł", "dwa miliony złotych"),
         ("pl", "1,5 tys. zł", "tysiąc pięćset złotych"),
         ("cs", "3 mil. Kč", "tři miliony korun"),
-        ("ru", "5 млн руб.", "пять миллионов рублей"),
+        ("ru", "5 млн руб.", "пять миллионов рублей."),
         ("tr", "3 mn TL", "üç milyon lira"),
         ("hu", "5 MFt", "öt millió forint"),
         ("ar", "$5M", "خمسة ملايين دولار"),

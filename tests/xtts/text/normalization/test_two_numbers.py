@@ -1,0 +1,74 @@
+"""Two numbers beside each other are both said, and never become one."""
+
+import itertools
+import re
+import time
+
+import pytest
+
+from xtts.text.cleaning import clean_text
+from xtts.text.normalization.registry import LANGUAGES, rules_of
+
+
+def words(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_pair_of_amounts_becomes_one_number(language):
+    rules = rules_of(language)
+    signs, units = list(rules.currencies)[:3], list(rules.units)[:3]
+    for first, second in itertools.product((5, 12, 95), (2, 20, 100, 345)):
+        pairs = [f"{first}\n{second}", f"{first}%\n{second}", f"{first}% {second} w"]
+        pairs += [f"{first}/{second}"] * rules.spaced
+        pairs += [f"{first} {sign} {second} w" for sign in signs]
+        pairs += [f"{first} {sign}\n{second} {sign}" for sign in signs]
+        pairs += [f"{sign}{first}\n{second} w" for sign in signs]
+        pairs += [f"{first} {unit} {second} w" for unit in units]
+        one_number = {words(rules.cardinal(int(f"{first}{second:03}")))}
+        for pair in pairs:
+            said = rules.read(clean_text(pair))
+            assert not re.search(r"\d", said), (pair, said)
+            if len(str(second)) == 3:
+                assert not any(one in words(said) for one in one_number), (pair, said)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_sign_behind_its_number_is_not_taken_by_the_next(language):
+    rules = rules_of(language)
+    for sign in list(rules.currencies)[:4]:
+        said = rules.read(f"7 {sign} 20 w")
+        alone = rules.read(f"7 {sign}").rstrip(".")
+        assert words(said).startswith(words(alone)), said
+
+
+@pytest.mark.parametrize(
+    ("language", "written", "said"),
+    [
+        ("en", "5 100-word essays", "five one hundred-word essays"),
+        ("en", "$5 100", "five dollars one hundred"),
+        ("en", "10 $20 bills", "ten twenty dollars bills"),
+        ("en", "100 200 300", "one hundred two hundred three hundred"),
+        ("en", "12\u202f345", "twelve thousand three hundred and forty-five"),
+        ("en", "$10 USD 20 years", "ten us dollars twenty years"),
+        ("en", "page 5 100 lines", "page five one hundred lines"),
+        ("fr", "12 345 habitants", "douze mille trois cent quarante-cinq habitants"),
+        ("fr", "page 5 100 lignes", "page cinq cent lignes"),
+        ("de", "Größe 12 100 % Wolle", "Größe zwölf einhundert Prozent Wolle"),
+        ("zh", "10% 5", "百分之十、五"),
+        ("ja", "5 100", "五, 百"),
+        ("ru", "5 руб. 50 коп.", "пять рублей пятьдесят копеек."),
+    ],
+)
+def test_each_number_is_said_by_itself(language, written, said):
+    assert rules_of(language).read(clean_text(written)).casefold() == said.casefold()
+
+
+@pytest.mark.parametrize(
+    "text", ["1 ", "1/", "12 345 ", "10 USD ", "1,2,", "$x^", "5\n", "page 1 "]
+)
+def test_a_mass_of_numbers_takes_no_longer_than_a_text(text):
+    rules = rules_of("en")
+    started = time.thread_time()
+    rules.read(clean_text((text * 10_000)[:10_000]))
+    assert time.thread_time() - started < 1.0

@@ -1,0 +1,252 @@
+"""Numbers with a bar: fractions (2/5), scores (95/100), pairs (120/80) and rates ($5/month)."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import ClassVar
+
+from xtts.text.normalization import numerals
+from xtts.text.normalization.nouns import Money, Noun, alternatives, pairs
+from xtts.text.normalization.numbers import APART, NumberRules, WrittenNumber
+
+Step = Callable[[str], str]
+
+
+class BarRules(NumberRules):
+    """How a language says fractions and what stands for "per"."""
+
+    percent: ClassVar[Noun]
+    currencies: ClassVar[Mapping[str, Money]] = {}
+    units: ClassVar[Mapping[str, Noun]] = {}
+    fractions: ClassVar[Mapping[str, str]] = {}
+    # The denominators with names, these names, and their gender; the word for the bar of other
+    # fractions; the words for a number with a fraction, and with a half.
+    DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
+    denominators, denominator_gender, bar = "", "m", ""
+    mixed, mixed_half, mixed_gender = "{} {}", "", ""
+    # Words after which 3/5 is a day and a month.
+    date_words = "(?!)"
+
+    @property
+    def begin(self) -> str:
+        """The pattern of what no number continues."""
+        return rf"(?<![{self.joining}.,:/-])"
+
+    @property
+    def end(self) -> str:
+        """The pattern of the end of a word."""
+        return rf"(?![{self.joining}])"
+
+    @property
+    def unit_end(self) -> str:
+        """The pattern of the end of a unit."""
+        return r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
+
+    @property
+    def percents(self) -> Mapping[str, Noun]:
+        """The percent sign and its noun."""
+        return {"%": self.percent}
+
+    def stop(self, match: re.Match[str]) -> str:
+        """The full stop at the end of a match if it ends a sentence, too: "at 9 p.m. Then"."""
+        return ""
+
+    # --- Fractions
+
+    @cached_property
+    def read_fractions(self) -> Step:
+        """Reads fractions, alone and after a number, with the unit after them: ⅔, 2 1/2 kg."""
+        nouns = {**self.units, **self.percents}
+        unit = rf"(?:\s?({alternatives(nouns)}){self.unit_end})?"
+        mixed = re.compile(
+            rf"{self.begin}(?<![$€£])(?!0[0-9])([0-9]{{1,6}})(?:\s?({_SIGNS})"
+            rf"|[ -]([1-9]/(?:[2-9]|10|16))){self.end}(?!/|[.,-]\d){unit}"
+        )
+        alone = re.compile(rf"({_SIGNS}){unit}|{self.begin}({_PLAIN}){self.end}(?!/|[.,]\d){unit}")
+
+        def with_whole(match: re.Match[str]) -> str:
+            top, bottom = _fraction(match[2] or match[3])
+            noun = nouns.get(match[4] or "")
+            if top >= bottom or is_numbered(match):
+                return match[0]
+            whole = self.whole(match[1], noun.gender if noun else self.mixed_gender)
+            words = self.mixed_words(int(match[1]), whole, top, bottom)
+            form = noun and self.form(WrittenNumber(match[1], "5"), noun)
+            return f" {words}{self.space}{form} " if noun else f" {words} "
+
+        def part(match: re.Match[str]) -> str:
+            top, bottom = _fraction(match[1] or match[3])
+            noun = nouns.get(match[2] or match[4] or "")
+            if match[3] and not self.is_fraction(match, top, bottom, counted=noun is not None):
+                return match[0]
+            words = self.part_words(top, bottom)
+            if noun is None:
+                return f" {words} " if match[1] else words
+            form = noun.part if noun.part != noun.many else noun.one
+            return f" {words}{self.space}{form}{self.stop(match)} "
+
+        def step(text: str) -> str:
+            if not text.isascii() or "/" in text:
+                text = alone.sub(part, mixed.sub(with_whole, text))
+            return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
+
+        return step
+
+    def is_fraction(self, match: re.Match[str], top: int, bottom: int, *, counted: bool) -> bool:
+        """Whether plain figures are a fraction, and no score, part of a series or date. counted:
+        whether a unit follows."""
+        if top >= bottom or is_numbered(match):
+            return False
+        if counted or _OF.match(match.string, match.end()):
+            return True
+        before = match.string[max(0, match.start() - 20) : match.start()]
+        if re.search(rf"(?<!\w)(?:{self.date_words})\s$", before, re.IGNORECASE):
+            return False
+        if bottom == 10:
+            return self.code not in OUT_OF
+        return bottom < 10
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """A fraction in words."""
+        if words := self.fractions.get(_CHARACTERS.get((top, bottom), "")):
+            return words
+        names = dict(zip(self.DENOMINATORS, self.denominators.split(), strict=False))
+        if bottom not in names:
+            return f"{self.cardinal(top)} {self.bar} {self.cardinal(bottom)}"
+        noun = Noun.of(names[bottom], self.denominator_gender)
+        number = WrittenNumber(str(top))
+        return f"{self.words(number, noun.gender)} {self.form(number, noun)}"
+
+    def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
+        """A number with a fraction. whole: the number in words."""
+        if (top, bottom) == (1, 2) and self.mixed_half:
+            return self.mixed_half.format(whole)
+        return self.mixed.format(whole, self.part_words(top, bottom))
+
+    # --- Scores and other pairs
+
+    def read_pairs(self, text: str) -> str:
+        """Reads scores and other pairs, and keeps their two numbers apart."""
+        if "/" not in text:
+            return text
+        if self.spaced:
+            text = _PAIR.sub(self._paired, text)
+        return _BAR.sub(APART, text)
+
+    def read_ratios(self, text: str) -> str:
+        """Reads ratios: 16:9."""
+        if ":" not in text or not self.spaced or self.code not in RATIO:
+            return text
+        return _RATIO.sub(rf"\1 {RATIO[self.code]} ", text)
+
+    def _paired(self, match: re.Match[str]) -> str:
+        first, second = match.groups()
+        top, bottom = int(first), int(second)
+        words = OUT_OF.get(self.code, "")
+        pressure = _PRESSURE.search(match.string[max(0, match.start() - 40) : match.start()])
+        if pressure and self.code in OVER:
+            return f"{first} {OVER[self.code]} {second}"
+        if words and ((1 < top < bottom and bottom in (10, 20, 50, 100, 1000))
+                      or top == bottom in (10, 20, 100)):  # fmt: skip
+            return self._scored(first, second, words)
+        equation = re.match(r"\s?=", match.string[match.end() :])
+        if self.bar and (equation or (top == 1 and bottom > 31)):
+            return f"{first} {self.bar} {second}"
+        # Three figures after others could be taken for the rest of one number.
+        return f"{first}, {second}" if len(second) > 2 else f"{first}{APART}{second}"
+
+    def _scored(self, first: str, second: str, words: str) -> str:
+        known = dict(one.split("=") for one in words.split("; ")[1:])
+        return words.split("; ")[0].format(first, known.get(second, second))
+
+    # --- Rates
+
+    @cached_property
+    def per(self) -> str:
+        """The pattern of the second part of a rate, a unit or a word, as one group."""
+        if not self.spaced or self.code not in PER:
+            return "((?!))?"
+        return rf"(?:\s?/\s?({alternatives(self.units)}|[^\W\d_]{{3,14}})(?![\w/'’²³]|-\w))?"
+
+    def rate(self, unit: str | None) -> str:
+        """The second part of a rate in words, with a space before it; "" without one."""
+        if not unit:
+            return ""
+        noun = self.units.get(unit)
+        word = noun.one if noun else unit
+        endings = {"pl": ("a", "ę"), "ru": ("а", "у"), "cs": ("a", "u")}
+        old, new = endings.get(self.code, ("", ""))
+        if noun and noun.gender == "f" and old and word.endswith(old):
+            word = word[:-1] + new
+        return f" {PER[self.code].format(word)}"
+
+    @cached_property
+    def read_rate_of_amounts(self) -> Step:
+        """Writes the bar between two amounts as a word or a comma: 10 l/100 km, 20 °C/68 °F."""
+        units, signs = alternatives(self.units), alternatives(self.currencies)
+        pattern = re.compile(
+            rf"(?<=[0-9])(\s?)({units}|{signs})/(?=[0-9][0-9.,]{{0,9}}\s?({units}){self.unit_end})"
+        )
+        per = PER.get(self.code, "{}").format("").strip()
+
+        def spoken(match: re.Match[str]) -> str:
+            kinds = [kind for kind in _KINDS if match[2] in kind and match[3] in kind]
+            between = f" {per} " if not kinds and per and self.spaced else ", "
+            return f"{match[1]}{match[2]}{between}"
+
+        return lambda text: pattern.sub(spoken, text) if "/" in text else text
+
+
+# "95 out of 100": the words, and forms that a number takes in them.
+OUT_OF = pairs("""en = {} out of {}, de = {} von {}, fr = {} sur {}, es = {} sobre {},
+    it = {} su {}, pt = {} de {}, nl = {} van de {}, pl = {} na {}, ar = {} من {},
+    cs = {} {}; 10=z deseti; 20=z dvaceti; 50=z padesáti; 100=ze sta; 1000=z tisíce,
+    ru = {} из {}; 10=десяти; 20=двадцати; 50=пятидесяти; 100=ста; 1000=тысячи""")
+PER = pairs("""en = per {}, de = pro {}, fr = par {}, es = por {}, it = al {}, pt = por {},
+    nl = per {}, pl = na {}, cs = za {}, ru = за {}, hu = per {}, tr = bölü {},
+    hi = प्रति {}, ar = لكل {}""")
+# Between the two numbers of a ratio, and of a blood pressure.
+RATIO = pairs("en = to, de = zu, nl = op, pl = do, es = a, it = a, pt = por, fr = sur")
+OVER = pairs("en = over, de = zu, fr = sur, es = sobre, it = su, pt = por, nl = over, pl = na")
+_KINDS = (
+    {"kg", "g", "mg", "t", "lb", "lbs", "lb.", "lbs.", "oz", "oz.", "dag", "кг", "г"},
+    {"km", "m", "cm", "mm", "mi", "mi.", "ft", "ft.", "in.", "км", "м", "см", "мм"},
+    {"°C", "℃", "°F", "℉", "°", "ºC", "°С"},
+    {"l", "L", "ml", "mL", "л", "мл"},
+    {"$", "€", "£", "USD", "EUR", "GBP", "CHF", "zł", "PLN", "₽", "R$", "US$"},
+)
+# Fractions that are one character, and figures that may be a fraction.
+_SIGNS = "[¼½¾⅐-⅟↉]"
+_CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
+_PLAIN = r"[1-9]/(?:[2-9]|10)|(?:1[0-5]|[1-9])/16|[1-9][0-9]?/(?:12|32|64|100|1000)"
+_OF = re.compile(r"\s(?:of|der|des|de|du|di|del|della|dei|degli|van|do|da|dos|das|inch(?:es)?|z)\b")
+_BAR = re.compile(r"(?<=[0-9])/(?=[0-9])")
+_PAIR = re.compile(r"(?<![\w.,:/-])([1-9][0-9]{0,4})/([1-9][0-9]{0,4})(?![\w/-]|[.,:]\d)", re.ASCII)
+_RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):(?=[0-9]{1,3}(?![\d:]|[.,]\d))")
+_PRESSURE = re.compile(
+    r"(?:pressure|\bbp|blutdruck|tension|presión|pressione|pressão|bloeddruk|ciśnienie)\b[^.!?\d]*$",
+    re.I,
+)
+# Words that number what follows: "page 1/5" is the first of five.
+_NUMBERED = (
+    "№|no|nr|nº|n°|núm|номер|numer|číslo|numéro|número|numero|nummer|chapter|part|page|pages|track|episode|lesson|volume|season|step|section|scene|act|size|room|"
+    "level|grade|question|exercise|figure|table|slide|disc|day|number|kapitel|teil|folge|seite|"
+    "größe|zimmer|raum|stufe|aufgabe|frage|abbildung|tabelle|tag|band|chapitre|partie|épisode|"
+    "taille|salle|niveau|exercice|tableau|tome|jour|capítulo|parte|episodio|página|talla|sala|"
+    "nivel|pregunta|ejercicio|tabla|episódio|tamanho|nível|questão|exercício|capitolo|pagina|"
+    "taglia|livello|domanda|esercizio|tabella|hoofdstuk|deel|aflevering|maat|kamer|vraag|rozdział|"
+    "część|odcinek|strona|stronie|rozmiar|pokój|poziom|pytanie|zadanie|kapitola|část|díl|strana|"
+    "velikost|pokoj|fejezet|rész|oldal|méret|szoba|bölüm|sayfa|oda|глава|часть|серия|страница|"
+    "странице|размер|комната|уровень|вопрос"
+)
+_NUMBERED_BEFORE = re.compile(rf"(?<!\w)(?:{_NUMBERED})\.?\s$", re.I)
+
+
+def is_numbered(match: re.Match[str]) -> bool:
+    """Whether the number of a match belongs to the word before it, as in "page 5"."""
+    return bool(_NUMBERED_BEFORE.search(match.string[max(0, match.start() - 20) : match.start()]))
+
+
+def _fraction(written: str) -> tuple[int, int]:
+    top, slash, bottom = written.partition("/")
+    return (int(top), int(bottom)) if slash else numerals.fraction_of(written)
