@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from xtts.voices.evaluation_file import JudgeDescription, JudgeFigure
 
@@ -10,7 +10,13 @@ MOST_CHARACTERS = 4096
 MOST_NAME = 100
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OWN_MODEL = "sotaque"
-Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
+# Half an emoji, which clients send that cut a text anywhere, is left out.
+_HALVES = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
+Text = Annotated[
+    str,
+    BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text),
+    Field(min_length=1, max_length=MOST_CHARACTERS),
+]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
 # `Brazilian Portuguese` is the longest that a client sends.
 LanguageText = Annotated[str, Field(max_length=32)]

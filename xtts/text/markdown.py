@@ -1,12 +1,17 @@
 """Removes Markdown and decodes HTML entities, by the same rules in books and in requests.
 
+In requests, the text between `<think>` and `</think>` of chat models is left out, and HTML's tags
+of formatting are formatting: `<b>` is silent, `<br>` ends a line, `<li>` begins a paragraph.
+
 Takes linear time: each pattern is bounded, or cannot match across its own beginning.
 """
 
 import re
 from collections.abc import Iterator
 from html import unescape
+from itertools import pairwise
 
+from xtts.text import formulas
 from xtts.text.cleaning import speakable
 
 ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
@@ -35,18 +40,40 @@ _LINKS = (
     ),
     (re.compile(r"<(https?://[^<>\s]++)>"), r"\1"),
 )
+_CODE = re.compile(r"`([^`]{1,400})`")
+_TAG_IN_CODE = re.compile(r"</?([a-zA-Z][^<>`]{0,200}?)\s*/?>")
+# The thoughts of a chat model. Some begin the answer without the first tag, or break off inside.
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>(?:(?!<\1>).)*?</\1>", re.I | re.S)
+_THOUGHT_BEFORE = re.compile(r"\A(?:(?!<think>).)*?</think(?:ing)?>", re.I | re.S)
+_THOUGHT_AFTER = re.compile(r"<think(?:ing)?>.*\Z", re.I | re.S)
+_END = r"(?:\s[^<>]{0,200})?\s?/?>"
+_BREAK = re.compile(rf"<br{_END}", re.I)
+_RAISED_TAG = re.compile(r"<sup>\s*([-+]?[0-9]{1,6})\s*</sup>", re.I)
+_SUNK_TAG = re.compile(r"<sub>([^<>]{1,40})</sub>", re.I)
+_FORMAT = re.compile(
+    rf"</?(?:a|abbr|b|big|center|cite|code|del|dfn|em|font|i|img|ins|kbd|mark|q|samp|small|span|"
+    rf"strike|strong|sup|tt|u|var){_END}",
+    re.I,
+)
+_BLOCK = re.compile(
+    rf"</?(?:article|blockquote|body|dd|details|div|dl|dt|footer|h[1-6]|header|hr|html|li|main|ol|"
+    rf"section|summary|table|tbody|td|th|thead|tr|ul){_END}",
+    re.I,
+)
+_RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_NUMBERED = re.compile(r"^\s*([0-9]{1,3})[.)]\s+(?=\S)")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _STRESS = (
     (re.compile(r"(\*\*|__)(?=\S)(.{1,400}?)(?<=\S)\1"), r"\2"),
     (re.compile(r"~~(?=\S)([^~]{1,400}?)(?<=\S)~~"), r"\1"),
     (re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,400}?)(?<=\S)\*(?![\w*])"), r"\1"),
     (re.compile(r"(?<!\w)_(?=\S)([^_]{1,400}?)(?<=\S)_(?!\w)"), r"\1"),
-    (re.compile(r"`([^`]{1,400})`"), r"\1"),
+    (_CODE, r"\1"),
 )
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 # Without brackets, because an escaped bracket must not become a tag.
 _ESCAPED_IN_REQUEST = re.compile(r"\\([!-/:;=?@^_`{|}~])")
-_MARKS = re.compile(r"[*_`~|#>&\\=]|!?\[|<!--|^\s*[-+]", re.M)
+_MARKS = re.compile(r"[*_`~|#>&\\=$]|!?\[|<!--|^\s*(?:[-+]|[0-9]{1,3}[.)]\s)", re.M)
 _DOCUMENT = re.compile(r"<speak\b", re.I)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 # Entities must not become characters that begin a tag.
@@ -61,9 +88,44 @@ def spoken(text: str) -> str:
     """
     if not _MARKS.search(text) or _DOCUMENT.search(text):
         return text
-    lines = "\n".join(_spoken_lines(text.replace("\r\n", "\n")))
+    plain = without_html(without_thoughts(code_without_tags(text.replace("\r\n", "\n"))))
+    lines = "\n".join(_spoken_lines(plain))
     said = _ENTITY.sub(_character, without_marks(lines, html=False))
     return said if speakable(said) else text
+
+
+def code_without_tags(text: str) -> str:
+    """A text whose inline code has no tags: `<div>` is the word div."""
+    if "`" not in text:
+        return text
+    return _CODE.sub(lambda code: f"`{_TAG_IN_CODE.sub(_name, code[1])}`", text)
+
+
+def _name(tag: re.Match[str]) -> str:
+    return f" {tag[1].translate(_NO_TAGS)} "
+
+
+def without_thoughts(text: str) -> str:
+    """An answer without the thoughts of its chat model."""
+    lower = text.casefold()
+    if "<think" not in lower and "</think" not in lower and "<reasoning>" not in lower:
+        return text
+    text = _THOUGHT.sub("\n\n", text)
+    return _THOUGHT_AFTER.sub("", _THOUGHT_BEFORE.sub("", text))
+
+
+def without_html(text: str) -> str:
+    """A text without HTML's tags of formatting."""
+    if "<" not in text:
+        return text
+    lines = list[str]()
+    for line in text.split("\n"):
+        if "<" in line:
+            line = _RAISED_TAG.sub(lambda one: one[1].translate(_RAISED), line)
+            line = _BREAK.sub(", " if line.lstrip().startswith("|") else "\n", line)
+            line = _BLOCK.sub("\n\n", _FORMAT.sub("", _SUNK_TAG.sub(r" \1 ", line)))
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _character(entity: re.Match[str]) -> str:
@@ -74,8 +136,12 @@ def _character(entity: re.Match[str]) -> str:
 def _spoken_lines(text: str) -> Iterator[str]:
     """The lines of a request; headings, list items and table rows become paragraphs."""
     before = ""
-    for line in prose_lines(text):
-        if heading := heading_of(line):
+    lines = list(prose_lines(text))
+    numbered = _numbered(lines)
+    for place, line in enumerate(lines):
+        if place in numbered:
+            yield from ("", numbered[place])
+        elif heading := heading_of(line):
             yield from ("", heading[1], "")
         elif NOTE.match(line):
             continue
@@ -88,6 +154,17 @@ def _spoken_lines(text: str) -> Iterator[str]:
         else:
             yield line
         before = line.strip()
+
+
+def _numbered(lines: list[str]) -> dict[int, str]:
+    """The items of numbered lists by the places of their lines. One alone is none: "3. Platz"."""
+    found = [(place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))]
+    items = dict[int, str]()
+    for (first, one), (second, two) in pairwise(found):
+        if int(two[1]) == int(one[1]) + 1 and second - first <= 4:
+            for place, match in ((first, one), (second, two)):
+                items[place] = f"{match[1]}. {match.string[match.end() :]}"
+    return items
 
 
 def prose_lines(text: str) -> Iterator[str]:
@@ -115,6 +192,7 @@ def row_of(line: str) -> str:
 def without_marks(text: str, *, html: bool = True) -> str:
     """A text without inline Markdown. html: also removes HTML tags, and unescapes every escaped
     character instead of all but brackets."""
+    text = formulas.spoken(code_without_tags(text))
     for pattern, said in _LINKS:
         text = pattern.sub(said, text)
     if html:

@@ -27,6 +27,12 @@ def said(text: str) -> str:
         ("a \\* b", "a * b"),
         ("don&#39;t &amp; &quot;won&rsquo;t&quot; &#x41;", "don't & \"won’t\" A"),
         ("one<!-- no -->two", "one two"),
+        ("Use `<div>` and `List<String>`.", "Use div and List String ."),
+        ("| a | b |\n|---|---|\n| c<br>d | e |", "a, b c, d, e"),
+        ("<think>\nHm.\n</think>\nHello <b>you</b>!<br/>Bye", "Hello you! Bye"),
+        ("Hm.</think>Hello", "Hello"),
+        ("<ul><li>One</li><li>10<sup>6</sup></li></ul>", "One 10⁶"),
+        ("Solve $x^2 \\leq 4$ for $5.", "Solve x^2 ≤ 4 for $5."),
     ],
 )  # fmt: skip
 def test_marks_and_entities_are_not_said(text, expected):
@@ -51,11 +57,34 @@ def test_an_entity_or_a_code_block_makes_no_tag_and_no_silence():
     assert said("```\nonly code\n```") == "``` only code ```"
 
 
+def test_the_items_of_a_numbered_list_are_paragraphs():
+    assert markdown.spoken("1. open\n2. close") == "\n1. open\n\n2. close"
+
+
 def test_a_heading_is_a_paragraph_of_its_own():
     assert markdown.spoken("# A\nb").split("\n") == ["", "A", "", "b"]
 
 
-@pytest.mark.parametrize("mark", ["*", "**a", "[a](", "`", "~~", "_a", "&amp", "![", "|a", "- \n"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "*",
+        "**a",
+        "[a](",
+        "`",
+        "~~",
+        "_a",
+        "&amp",
+        "![",
+        "|a",
+        "- \n",
+        "`<a",
+        "<br>",
+        "<think>",
+        "$x^",
+        "1.\n",
+    ],
+)
 def test_a_mass_of_marks_takes_no_longer_than_a_text(mark):
     started = time.thread_time()
     markdown.spoken((mark * 50_000)[:90_000])
