@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from xtts.text import formulas
 from xtts.text.cleaning import GROUP
-from xtts.text.normalization import formula_signs, numerals, service_numbers, short_months
+from xtts.text.normalization import emergency_numbers, formula_signs, numerals, short_months
 from xtts.text.normalization.bars import RATIO, BarRules, is_numbered
 from xtts.text.normalization.nouns import Money, Noun, alternatives
 from xtts.text.normalization.numbers import ANY_GROUPS, APART, WrittenNumber
@@ -149,7 +149,7 @@ class LanguageRules(BarRules):
     @cached_property
     def read_services(self) -> Step:
         """Reads emergency and service numbers digit by digit."""
-        return service_numbers.reader(self.code, self.calling, self.phone, self.digits)
+        return emergency_numbers.reader(self.code, self.calling, self.phone, self.digits)
 
     @cached_property
     def read_abbreviations(self) -> Step:

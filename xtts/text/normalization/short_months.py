@@ -1,4 +1,4 @@
-"""Short names of months beside a day or a year: 5 Jan 2024, 12-Mar-2024, 5. Febr., le 5 janv."""
+"""Short names of months beside a day or a year, in full."""
 
 import re
 from collections.abc import Callable, Sequence
