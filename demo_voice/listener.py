@@ -173,14 +173,18 @@ def load(at: Workplace) -> SpeakerEncoder:
 
 
 @torch.inference_mode()
-def embeddings(encoder: SpeakerEncoder, speech: Speech, seconds: float = 4.0) -> Tensor:
-    """An embedding `[clips, 512]` of the beginning of every clip."""
+def embeddings(
+    encoder: SpeakerEncoder, speech: Speech, every: int = 1, seconds: float = 4.0
+) -> Tensor:
+    """An embedding `[clips, 512]` of the beginning of every n-th clip."""
     resample = resampler(SPEAKER_RATE).to(speech.device)
     net: Any = encoder.net
-    found = torch.zeros(len(speech), net.proj_dim, device=speech.device)
+    chosen = torch.arange(0, len(speech), every, device=speech.device)
+    found = torch.zeros(len(chosen), net.proj_dim, device=speech.device)
     # Clips of similar length, so that none ends in padding.
-    for clips in speech.counts.argsort().split(256):
+    for rows in speech.counts[chosen].argsort().split(64):
+        clips = chosen[rows]
         length = min(int(speech.counts[clips].min()), int(seconds * RATE))
         waves = speech.excerpts(clips, torch.zeros_like(clips), length)
-        found[clips] = net(speaker_mel(resample(waves)), l2_norm=True).float()
+        found[rows] = net(speaker_mel(resample(waves)), l2_norm=True).float()
     return found

@@ -176,7 +176,8 @@ def first(at: Workplace, segments: "Segments") -> Vocoder:
     if at.base is None:
         return net
     state = net.state_dict() | at.base.vocoder().state_dict()
-    old = listener.embeddings(at.base.speaker_encoder().to(at.device), segments.speech)
+    encoder = at.base.speaker_encoder().to(at.device)
+    old = listener.embeddings(encoder, segments.speech, every=len(segments.speech) // 200 + 1)
     weight, bias = (
         state[f"waveform_decoder.filters.speaker.{name}"] for name in ("weight", "bias")
     )

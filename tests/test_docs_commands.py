@@ -147,6 +147,7 @@ SERVED = {
 }
 # Beginnings of commands, each with the reason why it does not run here.
 CANNOT = {
+    "mkdir -p ~/.local": "it makes folders in the reader's home",
     "make test": "it runs the tests themselves",
     "make check": "it runs the tests themselves",
     "make install": "it downloads; tests/test_install.py runs .ci/install with stubs",

@@ -52,7 +52,7 @@ class Exports:
         self._copies = 0
 
     def remove_left(self) -> None:
-        """Removes the copies of killed services; a service holds the lock of each of its own.
+        """Removes the copies of killed services; a service holds a lock on each of its copies.
         Blocks."""
         for one in self._folder.glob("*") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):

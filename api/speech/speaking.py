@@ -408,7 +408,7 @@ def language_of(wanted: str | None, known: Sequence[str], param: str = "language
     """
     short = code_of(wanted)
     if not short and not is_left_open(wanted):
-        text = f"{param} is {shown(wanted)}, which is no language. Send a code such as en."
+        text = f"{param} is {shown(wanted)}, which names no language. Send a code such as en."
         raise APIError(400, "language_unsupported", text, param=param)
     if not short or not known:
         return short

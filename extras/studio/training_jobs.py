@@ -48,7 +48,7 @@ _DATASET_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _TAKEN_NAMES = ("current",)
 _MOST_BYTES = 64 << 10
 MOST_JOBS = 500
-# Of these, the most that are not over.
+# The most jobs that are not over.
 MOST_OPEN_JOBS = 50
 MOST_DATASET = 1_000
 MOST_VALUE = 2_000

@@ -71,6 +71,7 @@ class Surroundings:
         logs: Any = SimpleNamespace(
             step=self._logged,
             epoch=self._epoch_logged,
+            planned=lambda steps: None,
             remaining=RemainingTime(epochs, batches),
             phase=lambda epoch, step, phase: self.phases.append(f"{phase} {epoch} after {step}"),
         )

@@ -103,7 +103,7 @@ class Logs:
             self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
 
     def planned(self, steps: int) -> None:
-        """Notes the number of steps of the epoch that begins; each epoch is batched anew."""
+        """Notes the number of steps of the epoch that begins; each epoch has other batches."""
         self.steps_per_epoch = self.remaining.steps_per_epoch = steps
 
     def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:

@@ -127,7 +127,7 @@ def words_of(tables: dict[str, str], language: str) -> list[str]:
 
 
 _HALVES_OF_A_DAY = ("a.m.", "p.m.")
-# After "9 p.m.", these go on.
+# These continue a sentence after "9 p.m.".
 _GOES_ON = re.compile(
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tue|wed|thu|fri|sat|sun|[ecmp][sd]?t|gmt|utc|"
     r"cet|cest|bst|ist|eastern|pacific|central|mountain|january|february|march|april|june|july|"

@@ -14,13 +14,13 @@ from xtts.text.sentences import SentenceEnds
 # Where to cut, best first: sentence ends, clause ends, any space. The patterns match no characters,
 # so the joined parts equal the text, also in languages without spaces.
 _BREAKS = (
-    # Of normalised text, which has no abbreviations; written text is cut by `Limits.sentences`.
+    # Sentences of normalised text, which has no abbreviations; written text is cut by `Limits.sentences`.
     re.compile(r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])"),
     re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
     re.compile(r"(?=\s)"),
 )
 _WORDS = len(_BREAKS) - 1
-# A space that a date, a name or an amount does not go on after: "29. Juli", "Dr. Smith", "10 USD".
+# A space inside no date, name or amount, unlike those in "29. Juli", "Dr. Smith", "10 USD".
 _FREE_SPACE = re.compile(r"(?<![0-9.$€£№§#])(?=\s(?![12][0-9]{3}(?!\w)))")
 # How far a cut inside a word may move to a better position, as a share of the slice.
 _SLACK = 0.25

@@ -42,7 +42,8 @@ def take_settings(arguments: argparse.Namespace) -> None:
     settings, _ = load(ServedVoiceSettings)
     if arguments.voice is None:
         arguments.voice, why = served_voice(settings)
-        print(f"Voice: {arguments.voice} ({why}). --voice names another one.")
+        if getattr(arguments, "out", True) is not None:  # --show-text alone does not speak
+            print(f"Voice: {arguments.voice} ({why}). --voice names another one.")
     guard = getattr(arguments, "guard", None) or ("on" if settings.guard else "off")
     arguments.guard, arguments.threads = guard, settings.num_threads
     arguments.precision = arguments.precision or settings.speak_precision

@@ -1,4 +1,4 @@
-"""Emergency and short service numbers, which are said digit by digit: call 911, dial 999 or 112."""
+"""Emergency and short service numbers, read digit by digit: call 911, dial 999 or 112."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _EMERGENCY = (
     "nouzi|экстренных случаях|acil"
 )
 _CALLS = r"(?=\s(?:calls?|operators?|dispatch(?:er|ers)?|emergency)\b)"
-# In these languages the numbers are said as numbers.
+# Languages that read them as whole numbers.
 _AS_NUMBERS = ("fr",)
 
 

@@ -75,7 +75,7 @@ class EnglishRules(LanguageRules):
     )
 
     def read(self, text: str) -> str:
-        """A comma without a space is no decimal point in a list: options 1,2 and 3."""
+        """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
         if _COMMA.search(text):
             text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
         return super().read(text)
