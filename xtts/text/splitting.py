@@ -14,7 +14,7 @@ from xtts.text.sentences import SentenceEnds
 # Where to cut, best first: sentence ends, clause ends, any space. The patterns match no characters,
 # so the joined parts equal the text, also in languages without spaces.
 _BREAKS = (
-    # Sentences of normalised text, which has no abbreviations; written text is cut by `Limits.sentences`.
+    # Sentences of normalised text, without abbreviations; `Limits.sentences` cuts written text.
     re.compile(r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])"),
     re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
     re.compile(r"(?=\s)"),
