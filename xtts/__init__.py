@@ -111,6 +111,7 @@ def synthesize(
     speed: float = 1.0,
     temperature: float | None = None,
     plain: bool = False,
+    takes: int = 1,
 ) -> "np.ndarray[Any, Any]":
     """Speaks a text of any length.
 
@@ -124,6 +125,8 @@ def synthesize(
         temperature: The sampling temperature, 0 to 2. 0 always takes the likeliest code; None is
             the model's default.
         plain: Whether Markdown and HTML entities in the text are plain characters (docs/text.md).
+        takes: 1 to 16. Speaks that many takes together, and returns the one that is similar to the
+            speaker with the fewest word errors (docs/python.md).
 
     Returns:
         The waveform `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz.
@@ -133,11 +136,15 @@ def synthesize(
         TextError: The text has nothing to speak, or the model does not speak the language.
         DecodingError, NotFinite: The model's output is not finite.
     """
+    from xtts import arguments
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    return _checked(voice).synthesize(
-        SynthesisRequest(text, language, seed, temperature, speed, plain=plain)
-    )
+    request = SynthesisRequest(text, language, seed, temperature, speed, plain=plain)
+    if arguments.whole_number("takes", takes, arguments.TAKES) == 1:
+        return _checked(voice).synthesize(request)
+    from xtts.inference.takes import speak_best
+
+    return speak_best(_checked(voice), request, int(takes))[0].waveform
 
 
 def stream(
@@ -152,7 +159,7 @@ def stream(
 ) -> "Iterator[np.ndarray[Any, Any]]":
     """Speaks a text in chunks, each as soon as it is computed: a short one first, then longer ones.
 
-    Arguments as for `synthesize`.
+    Arguments as for `synthesize`, without `takes`: a take is chosen when it is complete.
 
     Returns:
         Waveforms `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz. Concatenated, they

@@ -29,6 +29,7 @@ class Bounds:
 SEED = Bounds(0, 2**63 - 1)
 SPEED = Bounds(0.25, 4.0)
 TEMPERATURE = Bounds(0.0, 2.0)
+TAKES = Bounds(1, 16)
 
 
 def number(name: str, value: object, bounds: Bounds) -> float:

@@ -28,6 +28,7 @@ from machine.storage.leftovers import remove_stale
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
 from machine.text import counted, size_words
+from xtts.arguments import TAKES
 from xtts.text.language_names import short_code
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--retakes", type=int, default=1,
                         help="the most retakes of a sentence that is faulty or misheard (default: "
                              "1)")  # fmt: skip
+    parser.add_argument("--takes", type=int, default=1, metavar="N",
+                        help=f"{TAKES.least} to {TAKES.most}: speak N takes of each sentence "
+                             "together and keep the best, by its voice, words and endings "
+                             "(default: 1)")  # fmt: skip
     parser.add_argument("--recogniser", default="off", metavar="pocketsphinx|FOLDER|off",
                         help="the recogniser that checks the words, for --retakes")  # fmt: skip
     parser.add_argument("--again", action="append", default=[], metavar="KEY",
@@ -100,7 +105,8 @@ def order_of(arguments: argparse.Namespace) -> Order:
     if arguments.at_once is None:
         arguments.at_once = 4 if new_steps is Steps else 1
     for name, value, least, most in (
-        ("--retakes", arguments.retakes, 0, MOST_RETAKES), ("--at-once", arguments.at_once, 1, 64)
+        ("--retakes", arguments.retakes, 0, MOST_RETAKES), ("--at-once", arguments.at_once, 1, 64),
+        ("--takes", arguments.takes, TAKES.least, TAKES.most),
     ):  # fmt: skip
         if not least <= value <= most:
             raise BookError(f"{name} is {value}; allowed: {least} to {most}.")
@@ -228,11 +234,12 @@ class _Reader:
         tokenizer = voice.model.tokenizer
         listener = _listener(arguments.recogniser, tokenizer, self.language)
         voice.prepare()
-        speaking = BookVoice(voice, arguments.at_once)
+        takes = {"takes": arguments.takes, "recogniser": _recogniser_of_takes(arguments)}
+        speaking = BookVoice(voice, arguments.at_once, **takes)
         if type(steps) is not Steps:
             from extras.books.speaking.ray_voice import RayBookVoice
 
-            speaking = RayBookVoice(voice, arguments.at_once, steps, voice_of)
+            speaking = RayBookVoice(voice, arguments.at_once, steps, voice_of, **takes)
         self.narration = Narration(order.book, speaking, self.takes, settings, listener)
         self.worst = Worst()
         self.bound: dict[int, BoundChapter] = {}
@@ -516,6 +523,16 @@ def _typed() -> list[str]:
         elif not word.startswith("--again="):
             typed.append(word)
     return shlex.split(commands.program("xtts")) + typed
+
+
+def _recogniser_of_takes(arguments: argparse.Namespace) -> str:
+    """--recogniser, or else EVALUATE_RECOGNISER, which is only read if takes are compared."""
+    if arguments.takes == 1:
+        return "off"
+    from xtts.evaluation.recogniser_settings import evaluate_recogniser
+
+    named = str(arguments.recogniser)
+    return evaluate_recogniser() if named == "off" else named
 
 
 def _listener(name: str, tokenizer: Any, language: str) -> "Listener | None":

@@ -1,6 +1,7 @@
 """`python -m xtts speak`, from the command line to the WAV."""
 
 import io
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -417,3 +418,24 @@ def test_a_wrong_setting_is_told(asked, monkeypatch, capsys):
     monkeypatch.setenv("NUM_THREADS", "many")
     assert main(asked["speak"]) == 2
     assert "NUM_THREADS is 'many'" in capsys.readouterr().err
+
+
+def test_of_several_takes_one_is_written_and_one_take_is_as_before(
+    base_folder, recording, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("EVALUATE_RECOGNISER", "off")
+    plain, one, two = (tmp_path / name for name in ("plain.wav", "one.wav", "two.wav"))
+    asked = ("One.", "--reference", recording, "--out")
+    assert speak(base_folder, *asked, two, "--takes", 2, "--words", tmp_path / "w.srt") in (0, 2)
+    assert re.search(
+        r"two\.wav: [\d.]+ s; take [12] of 2 \(voice -?\d\.\d\d\)", capsys.readouterr().out
+    )
+    # One take opens no judge.
+    monkeypatch.setattr("xtts.inference.takes.speak_best", None)
+    assert speak(base_folder, *asked, plain) == speak(base_folder, *asked, one, "--takes", 1) == 0
+    assert plain.read_bytes() == one.read_bytes() and "take" not in capsys.readouterr().out
+    for count in (0, 17):
+        assert speak(base_folder, *asked, one, "--takes", count) == 2
+        assert (
+            f"--takes is {count}; allowed: a whole number from 1 to 16" in capsys.readouterr().err
+        )

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 import xtts
 from machine.errors import SotaqueError
 from tests.datasets import a_sound
-from tests.models import tiny_base
+from tests.models import tiny_base, tiny_voice
 from xtts.arguments import ArgumentError
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.takes import speak_takes
 from xtts.voices.base_models import DEMO
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +83,20 @@ def test_seed_and_speed_are_heard_and_chunks_join(demo):
         np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1, speed=2.0))),
     ):
         assert len(found) == pytest.approx(len(one) / 2, abs=2_000)
+
+
+def test_a_take_is_one_of_those_spoken_together_and_one_take_is_as_before(tmp_path):
+    voice = xtts.load_voice(tiny_voice(tmp_path / "voice"))
+    asked = SynthesisRequest("Uma.", "pt", seed=2)
+    together = [one.waveform for one in speak_takes(voice, asked, 3)]
+    best = xtts.synthesize(voice, "Uma.", "pt", seed=2, takes=3)
+    assert any(np.array_equal(best, one) for one in together)
+    assert np.array_equal(best, xtts.synthesize(voice, "Uma.", "pt", seed=2, takes=np.int64(3)))
+    one, plain = (xtts.synthesize(voice, "Uma.", "pt", seed=2, **kw) for kw in ({"takes": 1}, {}))
+    assert np.array_equal(one, plain)
+    for junk in (0, 17, 1.5, "2", None, True):
+        with pytest.raises(ArgumentError, match="takes is"):
+            xtts.synthesize(voice, "Uma.", "pt", takes=junk)
 
 
 def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path):

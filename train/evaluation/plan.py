@@ -27,12 +27,7 @@ from train.sampling.sample_files import SampleReference
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation import naturalness, speaker_judge
-from xtts.evaluation.recogniser import (
-    POCKETSPHINX,
-    RecogniserError,
-    can_hear_english,
-    check_folder,
-)
+from xtts.evaluation.recogniser import recogniser_of
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.text.language_names import short_code
@@ -168,33 +163,6 @@ def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
     if language is None:
         return []
     return sentences_of(None, language, (), seed)[:OLD_SENTENCES]
-
-
-def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
-    """(recogniser, no_recogniser) of `EvaluationPlan`, by the setting and the language.
-
-    Raises SotaqueError for a folder that holds no Whisper model.
-    """
-    if setting == "off":
-        return "", "EVALUATE_RECOGNISER is off"
-    if setting != "auto":
-        folder = Path(setting)
-        try:
-            check_folder(folder)
-        except RecogniserError as error:
-            raise SotaqueError(f"EVALUATE_RECOGNISER: {error}") from error
-        return str(folder), None
-    if short_code(language) != "en":
-        return "", (
-            f"no recogniser for {language} is included; name a Whisper model with "
-            "EVALUATE_RECOGNISER"
-        )
-    if not can_hear_english():
-        return "", (
-            "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or name a "
-            "Whisper model with EVALUATE_RECOGNISER"
-        )
-    return POCKETSPHINX, None
 
 
 def naturalness_of(setting: str) -> str | None:

@@ -29,6 +29,7 @@ from machine.process import module_command
 from machine.text import first_line
 from xtts.evaluation.pocketsphinx_child import RATE as RATE
 from xtts.text.errors import TextError
+from xtts.text.language_names import short_code
 
 if TYPE_CHECKING:
     from xtts.text.tokenizer import Tokenizer
@@ -99,6 +100,34 @@ def check_folder(folder: Path) -> None:
         raise RecogniserError(
             f"{folder} contains a model of type {kind!r}; a Whisper model is needed."
         )
+
+
+def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
+    """The recogniser for a language by EVALUATE_RECOGNISER, as in `opened`; or "" and the reason
+    for none.
+
+    Raises SotaqueError for a folder that holds no Whisper model.
+    """
+    if setting == "off":
+        return "", "EVALUATE_RECOGNISER is off"
+    if setting not in ("auto", POCKETSPHINX):
+        folder = Path(setting)
+        try:
+            check_folder(folder)
+        except RecogniserError as error:
+            raise SotaqueError(f"EVALUATE_RECOGNISER: {error}") from error
+        return str(folder), None
+    if short_code(language) != "en":
+        return "", (
+            f"no recogniser for {language} is included; name a Whisper model with "
+            "EVALUATE_RECOGNISER"
+        )
+    if not can_hear_english():
+        return "", (
+            "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or name a "
+            "Whisper model with EVALUATE_RECOGNISER"
+        )
+    return POCKETSPHINX, None
 
 
 def opened(name: str, language: str, threads: int) -> Recogniser:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from xtts import encoding, speech_file
-from xtts.arguments import SPEED, TEMPERATURE
+from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
 from xtts.text.language_names import tag_of
 from xtts.verbs import voice_arguments
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xtts.inference.alignment.guarded_piece import SpokenPiece
+    from xtts.inference.loaded_voice import LoadedVoice
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.text.tokenizer import Tokenizer
     from xtts.voices.voice_files import VoiceFiles
@@ -52,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: the variation between "
                             "takes; 0 always takes the likeliest code (default: the "
                             "model's)")  # fmt: skip
+    parser.add_argument("--takes", type=int, default=1, metavar="N",
+                       help=f"{TAKES.least} to {TAKES.most}: speak N takes together and keep the "
+                            "best, by its voice, words and endings (default: 1)")  # fmt: skip
     parser.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
                        help="write the time of each word; with --lines, a folder that gets one "
                             ".json per line")  # fmt: skip
@@ -86,6 +90,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     arguments.text = _text(arguments)
     if arguments.out is None and not arguments.show_text:
         arguments.out = _new_file(arguments)
+    whole_number("--takes", arguments.takes, TAKES)
     voice_arguments.take_settings(arguments)
     _check_words(arguments)
     lines = _lines(arguments)
@@ -122,14 +127,27 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     if voice.message:
         print(voice.message)
     for ask, line in zip(read, lines, strict=True):
-        guard = voice.guard(ask)
-        waveform = voice.synthesize_guarded(ask, guard)
+        waveform, spoken, choice = _spoken(voice, ask, arguments.takes)
         place = _write_sound(line.out, waveform, sound)
-        spoken = guard.pieces if guard else []
-        print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{_endings(spoken)}")
+        print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{choice}{_endings(spoken)}")
         if arguments.words is not None:
             _write_words(ask, spoken, _words_file(arguments, line.out))
     return 0
+
+
+def _spoken(
+    voice: "LoadedVoice", ask: "SynthesisRequest", count: int
+) -> "tuple[np.ndarray[Any, Any], Sequence[SpokenPiece], str]":
+    """The sound of a text, its pieces, and a note on which of `count` takes it is, or ""."""
+    if count == 1:
+        guard = voice.guard(ask)
+        waveform = voice.synthesize_guarded(ask, guard)
+        return waveform, guard.pieces if guard else [], ""
+    from xtts.evaluation.recogniser_settings import evaluate_recogniser
+    from xtts.inference.takes import speak_best
+
+    take, choice = speak_best(voice, ask, count, evaluate_recogniser())
+    return take.waveform, take.pieces, f"; {choice}"
 
 
 def _text(arguments: argparse.Namespace) -> str | None:

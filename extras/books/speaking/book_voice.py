@@ -2,12 +2,14 @@
 
 One by one, the result equals `python -m xtts speak --text SENTENCE` with the same seed. Several at
 once are decoded together, which is faster and differs in the last bits; the result of a sentence
-does not depend on the others.
+does not depend on the others. With takes, each sentence is spoken several times, and its best take
+is kept (`xtts.inference.takes`).
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +21,7 @@ from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.takes import Take, TakeJudge, request_of
 from xtts.text.markup import of_request
 
 
@@ -43,17 +46,25 @@ class Said:
 
 @dataclass
 class BookVoice:
-    """Speaks sentences. at_once: the number of sentences at a time; steps, rows: the number of
-    decode steps, and the sum of the sentences in them."""
+    """Speaks sentences. at_once: the number of sentences at a time, counting each take; takes: of
+    each sentence, of which the best is kept; recogniser: checks their words; steps, rows: the
+    number of decode steps, and the sum of the sentences in them."""
 
     voice: LoadedVoice
     at_once: int
+    takes: int = field(default=1, kw_only=True)
+    recogniser: str = field(default="auto", kw_only=True)
     steps: int = field(default=0, init=False)
     rows: int = field(default=0, init=False)
 
     @cached_property
     def _batcher(self) -> Any:
-        return ContinuousBatcher(self.voice.backend(self.at_once), self.voice.guard)
+        count = max(self.at_once, self.takes)
+        return ContinuousBatcher(self.voice.backend(count), self.voice.guard)
+
+    @cached_property
+    def _judge(self) -> TakeJudge:
+        return TakeJudge(self.voice, self.recogniser)
 
     @property
     def used(self) -> float:
@@ -63,8 +74,9 @@ class BookVoice:
     @cached_property
     def model_identity(self) -> dict[str, Any]:
         """Everything that the sound depends on, except for text and speaker."""
-        alone = self.at_once == 1
+        alone = self.at_once == self.takes == 1
         return {
+            **({"takes": [self.takes, *self._judge.identity]} if self.takes > 1 else {}),
             "weights": self.voice.weights,
             **({"graphs": graphs} if (graphs := self.voice.graphs) else {}),
             "precision": self.voice.model.kind,
@@ -105,7 +117,7 @@ class BookVoice:
 
         Raises NotFinite, and TextError for an unknown speaker.
         """
-        if self.at_once == 1:
+        if self.at_once == self.takes == 1:
             while (ask := next_ask()) is not None:
                 yield self._alone(ask)
             return
@@ -122,27 +134,44 @@ class BookVoice:
 
     def _together(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
         batcher = self._batcher
-        active: dict[str, tuple[Ask, list[Any]]] = {}
+        waiting = deque[tuple[Ask, int]]()
+        active: dict[str, tuple[Ask, int, list[Any]]] = {}
+        spoken: dict[str, dict[int, Take]] = {}
         while True:
-            while batcher.free and (ask := next_ask()) is not None:
-                # Whole, so that faulty pieces can be spoken again.
-                request = replace(ask.request, whole=True)
-                batcher.enter(ask.key, self.speaker(ask.speaker), request, self.cast(ask))
-                active[ask.key] = ask, []
+            while batcher.free and (waiting or (ask := next_ask()) is not None):
+                if not waiting:
+                    assert ask is not None
+                    waiting.extend((ask, number) for number in range(self.takes))
+                    spoken[ask.key] = {}
+                ask, number = waiting.popleft()
+                name, request = f"{ask.key} {number}", request_of(ask.request, number)
+                batcher.enter(name, self.speaker(ask.speaker), request, self.cast(ask))
+                active[name] = ask, number, [[]]
             if not active:
                 return
             self.steps += 1
             self.rows += len(active)
             for output in batcher.step():
-                ask, chunks = active[output.name]
-                chunks += [np.asarray(chunk) for chunk in output.chunks]
+                ask, number, sounds = active[output.name]
+                sounds[-1] += map(np.asarray, output.chunks)
                 if output.error is not None:
                     raise output.error
                 if output.speech.paused:
+                    sounds.append([])
                     batcher.go_on(output.name)
                 elif output.speech.done:
                     del active[output.name]
-                    yield Said(ask, np.concatenate(chunks), output.speech.pieces)
+                    parts = [np.concatenate(chunks) for chunks in sounds if chunks]
+                    spoken[ask.key][number] = Take(parts, output.speech.pieces)
+                    if len(spoken[ask.key]) == self.takes:
+                        yield self._best(ask, spoken.pop(ask.key))
+
+    def _best(self, ask: Ask, takes: Mapping[int, Take]) -> Said:
+        best = takes[0]
+        if self.takes > 1:
+            ordered = [takes[number] for number in range(self.takes)]
+            best = ordered[self._judge.choose(ask.request, ordered, ask.speaker).number]
+        return Said(ask, best.waveform, best.pieces)
 
 
 def _identity(whose: Voice, voice: LoadedVoice) -> str:

@@ -29,7 +29,11 @@ class RayBookVoice(BookVoice):
         while True:
             while len(said) <= self.workers.ahead and (ask := next_ask()) is not None:
                 wanted = (self.model_identity, self.speaker_identity(ask.speaker))
-                said.append(self.workers.begin(say_one, self.opened, self.at_once, wanted, ask))
+                said.append(
+                    self.workers.begin(
+                        say_one, self.opened, self.at_once, wanted, ask, self.takes, self.recogniser
+                    )
+                )
             if not said:
                 return
             yield said.popleft()()
@@ -40,16 +44,18 @@ _held: dict[str, BookVoice] = {}
 
 
 def say_one(
-    opened: Callable[[], LoadedVoice], at_once: int, wanted: tuple[dict[str, Any], str], ask: Ask
-) -> Said:
-    """Speaks a sentence in a worker. wanted: the identities of the model and of the speaker.
+    opened: Callable[[], LoadedVoice], at_once: int, wanted: tuple[dict[str, Any], str], ask: Ask,
+    takes: int = 1, recogniser: str = "auto",
+) -> Said:  # fmt: skip
+    """Speaks a sentence in a worker. wanted: the identities of the model and of the speaker; takes,
+    recogniser: as in `BookVoice`.
 
     Raises SotaqueError if the files of this machine differ.
     """
     name = repr(wanted[0])
     if name not in _held:
         _held.clear()
-        _held[name] = BookVoice(opened(), at_once)
+        _held[name] = BookVoice(opened(), at_once, takes=takes, recogniser=recogniser)
     voice = _held[name]
     if (voice.model_identity, voice.speaker_identity(ask.speaker)) != wanted:
         raise SotaqueError(

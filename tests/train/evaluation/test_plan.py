@@ -42,7 +42,7 @@ def test_which_recogniser_listens_or_why_none_does(
     monkeypatch, setting, language, installed, name, reason
 ):
     if installed:
-        monkeypatch.setattr("train.evaluation.plan.can_hear_english", lambda: True)
+        monkeypatch.setattr("xtts.evaluation.recogniser.can_hear_english", lambda: True)
     else:
         monkeypatch.setitem(sys.modules, "pocketsphinx", None)
     found = recogniser_of(setting, language)

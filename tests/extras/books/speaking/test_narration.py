@@ -19,6 +19,7 @@ from tests.models import drawn_voice, tiny_voice
 from xtts.inference import latents_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.takes import Choice, Figures, TakeJudge
 from xtts.voices import speakers
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -160,3 +161,35 @@ def test_the_report_has_the_worst_first(cast, tmp_path):
     untyped = (tmp_path / "told.html").read_text()
     assert kept.take.text in untyped and "--again" not in untyped and "Speak it" not in untyped
     assert "A &lt;b&gt;" in page and f'src="sentences/{kept.take.key[:2]}/' in page
+
+
+def spoken_takes(voice: LoadedVoice, folder: Path, at_once: int, **how: Any) -> dict[str, bytes]:
+    text = f"{TEXT} The sea was calm and the air was warm."
+    book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
+    said = BookVoice(voice, at_once, recogniser="off", **how)
+    narration = Narration(book, said, TakeFolder(folder), Settings("en"))
+    lines = [(1, one) for one in narration.sentences(1)]
+    narration.speak(iter(lines), lambda _chapter, _sentence, chosen: None)
+    return {path.stem: path.read_bytes() for path in folder.rglob("*.wav")}
+
+
+def test_of_the_takes_of_a_sentence_the_chosen_one_is_kept(cast, tmp_path, monkeypatch):
+    """It is the take of its seed; another number of takes makes another sentence."""
+    best: list[tuple[str, int]] = []
+
+    def last(_judge: TakeJudge, request: Any, takes: Any, speaker: str = "") -> Choice:
+        best.append((request.text, len(takes)))
+        return Choice(len(takes) - 1, len(takes), Figures(), "test")
+
+    monkeypatch.setattr(TakeJudge, "choose", last)
+    one = spoken_takes(cast, tmp_path / "one", 2)
+    assert not best
+    two = spoken_takes(cast, tmp_path / "two", 2, takes=2)
+    assert len(one) == len(two) == 2 and not set(one) & set(two)
+    assert [count for _, count in best] == [2, 2] and best[0][0] != best[1][0]
+    again = spoken_takes(cast, tmp_path / "again", 1, takes=2)
+    assert sorted(again.values()) == sorted(two.values())
+    with monkeypatch.context() as patch:
+        patch.setattr(TakeJudge, "choose", lambda *_: Choice(0, 2, Figures(), "test"))
+        first = spoken_takes(cast, tmp_path / "first", 2, takes=2)
+    assert set(first) == set(two) and not set(first.values()) & set(two.values())

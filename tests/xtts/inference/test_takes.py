@@ -1,0 +1,133 @@
+"""Takes: which one is kept, and that a batch of takes says what each says alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models import tiny_voice
+from xtts.evaluation import recogniser, speaker_judge
+from xtts.inference import takes
+from xtts.inference.alignment.guarded_piece import MOST_RETRIES, RETRY_SEED_STRIDE
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.takes import Figures, Take, TakeJudge, choose, request_of, speak_takes
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+TEXT = "The ship left the port in the morning. [pause:1s] The sea was calm and the air was warm."
+
+
+@pytest.fixture(scope="module")
+def voice(tmp_path_factory: pytest.TempPathFactory) -> LoadedVoice:
+    return load_voice(VoiceSpec(str(tiny_voice(tmp_path_factory.mktemp("takes") / "voice"))))
+
+
+@pytest.mark.parametrize(
+    ("figures", "number", "reason"),
+    [
+        # The fewest word errors, but not of another voice.
+        ([(0.8, 2), (0.7, 1), (0.59, 0)], 1, "word errors"),
+        ([(0.8, 2), (0.7, 1), (0.61, 0)], 2, "word errors"),
+        ([(0.2, 0), (0.8, 9), (0.1, 0)], 1, "similarity"),
+        # The endings, then the attempts, then the lowest seed.
+        ([(0.8, 1, 1, 1), (0.7, 1, 0, 3), (0.9, 1, 0, 2)], 2, "attempts"),
+        ([(0.8, 1, 1, 1), (0.7, 1, 0, 3), (0.9, 2, 0, 1)], 1, "endings"),
+        ([(0.7, 1, 0, 1), (0.9, 1, 0, 1)], 0, "seed"),
+        # A criterion that is unknown is skipped.
+        ([(0.8, None, 1, 1), (0.7, 3, 0, 1)], 1, "endings"),
+        ([(None, 2), (None, 1)], 1, "word errors"),
+        ([(None, 0), (0.5, 1)], 1, "similarity"),
+        # All of them sound like others.
+        ([(-0.4, 0), (-0.12, 1), (-0.1, 2)], 1, "word errors"),
+        ([(0.3, 5)], 0, "similarity"),
+    ],
+)
+def test_the_gate_and_then_words_endings_attempts_and_the_seed(figures, number, reason):
+    choice = choose([Figures(*one) for one in figures])
+    assert (choice.number, choice.count, choice.reason) == (number, len(figures), reason)
+    assert choice.figures == Figures(*figures[number])
+
+
+def test_a_choice_is_told_in_a_line():
+    told = {
+        Figures(0.812, 0): "take 1 of 1 (voice 0.81, no word missed)",
+        Figures(None, 1): "take 1 of 1 (1 word missed)",
+        Figures(-0.1, 2): "take 1 of 1 (voice -0.10, 2 words missed)",
+        Figures(): "take 1 of 1",
+    }
+    assert {one: str(choose([one])) for one in told} == told
+
+
+def test_no_attempt_of_a_take_has_the_seed_of_another():
+    seeds = [
+        (request_of(SynthesisRequest("a", "en", seed), number).seed + RETRY_SEED_STRIDE * again)
+        % 2**32
+        for seed in range(20) for number in range(16) for again in range(MOST_RETRIES + 1)
+    ]  # fmt: skip
+    assert len(set(seeds)) == len(seeds) and seeds[0] == 0
+
+
+@pytest.mark.parametrize("slots", [3, 2])
+def test_a_batch_says_what_each_take_says_alone(voice, monkeypatch, slots):
+    """Also with fewer slots than takes, as on a full GPU; then pieces wait for a slot."""
+    backend = voice.backend
+    monkeypatch.setattr(voice, "backend", lambda count=None: backend(count and min(count, slots)))
+    request = SynthesisRequest(TEXT, "en", seed=5)
+    together = speak_takes(voice, request, 3)
+    for number, take in enumerate(together):
+        guard = voice.guard(request_of(request, number))
+        alone = voice.synthesize_guarded(request_of(request, number), guard)
+        assert take.waveform.shape == alone.shape and np.allclose(take.waveform, alone, atol=1e-4)
+        assert len(take.sounds) == len(take.pieces) == 2
+        assert [one.attempts for one in take.pieces] == [one.attempts for one in guard.pieces]
+    assert not np.array_equal(together[0].waveform, together[1].waveform)
+
+
+def test_the_recording_itself_is_the_most_similar_take(voice, monkeypatch):
+    from xtts import audio
+
+    own = audio.read(voice.files.reference, audio.VOCODER_RATE).numpy()
+    noise = np.random.default_rng(1).normal(0, 0.1, len(own)).astype(np.float32)
+    asked = SynthesisRequest("One.", "en")
+    judge = TakeJudge(voice, "off")
+    if speaker_judge.missing() is None:
+        choice = judge.choose(asked, [Take([noise]), Take([own])])
+        assert choice.number == 1 and choice.figures.similarity > 0.9
+    monkeypatch.setattr(takes, "_speaker_judge", lambda: None)
+    choice = TakeJudge(voice, "off").choose(asked, [Take([noise]), Take([own]), Take([own[:99]])])
+    assert choice.number == 1 and choice.figures.similarity > 0.99
+
+
+def test_what_is_not_judged_is_said_once(voice, monkeypatch, caplog):
+    monkeypatch.setattr(takes, "_speaker_judge", lambda: None)
+    monkeypatch.setattr(voice, "model", replace(voice.model, speaker_encoder=None))
+    takes._tell.cache_clear()
+    silence = [Take([np.zeros(24_000, np.float32)])] * 2
+    for _ in range(2):
+        choice = TakeJudge(voice).choose(SynthesisRequest("Um.", "pt"), silence)
+    assert choice.figures == Figures() and str(choice) == "take 1 of 2"
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(told) == 2 and "not compared" in told[0] + told[1]
+    assert "no recogniser for pt" in told[0] + told[1]
+
+
+class Ears(recogniser.Recogniser):
+    """Hears the ship in sound and nothing in silence."""
+
+    def hear(self, samples: np.ndarray) -> str:
+        return "the ship left" if np.abs(samples).max() > 0.01 else ""
+
+
+def test_words_are_counted_over_all_pieces(voice, monkeypatch):
+    monkeypatch.setattr(recogniser, "recogniser_of", lambda *_: ("ears", None))
+    monkeypatch.setattr(takes, "_recogniser", lambda *_: Ears())
+    sound, silence = torch.randn(24_000).numpy() * 0.1, np.zeros(24_000, np.float32)
+    asked = SynthesisRequest("The ship left. The ship left.", "en")
+    judge = TakeJudge(voice)
+    monkeypatch.setattr(judge, "_comparison", lambda _: None)
+    options = [Take([sound, silence]), Take([sound, sound]), Take([silence, silence])]
+    choice = judge.choose(asked, options)
+    assert choice.number == 1 and choice.figures.word_errors == 0
+    assert judge.choose(asked, options[:1]).figures.word_errors == 3
