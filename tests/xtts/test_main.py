@@ -426,14 +426,14 @@ def test_of_several_takes_one_is_written_and_one_take_is_as_before(
     monkeypatch.setenv("EVALUATE_RECOGNISER", "off")
     plain, one, two = (tmp_path / name for name in ("plain.wav", "one.wav", "two.wav"))
     asked = ("One.", "--reference", recording, "--out")
-    assert speak(base_folder, *asked, two, "--takes", 2, "--words", tmp_path / "w.srt") in (0, 2)
+    assert speak(base_folder, *asked, two, "--takes", 2) == 0
     assert re.search(
         r"two\.wav: [\d.]+ s; take [12] of 2 \(voice -?\d\.\d\d\)", capsys.readouterr().out
     )
     # One take opens no judge.
     monkeypatch.setattr("xtts.inference.takes.speak_best", None)
     assert speak(base_folder, *asked, plain) == speak(base_folder, *asked, one, "--takes", 1) == 0
-    assert plain.read_bytes() == one.read_bytes() and "take" not in capsys.readouterr().out
+    assert plain.read_bytes() == one.read_bytes() and "; take" not in capsys.readouterr().out
     for count in (0, 17):
         assert speak(base_folder, *asked, one, "--takes", count) == 2
         assert (

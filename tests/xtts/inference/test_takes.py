@@ -7,12 +7,15 @@ import pytest
 import torch
 
 from tests.models import tiny_voice
+from tests.xtts.inference.crowds import sounds_of
 from xtts.evaluation import recogniser, speaker_judge
 from xtts.inference import takes
 from xtts.inference.alignment.guarded_piece import MOST_RETRIES, RETRY_SEED_STRIDE
+from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.takes import Figures, Take, TakeJudge, choose, request_of, speak_takes
+from xtts.voices.base_models import DEMO
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
@@ -73,31 +76,40 @@ def test_no_attempt_of_a_take_has_the_seed_of_another():
 def test_a_batch_says_what_each_take_says_alone(voice, monkeypatch, slots):
     """Also with fewer slots than takes, as on a full GPU; then pieces wait for a slot."""
     backend = voice.backend
-    monkeypatch.setattr(voice, "backend", lambda count=None: backend(count and min(count, slots)))
+    monkeypatch.setattr(voice, "backend", lambda count=None: backend(count and slots))
     request = SynthesisRequest(TEXT, "en", seed=5)
     together = speak_takes(voice, request, 3)
     for number, take in enumerate(together):
-        guard = voice.guard(request_of(request, number))
-        alone = voice.synthesize_guarded(request_of(request, number), guard)
-        assert take.waveform.shape == alone.shape and np.allclose(take.waveform, alone, atol=1e-4)
+        batcher = ContinuousBatcher(backend(slots), voice.guard)
+        alone = sounds_of(batcher, voice.own, {"a": request_of(request, number)})["a"]
+        assert np.array_equal(take.waveform, alone)
         assert len(take.sounds) == len(take.pieces) == 2
-        assert [one.attempts for one in take.pieces] == [one.attempts for one in guard.pieces]
     assert not np.array_equal(together[0].waveform, together[1].waveform)
 
 
-def test_the_recording_itself_is_the_most_similar_take(voice, monkeypatch):
+def test_a_take_is_what_its_seed_says_without_a_batch(voice):
+    request = SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
+    for number, take in enumerate(speak_takes(voice, request, 2)):
+        alone = voice.synthesize(request_of(request, number))
+        assert take.waveform.shape == alone.shape and np.allclose(take.waveform, alone, atol=1e-4)
+
+
+def test_the_recording_itself_is_the_most_similar_take(base_folder, monkeypatch):
     from xtts import audio
 
-    own = audio.read(voice.files.reference, audio.VOCODER_RATE).numpy()
+    person = VoiceSpec(str(base_folder), reference=DEMO / "reference.wav")
+    voice, asked = load_voice(person), SynthesisRequest("One.", "en")
+    own = audio.read(DEMO / "reference.wav", audio.VOCODER_RATE).numpy()
     noise = np.random.default_rng(1).normal(0, 0.1, len(own)).astype(np.float32)
-    asked = SynthesisRequest("One.", "en")
-    judge = TakeJudge(voice, "off")
+
+    def similarity(sound: np.ndarray) -> float | None:
+        return TakeJudge(voice, "off").choose(asked, [Take([sound])]).figures.similarity
+
     if speaker_judge.missing() is None:
-        choice = judge.choose(asked, [Take([noise]), Take([own])])
-        assert choice.number == 1 and choice.figures.similarity > 0.9
+        assert similarity(own) > 0.9 and similarity(noise) < 0.3
+        assert TakeJudge(voice, "off").choose(asked, [Take([noise]), Take([own])]).number == 1
     monkeypatch.setattr(takes, "_speaker_judge", lambda: None)
-    choice = TakeJudge(voice, "off").choose(asked, [Take([noise]), Take([own]), Take([own[:99]])])
-    assert choice.number == 1 and choice.figures.similarity > 0.99
+    assert similarity(own) > 0.99 > similarity(noise) and similarity(own[:99]) is None
 
 
 def test_what_is_not_judged_is_said_once(voice, monkeypatch, caplog):
