@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--text", type=Path, metavar="FILE",
         help="the text of the recordings: txt, or with times: srt, vtt, sbv, lab, TextGrid, "
              "Audacity's labels, Whisper's json and tsv. The shortest pause for a cut is 0.12 s "
-             "with a text, and 0.3 s without")  # fmt: skip
+             "with a text, and 0.5 s without")  # fmt: skip
     add("--recogniser", type=Path, metavar="DIR",
         help="a Whisper model that writes the transcripts, instead of --text")  # fmt: skip
     add("--ray", action="store_true", help="compute on Ray; RAY_ADDRESS names a cluster")
