@@ -1,8 +1,11 @@
-"""What the README and docs name exists: files, make targets, settings, links, figures."""
+"""What the README and docs name exists: files, make targets, settings, links, figures; and limits,
+bodies and tables in them are those of the code."""
 
 import itertools
+import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -224,3 +227,145 @@ def test_the_newest_version_of_the_changelog_is_the_projects():
     parts = set(re.findall(r"^### (.+)$", changelog, re.M))
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     assert parts <= {"Upgrade notes", *kinds}
+
+
+# The statements that a script can hold against the code or the results.
+
+
+def paragraphs(document: str) -> list[str]:
+    return re.split(r"\n\n", text_of(document))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_speed_in_larger_batches_stands_next_to_that_on_the_same_clips(document):
+    larger = [one for one in paragraphs(document) if "figure: gpu.against Coqui.a clip" in one]
+    assert [
+        one for one in larger if "figure: gpu.against Coqui.the same four clips" not in one
+    ] == []
+
+
+def test_a_run_of_xtts_v2_takes_the_disk_that_the_docs_say():
+    from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
+    from train.checkpointing.disk_space import most_checkpoints
+    from train.optim.optimizer import STATE_BYTES
+    from train.settings import TrainSettings
+
+    millions = read_result("memory-full")["modes"]["GRADIENT_CHECKPOINTING=off"][
+        "learning_millions"
+    ]
+    settings = TrainSettings()
+    copies = most_checkpoints(settings, 0, 10)
+    states = KEPT_TRAINER_STATES + 1
+    needed = (4 * copies + STATE_BYTES[settings.optimizer] * states) * millions * 1e6
+    for document in ("README.md", "docs/your-voice.md", "docs/hardware.md"):
+        said = re.findall(r"about (\d+) GB", text_of(document))
+        assert said and {int(one) for one in said} == {round(needed / 1e9)}, document
+
+
+def test_a_voice_takes_the_hours_that_the_docs_say():
+    """Half an hour of clips on two cores, without judging: epochs, then the decoder's steps."""
+    from train.defaults import DEFAULT_EPOCHS
+    from xtts.workers.decoder_schedule import steps_for
+
+    speed = read_result("training-full")["variants"]["ours, all clips in a batch"]
+    epochs = DEFAULT_EPOCHS * 30 / speed["audio_seconds_per_second"]
+    told = re.findall(
+        r"a step takes ([\d.]+) s of processor time", text_of("docs/develop/evaluation.md")
+    )
+    decoder = steps_for(30.0) * float(told[0]) / 2 / 60
+    for document in ("README.md", "docs/your-voice.md", "docs/hardware.md"):
+        assert "about two hours" in text_of(document)
+    assert 1.75 <= (epochs + decoder) / 60 <= 2.25
+
+
+def read_result(name: str) -> dict:
+    return json.loads(text_of(f"benchmarks/results/{name}.json"))["figures"]
+
+
+def test_a_sentence_is_repeated_as_often_as_the_docs_say():
+    from xtts.inference.alignment.guarded_piece import MOST_RETRIES
+
+    words = {1: "once", 2: "twice", 3: "three times"}
+    assert f"again, up to {words[MOST_RETRIES]}," in " ".join(text_of("docs/text.md").split())
+
+
+def test_the_shortest_pause_that_is_cut_without_a_text_is_the_codes():
+    from extras.cut import profile
+
+    between = profile._SHORTEST_GAP_SECONDS + 2 * profile._SPAN_MARGIN_SECONDS
+    assert f"without a text {between:.1f} s" in text_of("docs/develop/cutting.md")
+    assert f"and {between:.1f} s without" in text_of("extras/cut/verb.py")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/evaluation.md"])
+def test_a_table_of_candidates_has_the_columns_of_today(document):
+    from train.evaluation.report import _HEAD
+
+    heads = re.findall(r"^ +(unfinished .*)$", text_of(document), re.M)
+    assert heads and {tuple(re.split(r" {2,}", one)) for one in heads} == {_HEAD[1:-1]}
+
+
+def test_the_bodies_of_the_api_are_those_of_its_schemas():
+    from api.schemas import Status
+    from extras.studio.training_schemas import TrainingList, TrainingRow
+
+    blocks = re.findall(r"^```\n(\{.*?)^```$", text_of("docs/api.md"), re.M | re.S)
+    bodies = [json.loads(one) for one in blocks if "…" not in one]
+    status = next(one for one in bodies if "uptime_seconds" in one)
+    assert set(status) == set(Status.model_fields)
+    trainings = next(one for one in bodies if "trainings" in one)
+    assert set(trainings) == set(TrainingList.model_fields)
+    assert [set(one) for one in trainings["trainings"]] == [set(TrainingRow.model_fields)]
+
+
+def test_the_glossary_names_the_module_that_defines_a_term():
+    named = re.findall(
+        r"`([a-z_/0-9]+)\.py`: `([A-Za-z_]+)(?:\.([A-Za-z_]+))?`", text_of("GLOSSARY.md")
+    )
+    assert len(named) > 20
+    wrong = []
+    for path, name, member in named:
+        text = text_of(f"{path}.py")
+        if not re.search(rf"^(?:def|class|async def) {name}\b|^{name}\b.*=", text, re.M):
+            wrong.append(f"{path}: {name}")
+        elif member and not re.search(rf"\b{member}\b", text):
+            wrong.append(f"{path}: {name}.{member}")
+    assert wrong == []
+
+
+def test_pythons_without_the_recogniser_are_those_of_the_project():
+    import tomllib
+
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    marker = next(one for one in project["cut"] if one.startswith("pocketsphinx"))
+    without = {f"3.{minor}" for minor in range(11, 15)} - set(re.findall(r"'(3\.\d+)'", marker))
+    for document in ("README.md", "docs/evaluation.md", "docs/cutting.md"):
+        said = re.findall(r"Python (3\.\d+) and (3\.\d+)", text_of(document))
+        assert said and {version for pair in said for version in pair} == without, document
+
+
+def test_what_is_installed_without_make_has_the_parts_that_exist():
+    import tomllib
+
+    parts = set(tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"])
+    said = re.findall(r"'\.\[([a-z,-]+)\]'", "".join(map(text_of, DOCUMENTS)))
+    assert said and {part for one in said for part in one.split(",")} <= parts
+
+
+@pytest.mark.slow
+def test_the_times_of_words_are_those_of_todays_demo(tmp_path):
+    """The three pages that show them quote one run."""
+    times = tmp_path / "left.json"
+    subprocess.run(
+        [sys.executable, "-m", "xtts", "speak", "--voice", "demo", "--text", "Turn left here.",
+         "--out", str(tmp_path / "left.wav"), "--words", str(times)],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    words = json.loads(times.read_text())
+    said = re.findall(r'"start_time": ([\d.]+), "end_time": ([\d.]+)', text_of("docs/api.md"))
+    assert [(float(a), float(b)) for a, b in said] == [
+        (one["start_time"], one["end_time"]) for one in words
+    ]
+    ends = (words[0]["start_time"], words[-1]["end_time"])
+    clock = " --> ".join(f"00:00:00,{1000 * end:03.0f}" for end in ends)
+    assert clock in text_of("docs/text.md") and clock in text_of("docs/develop/guard.md")
