@@ -6,7 +6,7 @@ from pathlib import Path
 from machine.errors import SotaqueError
 from train.settings import TrainSettings
 
-SUMMARY = """write a voice to a folder
+SUMMARY = """save your voice to a folder
 --to DIR [--checkpoint FILE] [--base DIR] [--force]
 [--onnx [all|fp32|int8|int4] | --adapter]"""
 PURPOSE = "Writes a checkpoint as a voice that you can copy elsewhere."

@@ -5,7 +5,7 @@ import faulthandler
 
 from train.settings import TrainSettings
 
-SUMMARY = "fine-tune; continue a run that stopped"
+SUMMARY = "fine-tune, or resume an interrupted run"
 PURPOSE = "Fine-tunes the base model on your dataset. Continues a run that stopped."
 
 

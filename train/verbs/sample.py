@@ -12,7 +12,7 @@ from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
-SUMMARY = "speak the newest epoch again, or --epoch N"
+SUMMARY = "speak a sentence with the newest epoch, or --epoch N"
 PURPOSE = "Speaks with a saved epoch."
 
 
