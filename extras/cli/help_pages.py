@@ -98,7 +98,7 @@ def overview() -> str:
     """The page of `sotaque --help`."""
     known = verbs.find_all()
     lines = ["usage: sotaque COMMAND [options]", ""]
-    lines += ["Fine-tunes XTTS-v2 on your voice, lets you listen to every epoch, and serves the best."]
+    lines += ["Fine-tune XTTS-v2 on your voice, listen to every epoch, serve the best."]
     for group in groups(known):
         lines += ["", f"{group.title}:"]
         lines += [f"  {name:15}{known[name].summary}" for name in group.verbs]

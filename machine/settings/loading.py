@@ -84,9 +84,9 @@ class SharedSettings:
     num_threads: AutoCount = None
     """The number of CPU threads. auto is all cores of the machine, or the container's limit."""
     coqui_tos_agreed: Switch = False
-    """Set it to 1 once you have read and accepted Coqui's licence of XTTS-v2 (CPML: non-commercial,
-    for the model and its outputs). Until then, no program downloads or loads XTTS-v2, or a voice
-    that was fine-tuned from it."""
+    """on (or 1) says that you have read and accepted Coqui's licence of XTTS-v2 (CPML:
+    non-commercial, for the model and its outputs). Until then, no program downloads or loads
+    XTTS-v2, or a voice that was fine-tuned from it."""
     xtts_v2_dir: Folder = Path("train/xtts_v2")
     """The folder for the files of xtts_v2: 2.1 GB, downloaded once or copied there by hand."""
     hf_endpoint: Annotated[Address, Means("an http or https address")] = "https://huggingface.co"
