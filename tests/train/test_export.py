@@ -285,6 +285,38 @@ def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
     assert not list(tmp_path.glob("*sotaque-part*"))
 
 
+def test_pronunciations_that_were_edited_in_an_export_stay_when_it_is_made_again(
+    base, checkpoint, tmp_path
+):
+    (checkpoint.parent.parent / PRONUNCIATIONS).write_text("Ana = Anna\n")
+    to = exported(checkpoint, base, tmp_path / "voice")
+    assert (to / PRONUNCIATIONS).read_text() == "Ana = Anna\n"
+    (to / PRONUNCIATIONS).write_text("Ana = Ah nah\n")
+    exported(checkpoint, base, to)
+    assert (to / PRONUNCIATIONS).read_text() == "Ana = Ah nah\n"
+
+
+def test_a_failed_export_leaves_what_a_killed_one_was_replacing(
+    base, checkpoint, tmp_path, monkeypatch
+):
+    """It may be the only copy of the voice. What the killed one had begun to write goes."""
+    only, begun = (tmp_path / f".voice.123.{name}sotaque-part" for name in ("old.", ""))
+    for folder in (only, begun):
+        folder.mkdir()
+        (folder / "model.pth").write_bytes(b"a voice")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        with pytest.raises(SotaqueError):
+            exported(checkpoint, base, tmp_path / "voice")
+    assert (only / "model.pth").read_bytes() == b"a voice" and not begun.exists()
+    exported(checkpoint, base, tmp_path / "voice")
+    assert not list(tmp_path.glob(".voice*"))
+
+
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_folder_with_other_things_in_it_is_refused(base, checkpoint, tmp_path, earlier):
     to = tmp_path / "voice"

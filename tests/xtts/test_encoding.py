@@ -1,6 +1,7 @@
 """The output of an encoder, piece by piece: each format holds the sound, and no header lies."""
 
 import io
+import wave
 
 import av
 import numpy as np
@@ -55,6 +56,18 @@ def test_a_header_says_how_long_a_wav_is_where_that_is_known():
     assert stream[40:44] == stream[4:8] == b"\xff" * 4
     # A stream without sound is only a header.
     assert stream[:44] == wav_header(None) == Encoder("wav").end() and Encoder("pcm").end() == b""
+
+
+@pytest.mark.parametrize("rate", [RATE, 8_000])
+def test_every_field_of_a_wav_header_is_that_of_the_standard_library(rate):
+    """Some players derive the length from the byte rate alone."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as standard:
+        standard.setparams((1, 2, rate, 0, "NONE", ""))
+        standard.writeframes(PCM)
+    assert wav_header(len(PCM), rate) == file.getvalue()[:44]
+    unknown = wav_header(None, rate)
+    assert unknown[8:40] == file.getvalue()[8:40]
 
 
 @pytest.mark.parametrize("form", MEDIA_TYPES)

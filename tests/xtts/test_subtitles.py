@@ -20,6 +20,19 @@ def test_subtitles(form, mark):
     assert all(len(line) <= 42 for line in found.splitlines() if "word" in line)
 
 
+@pytest.mark.parametrize(("pause", "cues"), [(0.5, 1), (0.7, 2)])
+def test_a_pause_ends_a_subtitle(pause, cues):
+    """A subtitle does not stand over silence."""
+    words = [TimedWord("Yes.", 0.0, 0.4), TimedWord("No.", 0.4 + pause, 1.4)]
+    assert written(words, "srt").count(" --> ") == cues
+
+
+def test_a_subtitle_stands_for_six_seconds_at_most():
+    words = [TimedWord("so", second, second + 0.9) for second in range(8)]
+    found = written(words, "srt")
+    assert found.count(" --> ") == 2 and "00:00:00,000 --> 00:00:05,900" in found
+
+
 def test_json_has_the_names_of_captioned_speech():
     found = json.loads(written([TimedWord("é", 0.1, 0.2)], "json"))
     assert found == [{"word": "é", "start_time": 0.1, "end_time": 0.2}]

@@ -1,12 +1,14 @@
 """The queue is bounded, drops late requests and finds a deadly input. The clock is the test's."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.engine.child import VoiceTarget
 from api.engine.engine import MICRO
 from api.engine.queue import RETRY_SECONDS, Recent, RequestQueue, SpeechStream
 
@@ -251,3 +253,18 @@ def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forg
     for name in "abcad":
         known[name] = 1
     assert list(known) == ["c", "a", "d"]
+
+
+def test_an_input_that_kills_is_one_text_with_one_voice_recording_and_cast():
+    """A damaged recording must not refuse its text for every other voice."""
+    first = SpeechStream(MICRO, recording="a" * 64, target=VoiceTarget("epoch 1", {}))
+    others = [
+        replace(first, recording="b" * 64), replace(first, recording=None),
+        replace(first, target=VoiceTarget("epoch 2", {})), replace(first, target=None),
+        replace(first, cast={"anna": None}), replace(first, cast={"anna": "b" * 64}),
+        replace(first, ask=replace(MICRO, text="No.")),
+        replace(first, ask=replace(MICRO, language="pt")),
+    ]  # fmt: skip
+    assert len({stream.digest for stream in (first, *others)}) == 1 + len(others)
+    same = replace(MICRO, text="  yes", seed=7, speed=1.5)
+    assert replace(first, ask=same, caller="other").digest == first.digest

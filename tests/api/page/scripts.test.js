@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { rivalsOf, tally } from "./compare.js";
 import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
+import { againstBase, halfInterval } from "./judges.js";
 import { curlOf, exampleOf, fieldsOf, operationsOf, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
 import { sectionAt } from "./sections.js";
@@ -26,6 +27,26 @@ test("commands in a message are code", () => {
     [["Two marks `` around nothing."], "Two marks `` around nothing."],
     [[], ""],
   ]);
+});
+
+test("a figure against the base: ▲ is better, whichever way is better", () => {
+  const mark = (better, mean, low, high, base = 1) =>
+    againstBase(better, { mean: base + mean, against_base: { mean, low, high } })?.mark ?? null;
+  each(mark, [
+    ["▲", "higher", 0.2, 0.1, 0.3],
+    ["▼", "higher", -0.2, -0.3, -0.1],
+    ["▲", "lower", -0.2, -0.3, -0.1],
+    ["▼", "lower", 0.2, 0.1, 0.3],
+    [null, "higher", 0.1, -0.1, 0.3],
+    [null, "lower", 0.1, 0, 0.2],
+    // The base is 10 away from 0: nearer, further away, and beyond 0.
+    ["▲", "zero", -5, -6, -4, 10],
+    ["▼", "zero", 5, 4, 6, 10],
+    ["▲", "zero", 5, 4, 6, -10],
+    ["≠", "zero", -20, -24, -16, 10],
+  ]);
+  assert.equal(againstBase("lower", { mean: 1 }), null);
+  assert.equal(halfInterval("voice", { low: 0.5, high: 0.7 }), "±0.10");
 });
 
 test("what a phase is called", () => {

@@ -140,6 +140,14 @@ def test_a_clip_at_full_scale_is_left_out():
     assert planned(units_of([(0.5, 3.0)]), profile) == ([], [CLIPPED])
 
 
+@pytest.mark.parametrize(("frames", "kept"), [(1, True), (10, False)])
+def test_a_clip_may_touch_full_scale_for_less_than_a_hundredth(frames, kept):
+    """A loud recording touches it in most clips."""
+    profile = profile_of(4, [(0.5, 3.0)])
+    profile.clipped[100 : 100 + frames] = True
+    assert planned(units_of([(0.5, 3.0)]), profile) == ((["w0"], []) if kept else ([], [CLIPPED]))
+
+
 @pytest.mark.parametrize("beyond", [-3, 0, 70])
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
 def test_the_account_is_the_whole_recording(rate, beyond):

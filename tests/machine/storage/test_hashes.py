@@ -60,6 +60,18 @@ def test_a_kept_hash_does_not_name_the_file(path, read, tmp_path):
     assert [bytes(path) in file.read_bytes() for file in folder.iterdir()] == [False]
 
 
+def test_a_file_swapped_with_the_same_size_and_time_is_read_again(path, read, tmp_path):
+    """As `cp -p` and `rsync -t` do while the program is stopped."""
+    assert sha256_of(path, kept_in=tmp_path / "kept") == ONE
+    other, before = tmp_path / "other", path.stat()
+    other.write_bytes(b"two")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+    hashes._hashed.clear()  # the next start
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert sha256_of(path, kept_in=tmp_path / "kept") == hashlib.sha256(b"two").hexdigest()
+
+
 def test_a_large_file_says_that_it_is_read_and_only_then(path, read, tmp_path, monkeypatch, caplog):
     """XTTS-v2's model.pth takes seconds, and a minute from a slow disk."""
     monkeypatch.setattr(hashes, "_WORTH_A_LINE", 2)

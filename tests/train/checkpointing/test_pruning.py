@@ -4,6 +4,7 @@ import pytest
 
 from tests.train.checkpointing.saving import damage, save
 from train.checkpointing.checkpoints import Checkpoints, prune, to_prune
+from xtts.voices.run_folder import manifest_beside
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,22 @@ def test_pruning_spares_the_newest_whole_epoch_behind_damaged_ones(run):
         damage(run.checkpoint_path(epoch))
     prune(run, 1)
     assert run.newest_verified().epoch == 2
+
+
+def test_of_a_pruned_epoch_only_its_sample_is_left(run):
+    """Every file that an epoch may have goes: also its adapter, its decoder and their manifests."""
+    checkpoints = Checkpoints(run, keep=None)
+    for epoch in (1, 2, 3):
+        save(checkpoints, epoch)
+        tensors, decoder = run.adapter_path(epoch), run.decoder_path(epoch)
+        for path in (tensors, decoder, manifest_beside(decoder)):
+            path.write_bytes(b"of this epoch")
+    run.samples.mkdir(parents=True, exist_ok=True)
+    sample = run.samples / "epoch_1_output.wav"
+    sample.touch()
+    before = {path.name.replace("3", "N") for path in run.folder.rglob("*epoch_3*")}
+    prune(run, 1)
+    assert run.epochs() == [2, 3] and run.lowest_loss().epoch == 2
+    assert list(run.folder.rglob("*epoch_1*")) == [sample]
+    kept = {path.name.replace("3", "N") for path in run.folder.rglob("*epoch_3*")}
+    assert kept == before and len(before) >= 6

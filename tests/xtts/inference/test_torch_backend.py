@@ -1,6 +1,8 @@
 """Many utterances in one batch: each is the same to the bit, whichever others there are."""
 
+import gc
 import random
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -80,6 +82,18 @@ def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt):
     while slots.step():
         pass
     assert stays.codes == said_by(gpt, 1, 2).codes
+
+
+def test_an_ended_utterance_frees_its_memory_while_another_goes_on(gpt):
+    slots = DecodingSlots(gpt, 2)
+    slots.enter(*asked(1), utterance(gpt, 1))
+    goes = slots.enter(*asked(2), utterance(gpt, 2))
+    cache = weakref.ref(slots._rows._caches[goes].entries)
+    slots.step()
+    assert cache() is not None
+    slots.leave(goes)
+    gc.collect()
+    assert cache() is None
 
 
 def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt):

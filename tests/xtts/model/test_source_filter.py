@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -35,6 +36,20 @@ def test_the_phase_goes_on_from_step_to_step_while_the_pitch_glides():
     cycles = torch.linspace(90, 400, 200).sum() * HOP / VOCODER_RATE
     assert abs(len(peaks) - float(cycles)) < 3
     assert float(peaks.diff().max()) < 1.1 * VOCODER_RATE / 90
+
+
+def test_the_phase_goes_on_where_the_pitch_bends():
+    """The phase at a step is that at the step before plus the cycles between, as pulses turn."""
+    hertz = torch.tensor([120.0, 120.0, 170.0, 170.0, 110.0, 300.0, 300.0])
+    decoder = SourceFilter(WIDTH, 32, SOURCE)
+    height = torch.log2(hertz)[None]
+    rows = decoder.excited(torch.zeros(1, WIDTH, 7), (height, torch.ones(1, 7)))[0, WIDTH:]
+    # The pitch in the middle of each step is given, and it is linear in between.
+    places = (torch.arange(7 * HOP, dtype=torch.float64) + 0.5) / HOP - 0.5
+    along = np.interp(places.numpy(), np.arange(7), hertz.double().numpy())
+    turned = np.cumsum(along.reshape(7, HOP).sum(1) / VOCODER_RATE)[:-1]
+    difference = rows[2, 1:].double().numpy() - turned
+    assert np.abs(difference - difference.round()).max() < 1e-4
 
 
 def test_filters_of_gain_one_change_nothing():

@@ -29,9 +29,13 @@ TEXT = "The ship left the port in the morning."
 
 @pytest.fixture(scope="session")
 def cast(tmp_path_factory: pytest.TempPathFactory) -> LoadedVoice:
-    """A tiny voice with a second speaker, ben."""
-    folder = tiny_voice(tmp_path_factory.mktemp("cast") / "voice")
-    other = tiny_voice(tmp_path_factory.mktemp("cast") / "other", seed=5)
+    return cast_in(tmp_path_factory.mktemp("cast"))
+
+
+def cast_in(parent: Path, seed: int = 5) -> LoadedVoice:
+    """A tiny voice with a second speaker, ben, whose recording has this seed."""
+    folder = tiny_voice(parent / "voice")
+    other = tiny_voice(parent / "other", seed=seed)
     (folder / "speakers").mkdir()
     rows = []
     for name, recording in (("anna", folder), ("ben", other)):
@@ -101,6 +105,16 @@ def test_a_voice_in_the_text_and_of_a_chapter(cast, tmp_path):
     assert count(tmp_path) == 3
     sounds = [TakeFolder(tmp_path).sound(one.take.key).read_bytes() for one in (own, ben, named)]
     assert sounds[0] != sounds[1] == sounds[2]
+
+
+def test_a_sentence_is_spoken_again_when_another_voice_in_it_has_changed(cast, tmp_path):
+    takes = tmp_path / "takes"
+    changed = cast_in(tmp_path, seed=6)
+    text = f"[voice:ben]{TEXT}"
+    (named,), (again,) = (told(voice, takes, text)[1] for voice in (cast, changed))
+    (own,), (same,) = (told(voice, takes, TEXT)[1] for voice in (cast, changed))
+    assert named.take.key != again.take.key and own.take.key == same.take.key
+    assert count(takes) == 3
 
 
 def test_the_same_sentence_is_spoken_once(cast, tmp_path):

@@ -26,6 +26,14 @@ def test_rms_and_peak_are_within_acx(level):
     assert 20 * np.log10(np.abs(loud).max()) <= PEAK_DB + 0.01
 
 
+def test_the_loudness_is_that_of_the_whole_chapter_with_its_pauses():
+    """As ACX measures it. Without the third that is silent it would be 1.8 dB less."""
+    sound, silent = speech(0.05), 24_000
+    gain = gain_of(lambda: iter([sound]), silent)
+    loud = np.concatenate([limited(sound, gain), np.zeros(silent)])
+    assert 10 * np.log10(np.mean(loud.astype(np.float64) ** 2)) == pytest.approx(-20, abs=0.3)
+
+
 def test_the_limiter_turns_down_gently():
     count = 24_000
     sound = np.sin(np.arange(count) / 20) * 0.1

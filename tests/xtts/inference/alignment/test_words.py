@@ -36,6 +36,12 @@ def test_what_was_cut_off_is_over_with_the_sound():
     ]  # fmt: skip
 
 
+def test_a_word_that_was_cut_off_ends_before_the_pause_behind_its_piece():
+    assert words_of_speech([replace(READ, after=1.0)], [piece(seconds=0.5)]) == [
+        TimedWord("$5", 0.2, 0.5), TimedWord("paid", 0.5, 0.5),
+    ]  # fmt: skip
+
+
 def test_a_word_of_two_pieces_is_told_once_with_the_second():
     read = [READ, replace(READ, words=(WordSpan("", 1, 3), WordSpan("now", 5, 6)))]
     words = SpokenWords(read)

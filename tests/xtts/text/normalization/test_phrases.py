@@ -33,6 +33,25 @@ def test_a_phrase_is_read_as_a_person_reads_it(phrase):
         ("en", "It closed in 2010.", "It closed in twenty ten."),
         ("en", "In 2019 it was back.", "In twenty nineteen it was back."),
         ("en", "In 2009 it closed.", "In two thousand and nine it closed."),
+        ("en", "In 1066 they came.", "In ten sixty-six they came."),
+        ("nl", "Het was in 1066.", "Het was in duizendzesenzestig."),
+        ("nl", "Het was in 1099.", "Het was in duizendnegenennegentig."),
+        ("nl", "Het was in 1100.", "Het was in elfhonderd."),
+        ("hi", "वह 1066 में पैदा हुआ।", "वह एक हज़ार छियासठ में पैदा हुआ।"),
+        ("hi", "वह 1100 में पैदा हुआ।", "वह ग्यारह सौ में पैदा हुआ।"),
+        (
+            "pl",
+            "W 1999 roku wrócił.",
+            "W tysiąc dziewięćset dziewięćdziesiątym dziewiątym roku wrócił.",
+        ),
+        ("pl", "We 2020 r. wrócił.", "We dwa tysiące dwudziestym roku wrócił."),
+        (
+            "ru",
+            "В 1999 году он вернулся.",
+            "В тысяча девятьсот девяносто девятом году он вернулся.",
+        ),
+        ("ru", "В 1999 г. он вернулся.", "В тысяча девятьсот девяносто девятом году он вернулся."),
+        ("cs", "V roce 1999 se vrátil.", "V roce tisíc devět set devadesát devět se vrátil."),
     ],
 )
 def test_what_looks_alike_is_read_by_what_it_is(language, written, said):
