@@ -16,11 +16,14 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):
+@pytest.mark.parametrize("offset", [0, 4_000], ids=["at a page", "within a page"])
+def test_pages_of_a_file_are_given_back_and_read_again(tmp_path, offset):
+    """A tensor in a safetensors file begins anywhere."""
     path = tmp_path / "numbers"
     values = np.arange(8_000_000, dtype=np.float32)
     values.tofile(path)
-    found = np.memmap(path, np.float32, mode="c")
+    found = np.memmap(path, np.float32, mode="c", offset=offset)
+    values = values[offset // 4 :]
     assert float(found.sum(dtype=np.float64)) == float(values.sum(dtype=np.float64))
     before, address = resident(), found.ctypes.data
     assert MappedFiles.look().forget(address, found.nbytes)

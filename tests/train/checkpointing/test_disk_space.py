@@ -1,11 +1,16 @@
 """The disk space of a whole run: the most checkpoints that it has at once."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from train.checkpointing.disk_space import most_checkpoints
+from train.checkpointing.disk_space import most_checkpoints, save_bytes
 from train.settings import TrainSettings
+from xtts.model.config import ModelConfig
+from xtts.model.gpt import from_coqui
+from xtts.model.loading import read_tensors
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,21 @@ def test_the_disk_at_its_fullest(keep, saved, saves, checkpoints):
     assert most_checkpoints(settings, saved, saves) == checkpoints
     settings = replace(settings, blend="off")
     assert most_checkpoints(settings, saved, saves) == checkpoints - 1
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "decay", "state_bytes"),
+    [("adamw", None, 8), ("adamw", 0.99, 16)],
+)
+def test_a_trainer_state_with_averaged_weights_takes_twice_the_space(
+    base_folder, optimizer, decay, state_bytes
+):
+    """Two float32 of each weight, and two more with `ema_decay`."""
+    config = ModelConfig.read(base_folder)
+    config = replace(config, training=replace(config.training, ema_decay=decay))
+    context: Any = SimpleNamespace(base=base_folder, config=config)
+    weights = sum(
+        one.numel() for one in from_coqui(read_tensors(base_folder / "model.pth")).values()
+    )
+    found = save_bytes(TrainSettings(optimizer=optimizer), context)
+    assert found == (4 * weights, state_bytes * weights)
