@@ -9,15 +9,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train import defaults
 from train.evaluation.conclusion import judged, learn_best_decoder
 from train.sampling.decoders import minutes_of
+from xtts.model.gpt import PREFIX, TEXT_TABLES
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.evaluation_file import MeanInterval, write_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
+from xtts.voices.run_folder import read_checkpoint
 from xtts.voices.voice_files import VoiceSpec, find_voice
 from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
@@ -341,3 +344,22 @@ def test_it_is_judged_on_speech_that_the_weights_were_not_chosen_by(ground):
 
     assert seeds(without) == seeds(with_it)
     assert not {seed for one in requests[:-2] for seed in seeds(one)} & set(seeds(without))
+
+
+def test_a_written_blend_has_the_rows_of_an_added_language_as_they_were_learned(ground, tmp_path):
+    """The base has not learned them, and the judges heard a blend that does not mix them."""
+    config = json.loads((ground.base / "config.json").read_text())
+    base = Path(shutil.copytree(ground.base, tmp_path / "extended"))
+    rows = ground.state["gpt.text_embedding.weight"].shape[0]
+    added = {"language": "el", "like": "en", "first_id": rows - 3, "num_ids": 3}
+    config["sotaque"] = (config.get("sotaque") or {}) | {"extensions": [added]}
+    (base / "config.json").write_text(json.dumps(config))
+    ground.base = base
+    ground.conclude(learn_decoder="off")
+    assert ground.best()["kind"] == "blend"
+    blended = read_checkpoint(ground.run.best_blend).model
+    epoch = read_checkpoint(ground.run.checkpoint_path(2)).model
+    for table in TEXT_TABLES:
+        ours, theirs = blended[PREFIX + table], epoch[PREFIX + table].float()
+        assert torch.equal(ours[rows - 3 :], theirs[rows - 3 :])
+        assert not torch.equal(ours[: rows - 3], theirs[: rows - 3])
