@@ -12,11 +12,11 @@ from starlette.responses import Response
 from api.engine.child import VoiceTarget
 from api.errors import APIError, shown
 from api.schemas import (
-    MOST_CHARACTERS,
     OPENAI_MODELS,
     OWN_MODEL,
     PROBLEMS,
     CaptionedSpeech,
+    Text,
     VoiceText,
 )
 from api.speech import speaking
@@ -66,11 +66,9 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_nulls_are_taken)
 
     input: Annotated[
-        str, Field(
-            min_length=1, max_length=MOST_CHARACTERS,
-            description="The text. It can hold [pause:500ms], SSML tags and Markdown "
-            "(docs/text.md).",
-        ),
+        Text,
+        Field(description="The text. It can hold [pause:500ms], SSML tags and Markdown "
+              "(docs/text.md)."),
     ]  # fmt: skip
     model: Annotated[
         str,
