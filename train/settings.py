@@ -16,7 +16,6 @@ from machine.settings import loading as shared
 from machine.settings.loading import SettingsReport, SharedSettings
 from machine.settings.types import (
     CONFIG,
-    AutoCount,
     Count,
     DatasetFolder,
     Folder,
@@ -52,7 +51,10 @@ class TrainSettings(SharedSettings):
     ] = None
     """How many clips to use, in the order of the metadata. A number above the size of the dataset
     uses every clip."""
-    num_epochs: AutoCount = None
+    num_epochs: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | None,
+        Means("a whole number from 1 to 100000, or auto", none="auto"),
+    ] = None
     """How many epochs to train: passes over the dataset. auto is the base model's recommendation
     (demo 4), or else 10, as for XTTS-v2."""
     language: Annotated[
@@ -86,8 +88,8 @@ class TrainSettings(SharedSettings):
     an added one: clips of the dataset, or else up to 20 minutes of sentences that the base speaks
     when the run begins. auto is all such clips, or else a quarter."""
     batch_seconds: Annotated[
-        Annotated[float, Field(ge=1)] | None,
-        Means("a number of seconds from 1, or auto", none="auto"),
+        Annotated[float, Field(ge=1, le=100_000)] | None,
+        Means("a number of seconds from 1 to 100000, or auto", none="auto"),
     ] = None
     """The size of a batch in seconds: its longest clip times its number of clips. auto takes the
     base model's recommendation, or else a size for this dataset and device; never more than fits in
@@ -147,7 +149,9 @@ class TrainSettings(SharedSettings):
     new one. A path starts from that checkpoint."""
     seed: Whole = 0
     """The seed of clip order, dropout and sampling. The same seed gives the same numbers."""
-    stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
+    stop_seconds: Annotated[
+        float, Field(ge=0, le=86_400), Means("a number of seconds from 0 to 86400")
+    ] = 8.0
     """The time limit for saving after a stop (Ctrl-C, docker stop). `docker stop` alone kills after
     10 seconds; docker-compose-training.yml waits two minutes."""
     tensorboard: Switch = True

@@ -55,9 +55,9 @@ def read_cues(path: Path, language: str, notes: list[str]) -> list[Cue]:
 
     Raises CuttingError for a missing, unknown, unreadable or empty file.
     """
-    reader = _READERS.get(path.suffix.lower())
+    reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise CuttingError(f"{path} is not a supported text file. Use {', '.join(_READERS)}.")
+        raise CuttingError(f"{path} is not a supported text file. Use {', '.join(READERS)}.")
     tags = list[str]()
     cues = [cue for cue in reader(_text(path), path, language, tags) if cue.text.strip()]
     if not any(letter.isalnum() for cue in cues for letter in cue.text):
@@ -241,7 +241,7 @@ def _cue(text: str, start: float, end: float, path: Path) -> Cue:
     return Cue(text, start, end)
 
 
-_READERS: dict[str, Callable[[str, Path, str, list[str]], list[Cue]]] = {
+READERS: dict[str, Callable[[str, Path, str, list[str]], list[Cue]]] = {
     ".txt": _plain,
     ".srt": _subtitles,
     ".vtt": _subtitles,

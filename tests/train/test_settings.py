@@ -80,7 +80,7 @@ def test_home_is_filled_in(name, tmp_path, monkeypatch):
     ("name", "text", "allowed"),
     [
         *(
-            ("NUM_EPOCHS", text, "a whole number from 1, or auto")
+            ("NUM_EPOCHS", text, "a whole number from 1 to 100000, or auto")
             for text in ("ten", "0", "-3", "2.5", "1e400", "9" * 40, "all", '"3"')
         ),
         *(("MAX_TRAIN_SAMPLES", text, "empty or all = all clips") for text in ("0", "auto")),
@@ -160,7 +160,8 @@ def test_the_program_refuses_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["--seed", "x"]) == 2
     told = capsys.readouterr().err
-    assert "NUM_EPOCHS is 'ten' (.env, line 1); allowed: a whole number from 1, or auto." in told
+    allowed = "a whole number from 1 to 100000, or auto."
+    assert f"NUM_EPOCHS is 'ten' (.env, line 1); allowed: {allowed}" in told
     assert ".env, line 2: MAX_TRAIN_SAMPLE is not a setting; did you mean MAX_TRAIN_S" in told
     assert "SEED is 'x' (command line)" in told
     assert [path.name for path in tmp_path.iterdir()] == [".env"]
@@ -203,6 +204,9 @@ def test_the_desktops_locale_is_not_our_language():
         ("LANGUAGE", "Klingon", "XTTS-v2's are ar, cs, de, en,"),
         ("SEED", "9" * 30, "It must be below 4,294,967,296."),
         ("LORA_RANK", "5000", "It must be at most 1,024."),
+        ("NUM_EPOCHS", "1000000000", "It must be at most 100,000."),
+        ("BATCH_SECONDS", "1e308", "It must be at most 100,000."),
+        ("STOP_SECONDS", "1e300", "It must be at most 86,400."),
     ],
 )
 def test_a_refusal_names_the_limit_that_was_passed_or_what_was_meant(name, text, more):

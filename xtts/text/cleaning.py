@@ -19,8 +19,8 @@ _GROUPED = re.compile(
 )
 # A line that ends with an amount, before a line that begins with one: a line ends a number.
 _LINES = re.compile(r"([\d%€$£¥₹₽])[^\S\n]*\n\s*(?=[^\w\s]?\d)")
-# Letters and digits of mathematics, whose styles lack the letters that Unicode had before them (ℎ in
-# italics, ℯ in script), of full width and in circles and squares: 𝐛𝐨𝐥𝐝, 𝒽ℯ𝓁𝓁ℴ, Ⓑⓞⓛⓓ.
+# Letters and digits of mathematics, whose styles lack the letters that Unicode had before them (ℎ,
+# ℯ), of full width, in circles and in squares: 𝐛𝐨𝐥𝐝, 𝒽ℯ𝓁𝓁ℴ, Ⓑⓞⓛⓓ.
 _STYLED = re.compile(
     "[\U0001d400-\U0001d7ff\u2102\u210a-\u2115\u2119-\u211d\u2124\u2128\u212c\u212d"
     "\u212f-\u2131\u2133\u2134\uff10-\uff19\uff21-\uff5a\u24b6-\u24e9\U0001f130-\U0001f149]"

@@ -12,6 +12,7 @@ import hashlib
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from api.errors import APIError, shown
 from api.shared_folder import now, read, read_all
@@ -21,7 +22,8 @@ from extras.studio.datasets.store import Datasets, UploadedDataset, changing
 from machine.storage.atomic import replace_file, write_json
 from xtts.sound_endings import SOUND_ENDINGS, ending_of
 
-TEXT_KINDS = ("txt", "srt", "vtt", "lab", "textgrid")
+TextKind = Literal["txt", "srt", "vtt", "sbv", "lab", "textgrid", "json", "tsv"]
+TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
 MOST_RECORDINGS = 200
 
 

@@ -21,7 +21,7 @@ const BY_WORDS = [
   [/bytes.* free/, `Free space on the server's disk, ${AGAIN}`],
   [/exit code|killed|ended after/, "Press Cut again. If it fails again, read the log of the service."],
   [/cancel each other/, `Delete the recording, upload one of its channels, ${AGAIN}`],
-  [/the text|\.(txt|srt|vtt|lab|textgrid)\b/i, BY_REASON["unsure words"]],
+  [/the text|\.(txt|srt|vtt|sbv|lab|textgrid|json|tsv)\b/i, BY_REASON["unsure words"]],
 ];
 const NAME_IT = `Correct what the message names, ${AGAIN} The uploaded recordings and the transcript are kept.`;
 

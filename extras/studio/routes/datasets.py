@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
@@ -28,7 +28,6 @@ from xtts.text.language_names import tag_of
 from xtts.text.languages import NAMES
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
-TextKind = Literal["txt", "srt", "vtt", "lab", "textgrid"]
 _BYTES = {
     "requestBody": {
         "required": True,
@@ -128,7 +127,7 @@ async def put_text(
     request: Request,
     state: Shared,
     kind: Annotated[
-        TextKind, Query(description="The format of the text, as a file ending.")
+        uploads.TextKind, Query(description="The format of the text, as a file ending.")
     ] = "txt",
 ) -> schemas.DatasetText:
     """Sets the text of all recordings, in the order of their names, with or without times; at most

@@ -128,7 +128,7 @@ def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
         skipped=sum(row.state == "skipped" for row in rows), kept_seconds=round(seconds, 3),
         next=next((row.number for row in rows if row.state == "open"), None),
         recogniser=dataset.language.partition("-")[0] == _HEARD_LANGUAGE and can_hear_english(),
-        more=what_more_brings(len(kept), seconds),
+        more=what_more_brings(len(kept), seconds, sum(row.state == "open" for row in rows)),
     )  # fmt: skip
 
 
@@ -147,20 +147,26 @@ def _row(
     )  # fmt: skip
 
 
-def what_more_brings(kept: int, seconds: float) -> str:
-    """The recorded minutes, and how many more sentences of average length would help. Pure."""
+def what_more_brings(kept: int, seconds: float, left: int) -> str:
+    """The recorded length, and how many more sentences of average length would help. left: the
+    number of sentences to read."""
     minutes = seconds / 60
     each = seconds / kept if kept else 4.0
-    have = f"{minutes:.1f} minutes of clips."
+    length = f"{minutes:.1f} minutes" if minutes >= 1 else f"{seconds:.1f} s"
+    have = f"{length} of clips."
     few, good = (round((goal * 60 - seconds) / each) for goal in (_FEW_MINUTES, _GOOD_MINUTES))
+    next_goal = few if minutes < _FEW_MINUTES else good
+    here = ""
+    if left < next_goal:
+        here = f" {left} are left here: read a text of your own for more."
     if minutes < _FEW_MINUTES:
         return (
             f"{have} About {max(1, few)} more sentences make {_FEW_MINUTES} minutes: enough to "
-            f"hear the voice change. {_GOOD_MINUTES} minutes are good."
+            f"hear the voice change. {_GOOD_MINUTES} minutes are good.{here}"
         )
     if minutes < _GOOD_MINUTES:
         return (
             f"{have} That is enough to train and to hear the voice change; about {max(1, good)} "
-            f"more sentences make {_GOOD_MINUTES} minutes, which are good."
+            f"more sentences make {_GOOD_MINUTES} minutes, which are good.{here}"
         )
     return f"{have} That is enough for a good voice."

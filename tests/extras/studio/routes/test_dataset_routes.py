@@ -3,9 +3,11 @@
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from api import uploads as uploads_of
 from api.errors import APIError
 from api.work_queue import NICENESS
+from extras import studio
+from extras.cut.cues import READERS
 from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
 from extras.studio.datasets.cutting import CutQueue
@@ -22,6 +26,24 @@ from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.threads import at_once
 from tests.extras.studio.datasets.calls import TAPE, Dataset, with_tape
+
+
+@pytest.mark.parametrize("ending", sorted(READERS))
+def test_a_text_of_every_kind_that_a_cut_reads_is_taken(service, ending):
+    one = Dataset(service, f"Text {ending[1:]}", "en")
+    kind = ending[1:]
+    answer = one.ask("PUT", f"/text?kind={kind}", content=b"Some words.")
+    assert answer.json() == {"kind": kind, "bytes": 11}
+    assert (one.folder / f"text.{kind}").read_bytes() == b"Some words."
+
+
+def test_the_page_offers_the_texts_that_a_cut_reads():
+    page = Path(studio.__file__).parent.joinpath("page/part.html").read_text("utf-8")
+    (accept,) = re.findall(r'id="recording-text" accept="([^"]*)"', page)
+    assert {ending.lower() for ending in accept.split(",")} == set(READERS)
+    advice = Path(studio.__file__).parent.joinpath("page/account.js").read_text("utf-8")
+    (endings,) = re.findall(r"\\\.\((txt\|[^)]*)\)", advice)
+    assert {f".{ending}" for ending in endings.split("|")} == set(READERS)
 
 
 def test_a_dataset_lives_from_upload_to_deletion(service):

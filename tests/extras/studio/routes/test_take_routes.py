@@ -120,7 +120,18 @@ def test_what_cannot_be_a_clip_is_told_and_never_kept(service, sound, kind):
 
 
 def test_what_more_minutes_would_bring():
-    assert what_more_brings(0, 0.0).startswith("0.0 minutes of clips. About 45 more sentences")
-    assert "About 15 more sentences make 3 minutes" in what_more_brings(30, 120.0)
-    assert "about 240 more sentences make 30 minutes" in what_more_brings(60, 360.0)
-    assert what_more_brings(500, 2000.0).endswith("enough for a good voice.")
+    assert what_more_brings(0, 0.0, 60).startswith("0.0 s of clips. About 45 more sentences")
+    assert what_more_brings(1, 2.5, 59).startswith("2.5 s of clips. About 71 more sentences")
+    assert "About 15 more sentences make 3 minutes" in what_more_brings(30, 120.0, 30)
+    assert "about 240 more sentences make 30 minutes" in what_more_brings(60, 360.0, 0)
+    assert what_more_brings(500, 2000.0, 0).endswith("enough for a good voice.")
+
+
+@pytest.mark.parametrize(
+    ("kept", "seconds", "left", "is_told"),
+    [(1, 2.5, 59, True), (0, 0.0, 60, False), (30, 120.0, 15, False), (30, 120.0, 14, True),
+     (60, 360.0, 0, True), (500, 2000.0, 0, False)],
+)  # fmt: skip
+def test_a_set_with_too_few_sentences_left_says_how_to_go_on(kept, seconds, left, is_told):
+    told = what_more_brings(kept, seconds, left)
+    assert (f"{left} are left here: read a text of your own for more." in told) is is_told
