@@ -26,7 +26,11 @@ from extras.cut.planning import (
     UNSURE,
     Stretch,
 )
-from extras.cut.profile import find_detector
+from extras.cut.profile import (
+    SHORTEST_PAUSE_SECONDS,
+    SHORTEST_TEXTLESS_PAUSE_SECONDS,
+    find_detector,
+)
 from extras.cut.recordings import CuttingError, open_recording
 from machine import commands
 from machine.steps import Steps
@@ -100,7 +104,7 @@ def run(
                 doubt = f" Is {text} its text, and in {language}?"
             raise CuttingError(
                 f"No clip could be cut: no speech of 1 to 11 s between pauses.{doubt} "
-                f"{_summary_lines(result)}"
+                f"{_summary_lines(result, manuscript)}"
             )
     except CuttingError:
         if not existed or (work.is_dir() and not (to / "wavs").exists()):
@@ -149,7 +153,7 @@ def _with_text(
 
 
 def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
-    log.info("%s", _summary_lines(result))
+    log.info("%s", _summary_lines(result, text))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not recognised:", len(result.unheard))
         for number in result.unheard[:_MOST_SENTENCES]:
@@ -185,7 +189,7 @@ def train_command(to: Path) -> str:
     return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} {commands.make('train')}"
 
 
-def _summary_lines(result: CutResult) -> str:
+def _summary_lines(result: CutResult, text: Manuscript | None) -> str:
     """A line for each recording; for many, only the first ones, and a total."""
     totals = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
     rows = totals[:_MOST_RECORDINGS]
@@ -196,12 +200,15 @@ def _summary_lines(result: CutResult) -> str:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
     accounts = [(one.recording.name, one.recording.rate, one.rows) for one in result.recordings]
-    return "\n".join(lines + without_pause(accounts))
+    shortest = SHORTEST_TEXTLESS_PAUSE_SECONDS if text is None else SHORTEST_PAUSE_SECONDS
+    return "\n".join(lines + without_pause(accounts, shortest))
 
 
-def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]]) -> list[str]:
-    """A line for each of the longest parts without a pause. recordings: name, rate in Hz,
-    account."""
+def without_pause(
+    recordings: Sequence[tuple[str, int, Sequence[Stretch]]], shortest: float
+) -> list[str]:
+    """A line for each of the longest parts without a pause. recordings: name, rate in Hz, account;
+    shortest: the shortest pause at which the recordings were cut, in seconds."""
     parts = [
         ((row.last - row.first) / rate, row.first / rate, name)
         for name, rate, rows in recordings
@@ -209,11 +216,12 @@ def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]]) -> l
         if row.reason == TOO_LONG
     ]
     lines = [
-        f"{name}: no pause from {clock(start)} to {clock(start + seconds)} ({seconds:.1f} s)."
+        f"{name}: no pause of {shortest:g} s from {clock(start)} to {clock(start + seconds)} "
+        f"({seconds:.1f} s)."
         for seconds, start, name in sorted(parts, reverse=True)[:_MOST_PARTS]
     ]
     more = len(parts) - len(lines)
-    return [*lines, f"{more} more without a pause."] if more else lines
+    return [*lines, f"{more} more without such a pause."] if more else lines
 
 
 def little_kept(totals: Sequence[dict[str, float]]) -> str:

@@ -34,9 +34,9 @@ _MODEL = "data/silero_vad_16k_sequence.onnx"
 _BEGINS, _ENDS = 0.5, 0.35
 # For detection by level: how far speech is above the quietest tenth of a block, in dB.
 _ABOVE_QUIET_DB = 12.0
-_SHORTEST_GAP_SECONDS = 0.3
 _SPAN_MARGIN_SECONDS = 0.1
-SHORTEST_PAUSE_SECONDS = 0.12
+# The shortest silence at which speech is cut: between two words of a text, and without a text.
+SHORTEST_PAUSE_SECONDS, SHORTEST_TEXTLESS_PAUSE_SECONDS = 0.12, 0.5
 # Silence kept before the first word of a breath and after its last one, which cuts no word.
 SHORTEST_EDGE_SECONDS = 0.04
 # The tolerance of a recogniser's word ends, in seconds.
@@ -112,7 +112,8 @@ def levels(block: np.ndarray, frame: int = LEVEL_FRAME) -> np.ndarray:
 
 
 def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
-    """(start, end) of speech in seconds, with 0.1 s added on both sides; short gaps are closed."""
+    """(start, end) of speech in seconds, with 0.1 s added on both sides; silence of less than
+    `SHORTEST_TEXTLESS_PAUSE_SECONDS` between two of them belongs to both."""
     spans, begun = list[tuple[float, float]](), -1
     # Speech starts above 0.5 and ends below 0.35.
     for place, probability in enumerate((*probabilities, 0.0)):
@@ -121,7 +122,8 @@ def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
         elif begun >= 0 and probability < _ENDS:
             start = max(begun * VAD_SECONDS - _SPAN_MARGIN_SECONDS, 0.0)
             end = place * VAD_SECONDS + _SPAN_MARGIN_SECONDS
-            if spans and start - spans[-1][1] < _SHORTEST_GAP_SECONDS:
+            gap = SHORTEST_TEXTLESS_PAUSE_SECONDS - 2 * _SPAN_MARGIN_SECONDS
+            if spans and start - spans[-1][1] < gap:
                 start = spans.pop()[0]
             spans.append((start, end))
             begun = -1

@@ -182,7 +182,11 @@ def judged(
     if len(rest) > 4 and all(_nearly_all(columns[at], _NUMBERS.fullmatch) for at in rest[-2:]):
         rest = rest[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
     if not rest:
-        raise DatasetError(f"{source}: no row has a text. {HEADER_ADVICE}")
+        raise DatasetError(
+            f"{source}: no row has a text. Write each transcript behind the name of its clip, as "
+            "in clip_1|Good morning. For clips of `train cut`, report.html plays them and saves "
+            "the file."
+        )
     if len(rest) > 1 and rest[0] == 0 and _counts_rows(columns[0]):
         rest.remove(0)  # the index that pandas writes
     split = next((at for at in rest if len(rest) > 1 and _are_splits(columns[at])), None)

@@ -11,7 +11,7 @@ const MOST_PARTS = 20;
 const AGAIN = "then press Cut again.";
 // Advice by the reason that cost a failed cut the most speech.
 const BY_REASON = {
-  [TOO_LONG]: `Record again with pauses of 0.12 s or more and without music, upload the new file, ${AGAIN}`,
+  [TOO_LONG]: `Record again with pauses of 0.12 s or more (0.5 s without a transcript) and without music, upload the new file, ${AGAIN}`,
   "unsure words": `Compare the transcript with the recording, and check the language of the dataset. Choose the corrected file, ${AGAIN}`,
   "shorter than a second": `Record whole sentences instead of single words, upload the new file, ${AGAIN}`,
   clipped: `Record again at a lower level, upload the new file, ${AGAIN}`,

@@ -178,11 +178,11 @@ def test_little_is_less_than_half_of_the_speech():
 def test_the_longest_parts_without_a_pause_say_where_and_how_long():
     rows = [Stretch(0, 80_000, "", SILENCE), Stretch(80_000, 320_000, "so it goes", TOO_LONG)]
     short = [Stretch(8_000 * i, 8_000 * (i + 12), "", TOO_LONG) for i in range(6)]
-    lines = without_pause([("tape", 8_000, rows), ("other", 8_000, short)])
-    assert lines[0] == "tape: no pause from 0:00:10 to 0:00:40 (30.0 s)."
-    assert lines[1] == "other: no pause from 0:00:05 to 0:00:17 (12.0 s)."
-    assert len(lines) == 6 and lines[-1] == "2 more without a pause."
-    assert without_pause([("tape", 8_000, rows[:1])]) == []
+    lines = without_pause([("tape", 8_000, rows), ("other", 8_000, short)], 0.5)
+    assert lines[0] == "tape: no pause of 0.5 s from 0:00:10 to 0:00:40 (30.0 s)."
+    assert lines[1] == "other: no pause of 0.5 s from 0:00:05 to 0:00:17 (12.0 s)."
+    assert len(lines) == 6 and lines[-1] == "2 more without such a pause."
+    assert without_pause([("tape", 8_000, rows[:1])], 0.5) == []
 
 
 def test_many_files_are_told_in_a_few_lines(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """The choice of speech detector; both find the same speech."""
 
+import argparse
 import importlib.util
 import sys
 from types import SimpleNamespace
@@ -8,8 +9,15 @@ import numpy as np
 import pytest
 import soundfile
 
-from extras.cut import profile
-from extras.cut.profile import LevelDetector, find_detector, speech_spans
+from extras.cut import profile, verb
+from extras.cut.profile import (
+    SHORTEST_PAUSE_SECONDS,
+    SHORTEST_TEXTLESS_PAUSE_SECONDS,
+    VAD_SECONDS,
+    LevelDetector,
+    find_detector,
+    speech_spans,
+)
 from tests.tapes import join_demo
 
 NUMBERS = [1, 2, 3]
@@ -54,3 +62,21 @@ def test_speech_is_found_where_it_is(tmp_path, name):
         assert covered > 0.75 * (end - start)
     outside = sum(last - first for first, last in found) - sum(end - start for start, end in spans)
     assert outside < 0.3 * len(spans)
+
+
+@pytest.mark.parametrize("frames", range(1, 40))
+def test_speech_is_cut_at_the_shortest_pause_that_is_told(frames):
+    speech = np.ones(30)
+    spans = speech_spans(np.concatenate((speech, np.zeros(frames), speech)))
+    is_cut = frames * VAD_SECONDS >= SHORTEST_TEXTLESS_PAUSE_SECONDS
+    assert len(spans) == (2 if is_cut else 1)
+
+
+def test_the_help_tells_the_shortest_pauses():
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    told = " ".join(parser.format_help().split())
+    assert (
+        f"The shortest pause for a cut is {SHORTEST_PAUSE_SECONDS} s with a text, and "
+        f"{SHORTEST_TEXTLESS_PAUSE_SECONDS} s without" in told
+    )

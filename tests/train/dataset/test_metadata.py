@@ -110,6 +110,7 @@ def test_encodings_line_ends_and_empty_lines_are_read_by_their_marks(tmp_path, c
             ("line 2 has 1 fields instead of 2: 'b'", "line 3 has 4 fields", "A row is file|text"),
         ),
         ("x\n" * 25, ("has 1 fields", "and 15 more")),
+        ("a|\nb|\n", ("no row has a text", "Write each transcript behind", "report.html")),
         ("a|One.\nb|Two.\na|Three.\n", ("names 'a' twice",)),
         ("\n  \n", ("holds no row",)),
         ("audio_file|text\n", ("holds no row",)),

@@ -39,7 +39,8 @@ def main() -> int:
     if how == "breathless":
         print("No clip could be cut: no speech of 1 to 11 s between pauses.\n"
               "tape: 80.0 s, of which 78.5 s too long without a pause, 1.5 s silence.\n"
-              "tape: no pause from 0:00:01 to 0:01:19 (78.5 s).", file=sys.stderr)  # fmt: skip
+              "tape: no pause of 0.12 s from 0:00:01 to 0:01:19 (78.5 s).",
+              file=sys.stderr)  # fmt: skip
         return 2
     if how == "full":
         print("No space left for the clips: 9 bytes needed, 1 free in /x/y.", file=sys.stderr)

@@ -137,7 +137,7 @@ def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_pag
     assert page.text_content("#cut-advice").startswith("Compare the transcript with the recording")
     monkeypatch.setenv("FAKE_CUT", "breathless")
     page.click("#cut")
-    until(page, f"{STATE}.includes('no pause from 0:00:01 to 0:01:19 (78.5 s)')")
+    until(page, f"{STATE}.includes('no pause of 0.12 s from 0:00:01 to 0:01:19 (78.5 s)')")
     assert page.text_content("#cut-advice").startswith("Record again with pauses of 0.12 s or more")
     monkeypatch.delenv("FAKE_CUT")
     page.click("#cut")
