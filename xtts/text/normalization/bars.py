@@ -178,7 +178,11 @@ class BarRules(NumberRules):
         old, new = endings.get(self.code, ("", ""))
         if noun and noun.gender == "f" and old and word.endswith(old):
             word = word[:-1] + new
-        return f" {PER[self.code].format(word)}"
+        return f" {self.per_unit(word, noun.gender if noun else '')}"
+
+    def per_unit(self, word: str, gender: str) -> str:
+        """The words for "per" and the unit. gender: "" if it is not known."""
+        return PER[self.code].format(word)
 
     @cached_property
     def read_rate_of_amounts(self) -> Step:

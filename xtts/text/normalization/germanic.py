@@ -78,7 +78,24 @@ class EnglishRules(LanguageRules):
         """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
         if _COMMA.search(text):
             text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
-        return super().read(text)
+        return super().read(_HEIGHT.sub(self._height, text))
+
+    def _height(self, match: re.Match[str]) -> str:
+        """Six foot two."""
+        feet, inches = match[1] or match[3], int(match[2] or match[4])
+        return f"{feet} foot {inches}" if inches else f"{feet} feet"
+
+    @cached_property
+    def read_money(self) -> Step:
+        """Also a price before its noun: a twenty-dollar bill."""
+        nouns = {"$": "dollar", "£": "pound", "€": "euro"}
+        others = super().read_money
+
+        def spoken(match: re.Match[str]) -> str:
+            amount = self.number(match[3]) + (f" {match[4]}" if match[4] else "")
+            return f"{match[1]}{amount}-{nouns[match[2]]}"
+
+        return lambda text: others(_PRICED.sub(spoken, text))
 
     def is_fraction(self, match: re.Match[str], top: int, bottom: int, *, counted: bool) -> bool:
         """Also those of inches, hundredths and thousandths."""
@@ -202,6 +219,22 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+# Feet and inches: 6'2", 5′11″, and 6'2 of a person.
+_HEIGHT = re.compile(
+    r"(?<![\w.,°'’′])(?:([1-9][0-9]?)\s?['’′]\s?([0-9]|1[01])(?:\s?[\"”″]|''|’’)"
+    r"|([3-7])['’′]([0-9]|1[01])(?![\w'’′]|[.,]\d))",
+    re.ASCII,
+)
+# A price after an article or a number, and before a noun.
+_NO_PRICED_NOUN = (
+    "and|but|for|from|was|were|has|had|will|would|can|could|each|more|less|off|than|that|which|when|"
+    "then|with|per|into|extra|plus|thousand|million|billion|trillion"
+)
+_PRICED = re.compile(
+    r"((?:\b[Aa]n?|(?<![\w.,$£€])[1-9][0-9]{0,2}) )([$£€])"
+    r"([1-9][0-9]{0,2}(?:,[0-9]{3})*|[1-9][0-9]{3,5})(?: (thousand|million|billion))?"
+    rf"(?= (?!(?:{_NO_PRICED_NOUN})\b)[a-z]{{3}})"
+)
 _COMMA = re.compile(r",[0-9]{1,2}(?![0-9])")
 _FIGURES = re.compile(
     r"(?<![\w.,])([0-9]{1,2}),(?=[0-9]{1,2}(?:,?\s(?:and|or)|\s&)\s[0-9])"

@@ -714,7 +714,11 @@ _PADDED = re.compile(
 )
 # The base of a power: a number, a bracket, a variable of one or two letters.
 _BASE = re.compile(r"[0-9)\]]$|(?:^|[^\w])(?:[^\W\d_]|[a-zα-ω]{2})$")
-_GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
+# A number in the American form is whole: a number behind it counts something.
+_GROUPS = (
+    r"(?:(?:1-)?[0-9]{3}-)?[0-9]{3}-[0-9]{4}(?![-./0-9])"
+    r"|[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
+)
 # Forms: international, area code in brackets, leading zero, groups with dashes, two groups of five.
 _PHONE = re.compile(
     r"(?<![\w.,+-])(?:"

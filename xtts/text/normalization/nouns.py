@@ -1,7 +1,8 @@
 """Nouns with their plural forms, and the text tables in which a language lists its words."""
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -60,7 +61,25 @@ def pairs(table: str) -> dict[str, str]:
 
 def nouns(table: str) -> dict[str, Noun]:
     """Nouns by symbol, from rows of `symbol symbol = one/many gender`; the default gender is m."""
-    return {symbol: _noun(forms) for symbol, forms in _rows(table)}
+    found = {symbol: _noun(forms) for symbol, forms in _rows(table)}
+    return _powers(found) | found
+
+
+def _powers(units: Mapping[str, Noun]) -> dict[str, Noun]:
+    """Areas and volumes of the other lengths, named as that of the metre is: Quadratmeter,
+    Quadratzentimeter."""
+    found = dict[str, Noun]()
+    for metre, power, prefix in itertools.product("mм", "²³", ("k", "c", "m", "к", "с", "м")):
+        length, whole = units.get(prefix + metre), units.get(metre + power)
+        if length is None or whole is None:
+            continue
+        forms = [
+            re.sub(re.escape(old), new if old in form else new.lower(), form, flags=re.IGNORECASE)
+            for old, new, form in zip(units[metre].forms, length.forms, whole.forms, strict=True)
+        ]
+        one, few, many, part = forms
+        found[prefix + metre + power] = Noun(one, few, many, part, whole.gender)
+    return found
 
 
 def moneys(table: str) -> dict[str, Money]:

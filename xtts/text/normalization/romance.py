@@ -221,6 +221,14 @@ class ItalianRules(RomanceRules):
         a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor""")
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
 
+    def per_unit(self, word: str, gender: str) -> str:
+        """All'ora, alla settimana, allo studente, al mese."""
+        if word[0].casefold() in "aeiouàèéìòù":
+            return f"all'{word}"
+        if gender == "f" or (not gender and word.endswith("a")):
+            return f"alla {word}"
+        return f"{'allo' if _TAKES_LO.match(word) else 'al'} {word}"
+
     def cardinal(self, number: int, gender: str = "") -> str:
         """Uno alone, un before a masculine noun; ventuno is not shortened."""
         rules = self.cardinals.get(gender, "numbering")
@@ -232,6 +240,9 @@ class ItalianRules(RomanceRules):
         if match is None or match[1] in _NO_NOUNS:
             return ""
         return "f" if match[1].endswith("a") else "m" if match[1].endswith(("o", "e")) else ""
+
+
+_TAKES_LO = re.compile("s[^aeiou]|z|ps|gn|pn|x|y", re.IGNORECASE)
 
 
 class PortugueseRules(IberianRules):

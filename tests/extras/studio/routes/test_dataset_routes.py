@@ -1,5 +1,6 @@
 """/v1/datasets for a client: upload, cut, correct, delete and refusals."""
 
+import contextlib
 import json
 import logging
 import os
@@ -16,7 +17,6 @@ from api import uploads as uploads_of
 from api.errors import APIError
 from api.work_queue import NICENESS
 from extras import studio
-from extras.cut.cues import READERS
 from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
 from extras.studio.datasets.cutting import CutQueue
@@ -26,9 +26,24 @@ from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.threads import at_once
 from tests.extras.studio.datasets.calls import TAPE, Dataset, with_tape
+from tests.installed import needs
+from train.__main__ import main
+
+# The texts that `train cut` reads.
+READERS = (".json", ".lab", ".sbv", ".srt", ".textgrid", ".tsv", ".txt", ".vtt")
 
 
-@pytest.mark.parametrize("ending", sorted(READERS))
+@needs("cut")
+def test_a_cut_reads_these_texts(tmp_path, caplog):
+    (tmp_path / "tape.doc").write_text("Some words.")
+    given = ["tape.wav", "--to", str(tmp_path / "clips"), "--text", str(tmp_path / "tape.doc")]
+    with contextlib.suppress(SystemExit):
+        main(["cut", *given])
+    (told,) = re.findall(r"Use ([^\n]*)\.", caplog.text)
+    assert sorted(told.split(", ")) == list(READERS)
+
+
+@pytest.mark.parametrize("ending", READERS)
 def test_a_text_of_every_kind_that_a_cut_reads_is_taken(service, ending):
     one = Dataset(service, f"Text {ending[1:]}", "en")
     kind = ending[1:]

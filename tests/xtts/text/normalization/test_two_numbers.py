@@ -47,7 +47,7 @@ def test_a_sign_behind_its_number_is_not_taken_by_the_next(language):
     [
         ("en", "5 100-word essays", "five one hundred-word essays"),
         ("en", "$5 100", "five dollars one hundred"),
-        ("en", "10 $20 bills", "ten twenty dollars bills"),
+        ("en", "10 $20 bills", "ten twenty-dollar bills"),
         ("en", "100 200 300", "one hundred two hundred three hundred"),
         ("en", "12\u202f345", "twelve thousand three hundred and forty-five"),
         ("en", "$10 USD 20 years", "ten us dollars twenty years"),
