@@ -1,4 +1,4 @@
-"""Trains the speaker encoder to hear who speaks, in voices that it never heard either.
+"""Trains the speaker encoder to distinguish persons, also those outside its training set.
 
 It learns from a larger encoder, GE2E, which has heard thousands of people and chooses in the
 product (`xtts.evaluation.speaker_judge`), and to distinguish the teachers' persons. Because the
@@ -32,7 +32,7 @@ PERSON_WEIGHT, TEACHER_WEIGHT, SPECTRUM_WEIGHT, PITCH_WEIGHT = 0.3, 10.0, 1.0, 3
 BANDS = 64
 # log2 of 160 Hz.
 MIDDLE_PITCH = 7.32
-# At most so many clips of a person.
+# The most clips of a person.
 CLIPS_PER_PERSON = 12
 
 
@@ -120,7 +120,7 @@ def teacher_embeddings(path: Path, speech: Speech, clips: Tensor) -> Tensor:
             return embeddings
     weights = speaker_judge.weights_file()
     if weights is None:
-        raise SotaqueError(f"The speaker encoder has no teacher: {speaker_judge.missing()}")
+        raise SotaqueError(f"The speaker encoder lacks its teacher: {speaker_judge.missing()}")
     judge, resample = speaker_judge.SpeakerJudge(weights), resampler(SPEAKER_RATE)
     heard = []
     for clip in clips.cpu().tolist():

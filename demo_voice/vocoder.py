@@ -116,7 +116,7 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
     stage, segments = at.recipe.vocoder, Segments(at, speech, lessons)
     net = first(at, segments).to(at.device)
     critics = Discriminators(at.recipe.critics).to(at.device)
-    # A vocoder that continues has learned to speak already, and learns who speaks.
+    # A continued vocoder speaks already; it has only the new speakers to learn.
     quiet_steps = at.recipe.quiet_steps // (4 if at.base else 1)
     decoder: Any = net.waveform_decoder
     new_optimizer = partial(

@@ -26,7 +26,7 @@ BRITISH = "bf_alice bf_isabella bf_lily bm_daniel bm_fable bm_lewis".split()
 # What no stage of the base hears: the demo's person, and strangers that report.
 KEPT_FROM_TRAINING = ("bf_emma", "bm_george", "am_michael", "af_bella")
 PERSONS = 300
-# Of every `PERSONS` clips, so many are by an unmixed style.
+# The number of unmixed styles among `PERSONS`.
 _UNMIXED = 72
 _STYLE_ROWS, _STYLE_WIDTH = 510, 256
 _MOST_PHONES = 330
