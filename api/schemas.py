@@ -14,8 +14,9 @@ OWN_MODEL = "sotaque"
 _HALVES = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
 Text = Annotated[
     str,
-    BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text),
+    # Before the validator, so that the limits are those of a string and their messages, too.
     Field(min_length=1, max_length=MOST_CHARACTERS),
+    BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text),
 ]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
 # `Brazilian Portuguese` is the longest that a client sends.

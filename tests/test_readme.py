@@ -291,13 +291,6 @@ def test_a_sentence_is_repeated_as_often_as_the_docs_say():
     assert f"again, up to {words[MOST_RETRIES]}," in " ".join(text_of("docs/text.md").split())
 
 
-def test_the_shortest_pause_that_is_cut_without_a_text_is_the_codes():
-    from extras.cut import profile
-
-    between = profile.SHORTEST_TEXTLESS_PAUSE_SECONDS
-    assert f"without a text {between:g} s" in text_of("docs/develop/cutting.md")
-
-
 @pytest.mark.parametrize("document", ["README.md", "docs/evaluation.md"])
 def test_a_table_of_candidates_has_the_columns_of_today(document):
     from train.evaluation.report import _HEAD
@@ -308,15 +301,11 @@ def test_a_table_of_candidates_has_the_columns_of_today(document):
 
 def test_the_bodies_of_the_api_are_those_of_its_schemas():
     from api.schemas import Status
-    from extras.studio.training_schemas import TrainingList, TrainingRow
 
     blocks = re.findall(r"^```\n(\{.*?)^```$", text_of("docs/api.md"), re.M | re.S)
     bodies = [json.loads(one) for one in blocks if "…" not in one]
     status = next(one for one in bodies if "uptime_seconds" in one)
     assert set(status) == set(Status.model_fields)
-    trainings = next(one for one in bodies if "trainings" in one)
-    assert set(trainings) == set(TrainingList.model_fields)
-    assert [set(one) for one in trainings["trainings"]] == [set(TrainingRow.model_fields)]
 
 
 def test_the_glossary_names_the_module_that_defines_a_term():

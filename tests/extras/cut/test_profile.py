@@ -18,6 +18,7 @@ from extras.cut.profile import (
     find_detector,
     speech_spans,
 )
+from tests.installed import ROOT
 from tests.tapes import join_demo
 
 NUMBERS = [1, 2, 3]
@@ -80,3 +81,8 @@ def test_the_help_tells_the_shortest_pauses():
         f"The shortest pause for a cut is {SHORTEST_PAUSE_SECONDS} s with a text, and "
         f"{SHORTEST_TEXTLESS_PAUSE_SECONDS} s without" in told
     )
+
+
+def test_the_page_tells_the_shortest_pause_that_is_cut_without_a_text():
+    page = (ROOT / "docs/develop/cutting.md").read_text(encoding="utf-8")
+    assert f"without a text {profile.SHORTEST_TEXTLESS_PAUSE_SECONDS:g} s" in page
