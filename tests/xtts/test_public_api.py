@@ -85,6 +85,7 @@ def test_seed_and_speed_are_heard_and_chunks_join(demo):
         assert len(found) == pytest.approx(len(one) / 2, abs=2_000)
 
 
+@pytest.mark.slow
 def test_a_take_is_one_of_those_spoken_together_and_one_take_is_as_before(tmp_path):
     voice = xtts.load_voice(tiny_voice(tmp_path / "voice"))
     asked = SynthesisRequest("Uma.", "pt", seed=2)
