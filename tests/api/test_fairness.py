@@ -124,7 +124,11 @@ def test_an_upload_that_ends_with_a_fault_frees_its_place(service, monkeypatch):
         with contextlib.suppress(httpx.TransportError):  # a fault may close the connection
             assert upload(service, b"RIFF").status_code == 500
     monkeypatch.undo()
-    assert upload(service, b"RIFF").status_code not in (500, 503)
+    answers = list[int]()
+    for _ in range(3):  # the client may still hold a connection that a fault has closed
+        with contextlib.suppress(httpx.TransportError):
+            answers.append(upload(service, b"RIFF").status_code)
+    assert answers and not {500, 503} & set(answers)
 
 
 def test_the_backend_that_computes_is_told_to_prometheus(tmp_path):
