@@ -84,7 +84,10 @@ def spoken(phrase: Phrase) -> Spoken:
 
 def divided(samples: Tensor, words: str) -> list[tuple[Tensor, str]]:
     """Phrases of a recording `[n]` at 24 kHz, cut at pauses that fit a punctuation mark of its
-    words; those with implausible words are left out."""
+    words; those with implausible words are left out, and recordings with figures in their words,
+    which have no phones."""
+    if re.search(r"\d", words):
+        return []
     hop, sounds = int(_FRAME * RATE), _loud(samples)
     total, share = len(token_ids(words)), sounds.float().cumsum(0) / sounds.sum().clamp(min=1)
     pauses = _pauses(sounds)

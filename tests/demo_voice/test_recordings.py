@@ -36,6 +36,11 @@ def test_words_that_cannot_be_those_of_the_sound_are_left_out():
     assert recordings.divided(speech(6.0), "Yes.") == []
 
 
+def test_a_recording_with_figures_in_its_words_is_left_out():
+    words = "The days for an adult are 10 minutes, and after that they all went home."
+    assert recordings.divided(speech(6.0), words) == []
+
+
 def test_a_person_with_little_speech_counts_as_five(tmp_path):
     soundfile.write(tmp_path / "a.wav", speech(4.0).numpy(), RATE)
     line = "a.wav|anna|The whole of the family went to the house on the hill.\n"
