@@ -161,12 +161,12 @@ def _spoken(
     """The sound with the teacher's pitches, so that its spectra can be compared, and the losses of
     the predicted ones: L1 in octaves, and the cross-entropy of voicing."""
     steps = net.latent_steps(latents)
-    height, voicing = decoder.predicted_pitch(steps)
+    height, voicing = decoder.predicted_pitch(steps, speaker)
     wanted, voiced = pitch_at_steps(pitches, steps.shape[2])
     off = ((height.float() - wanted).abs() * voiced).sum() / voiced.sum().clamp(min=1)
     unsure = F.binary_cross_entropy_with_logits(voicing.float(), voiced)
     # The phase at a segment's start is arbitrary.
-    return net.computed(decoder.excited(steps, (wanted, voiced)), speaker), off, unsure
+    return net.computed(decoder.excited_at(steps, (wanted, voiced)), speaker), off, unsure
 
 
 def first(at: Workplace, segments: "Segments") -> Vocoder:
@@ -183,6 +183,8 @@ def first(at: Workplace, segments: "Segments") -> Vocoder:
     )
     state["waveform_decoder.filters.speaker.bias"] = bias + weight[:, :, 0] @ old.mean(0).to(weight)
     state["waveform_decoder.filters.speaker.weight"] = 0.1 * weight
+    for name in ("weight", "bias"):  # the base's pitches know no speaker
+        state[f"waveform_decoder.pitch.speaker.{name}"].zero_()
     net.load_state_dict(state)
     return net
 

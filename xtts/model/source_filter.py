@@ -110,8 +110,12 @@ class SourceFilter(nn.Module):
 
     def __init__(self, width: int, speaker_width: int, shape: SourceFilterShape) -> None:
         super().__init__()
-        self.width, self.shape, self.bins = width, shape, shape.window // 2 + 1
-        self.pitch = Trunk(width, shape.pitch_channels, shape.pitch_layers, 2, shape)
+        self.width, self.speaker_width, self.shape = width, speaker_width, shape
+        self.bins = shape.window // 2 + 1
+        self.pitch = Trunk(
+            width, shape.pitch_channels, shape.pitch_layers, 2, shape,
+            speaker_width if shape.speaker_channels else 0,
+        )  # fmt: skip
         self.filters = Trunk(
             width, shape.channels, shape.layers, 3 * self.bins, shape, speaker_width
         )
@@ -123,20 +127,23 @@ class SourceFilter(nn.Module):
         for name, table in zip(("analysis", "synthesis", "turns", "noise"), tables, strict=True):
             self.register_buffer(name, table, persistent=False)
 
-    def predicted_pitch(self, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """Latents at the steps `[batch, width, steps]` -> log2 of Hz and the logit of voicing, each
-        `[batch, steps]`."""
-        height, voicing = self.pitch(steps).unbind(2)
+    def predicted_pitch(self, steps: Tensor, speaker: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Latents at the steps `[batch, width, steps]` and a speaker `[batch, speaker_width, 1]` ->
+        log2 of Hz and the logit of voicing, each `[batch, steps]`. Only a shape with
+        `speaker_channels` hears the speaker."""
+        height, voicing = self.pitch(steps, speaker).unbind(2)
         return height + math.log2(_MIDDLE_HZ), voicing
 
-    def excited(self, steps: Tensor, pitch: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Adds `SOURCE_ROWS` to the latents at all steps of an utterance `[batch, width, steps]`.
+    def excited(self, steps: Tensor, speaker: Tensor | None) -> Tensor:
+        """Adds `SOURCE_ROWS` of the predicted pitch to the latents at all steps of an utterance
+        `[batch, width, steps]`, spoken by a speaker `[batch, speaker_width, 1]`."""
+        height, voicing = self.predicted_pitch(steps, speaker)
+        return self.excited_at(steps, (height, (voicing > 0).to(height.dtype)))
 
-        pitch: log2 of Hz and voicing from 0 to 1, each `[batch, steps]`; predicted if not given.
-        """
-        height, voiced = pitch or self.predicted_pitch(steps)
-        if pitch is None:
-            voiced = (voiced > 0).to(height.dtype)
+    def excited_at(self, steps: Tensor, pitch: tuple[Tensor, Tensor]) -> Tensor:
+        """As `excited`, with given pitches: log2 of Hz and voicing from 0 to 1, each `[batch,
+        steps]`."""
+        height, voiced = pitch
         # Without gradients: through the pulses they would be those of each harmonic's phase.
         hertz = (math.log(2) * height.detach().float()).exp().clamp(LOWEST_HZ, HIGHEST_HZ)
         before, after = _neighbours(hertz)

@@ -40,7 +40,7 @@ class StepVocoder(Protocol):
     @property
     def widths(self) -> Sequence[int]: ...
 
-    def window(self, latents: Sequence[Any], left: int, right: int) -> Any:
+    def window(self, latents: Sequence[Any], left: int, right: int, speaker: Any) -> Any:
         """The steps `[1, width, right - left]` of an utterance with these latents `[width]`; beyond
         its ends, the first and the last step are repeated."""
 
@@ -124,7 +124,7 @@ class ChunkedVocoder:
         at, upto, available = (step + edge for step in (begin, end, known))
         spans = windows(at, upto, available, self._reach, vocoder.widths)
         first, last = spans[0][0], max(right for _, right, _ in spans)
-        steps = vocoder.window(self._latents, first - edge, last - edge)
+        steps = vocoder.window(self._latents, first - edge, last - edge, self._speaker)
         for left, right, spoken in spans:
             sound = vocoder.spoken(steps[:, :, left - first : right - first], self._speaker)
             parts.append(sound[(at - left) * hop : (spoken - left) * hop])

@@ -62,7 +62,7 @@ class Vocoder(nn.Module):
 
         The forward of training and of Coqui, with zeros beyond both ends, which cause clicks.
         """
-        return self.sound(self.steps(latents), speaker)
+        return self.sound(self.steps(latents, speaker), speaker)
 
     def latent_steps(self, latents: Tensor) -> Tensor:
         """Latents `[batch, codes, width]` -> latents at the steps `[batch, width, steps]`.
@@ -75,12 +75,13 @@ class Vocoder(nn.Module):
         )
         return F.interpolate(frames, scale_factor=[STEPS_PER_FRAME], mode="linear")
 
-    def steps(self, latents: Tensor) -> Tensor:
-        """Latents `[batch, codes, width]` -> the generator's input `[batch, rows, steps]`: the
-        latents at the steps, and the source rows of a `SourceFilter`."""
+    def steps(self, latents: Tensor, speaker: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> the generator's input
+        `[batch, rows, steps]`: the latents at the steps, and the source rows of a
+        `SourceFilter`."""
         steps = self.latent_steps(latents)
         decoder = self.waveform_decoder
-        return decoder.excited(steps) if isinstance(decoder, SourceFilter) else steps
+        return decoder.excited(steps, speaker) if isinstance(decoder, SourceFilter) else steps
 
     @property
     def rows(self) -> int:
@@ -103,11 +104,13 @@ class Vocoder(nn.Module):
         return waveform[:, 0, 0].float()
 
     @torch.inference_mode()
-    def window(self, latents: Sequence[Tensor], left: int, right: int) -> Tensor:
+    def window(self, latents: Sequence[Tensor], left: int, right: int, speaker: Tensor) -> Tensor:
         """As in `StepVocoder`."""
         # Interpolates all latents again: at most 2,600 steps, which takes a millisecond.
         edge = self.shape.edge_steps
-        steps = F.pad(self.steps(torch.stack(list(latents))[None]), (edge, edge), "replicate")
+        steps = F.pad(
+            self.steps(torch.stack(list(latents))[None], speaker), (edge, edge), "replicate"
+        )
         return steps[:, :, left + edge : right + edge]
 
     @torch.inference_mode()

@@ -207,11 +207,11 @@ def vocoded(
     if not isinstance(decoder, SourceFilter):
         return vocoder(latents, speaker).float(), latents.new_zeros(())
     steps = vocoder.latent_steps(latents)
-    height, voicing = (part.float() for part in decoder.predicted_pitch(steps))
+    height, voicing = (part.float() for part in decoder.predicted_pitch(steps, speaker))
     measured, sure = pitch_at_steps(pitches, steps.shape[2])
     used = torch.where(sure > 0, measured, height)
     voiced = (voicing.detach() > 0).float()
-    waveform = vocoder.computed(decoder.excited(steps, (used, voiced)), speaker)
+    waveform = vocoder.computed(decoder.excited_at(steps, (used, voiced)), speaker)
     off = ((height - measured).abs() * sure).sum() / sure.sum().clamp(min=1)
     return waveform.float(), off
 

@@ -151,10 +151,17 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
 
 
 def source_graph(decoder: SourceFilter) -> ExportGraph:
-    """Input `latents` [1, width, steps] of an utterance; output `steps` [1, rows, steps]."""
-    module = PartsGraph(lambda latents: decoder.excited(latents), decoder=decoder)
+    """Input `latents` [1, width, steps] of an utterance, and `speaker` [1, 512, 1] if its pitch
+    follows the speaker; output `steps` [1, rows, steps]."""
+    module = PartsGraph(
+        lambda latents, speaker=None: decoder.excited(latents, speaker), decoder=decoder
+    )
+    names: tuple[str, ...] = ("latents",)
+    given: tuple[torch.Tensor, ...] = (torch.randn(1, decoder.width, 20),)
+    if decoder.pitch.speaker is not None:
+        names, given = (*names, "speaker"), (*given, torch.randn(1, decoder.speaker_width, 1))
     axes = {"latents": {2: "steps"}, "steps": {2: "steps"}}
-    return ExportGraph(module, (torch.randn(1, decoder.width, 20),), ("latents",), ("steps",), axes)
+    return ExportGraph(module, given, names, ("steps",), axes)
 
 
 def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:

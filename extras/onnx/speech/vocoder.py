@@ -32,7 +32,7 @@ class OnnxVocoder:
         samples: Array = self._session.run(None, feed)[0][0]
         return samples
 
-    def window(self, latents: Sequence[Array], left: int, right: int) -> Array:
+    def window(self, latents: Sequence[Array], left: int, right: int, speaker: Array) -> Array:
         """As in `StepVocoder`. Interpolates twice, as `torch.nn.functional.interpolate` does with
         `mode="linear"`."""
         frames = self.shape.steps_per_code * len(latents)
@@ -41,7 +41,10 @@ class OnnxVocoder:
         if self._source is not None:
             # The phase of a step depends on all before it.
             whole = self._interpolated(latents, np.arange(total), frames)
-            excited: Array = self._source.run(None, {"latents": whole})[0]
+            feed = {"latents": whole}
+            if len(self._source.get_inputs()) > 1:  # its pitch follows the speaker
+                feed["speaker"] = speaker.astype(np.float32)
+            excited: Array = self._source.run(None, feed)[0]
             return excited[:, :, steps]
         return self._interpolated(latents, steps, frames)
 

@@ -42,7 +42,7 @@ def whole_sound(vocoder: Vocoder, latents: torch.Tensor, speaker: torch.Tensor) 
     """The sound computed at once: the first and last steps are repeated beyond the ends, and their
     sound is dropped."""
     copies = vocoder.shape.edge_steps
-    steps = F.pad(vocoder.steps(latents[None]), (copies, copies), mode="replicate")
+    steps = F.pad(vocoder.steps(latents[None], speaker), (copies, copies), mode="replicate")
     edge = copies * vocoder.shape.hop
     return vocoder.sound(steps, speaker)[0, edge:-edge]
 
@@ -90,10 +90,10 @@ def test_no_sample_depends_on_what_is_further_than_reach(shape):
 @pytest.mark.parametrize("shape", [SMALL, SLOW_STEPS], ids=["small", "slow"])
 @pytest.mark.parametrize("codes", range(1, 40))
 def test_settled_steps_are_those_that_no_later_latent_changes(codes, shape):
-    vocoder, _ = speaking(shape)
+    vocoder, speaker = speaking(shape)
     latents = torch.randn(codes + 30, WIDTH)
-    now = vocoder.steps(latents[None, :codes])
-    later = vocoder.steps(latents[None])
+    now = vocoder.steps(latents[None, :codes], speaker)
+    later = vocoder.steps(latents[None], speaker)
     settled = settled_steps(codes, shape)
     assert torch.equal(now[..., :settled], later[..., :settled])
     assert (

@@ -92,7 +92,7 @@ def test_an_oscillator_learns_the_person_s_pitch(monkeypatch):
         learner.learn(CLIPS)
     with torch.no_grad():
         steps = learner.average.latent_steps(CLIPS[0].whole.latents)
-        height, _ = learner.average.waveform_decoder.predicted_pitch(steps)
+        height, _ = learner.average.waveform_decoder.predicted_pitch(steps, None)
     assert float((height - math.log2(HERTZ)).abs().mean()) < 0.1
 
 

@@ -20,6 +20,9 @@ ONE_A_CODE = VocoderShape(
 )  # fmt: skip
 
 
+SPEAKER = np.zeros((1, 32, 1), np.float32)
+
+
 @pytest.mark.parametrize("shape", [VocoderShape(), ONE_A_CODE], ids=["XTTS-v2", "one step a code"])
 @pytest.mark.parametrize("codes", [1, 2, 3, 5, 12, 57])
 def test_steps_are_torchs(codes, shape):
@@ -27,12 +30,12 @@ def test_steps_are_torchs(codes, shape):
     wanted = Vocoder.latent_steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
     vocoder, given, count = OnnxVocoder(None, shape), list(latents.numpy()), wanted.shape[1]
     for left, right in {(0, count), (count // 3, count), (count // 2, count // 2 + 1)}:
-        found = vocoder.window(given, left, right)[0]
+        found = vocoder.window(given, left, right, SPEAKER)[0]
         assert found.shape == wanted[:, left:right].shape
         # torch computes positions in float32: 1e-6 of a few hundred steps off.
         assert np.abs(found - wanted[:, left:right]).max() < 1e-4
     edge = shape.edge_steps
-    held = vocoder.window(given, -edge, count + edge)[0]
+    held = vocoder.window(given, -edge, count + edge, SPEAKER)[0]
     assert np.abs(held - np.pad(wanted, ((0, 0), (edge, edge)), "edge")).max() < 1e-4
 
 
