@@ -102,8 +102,14 @@ class Making:
             print(f"{digest}  {name}")
 
     def clips(self) -> None:
-        """Writes the recordings of the demo dataset into the work folder."""
-        speaking.demo_clips(self.work / "clips")
+        """Writes the recordings of the demo dataset into the work folder. Raises SotaqueError
+        without --styles."""
+        if self.styles is None:
+            raise SotaqueError(
+                "The demo's person is a style of Kokoro. Give the folder voices of the npm package "
+                "kokoro-js with --styles."
+            )
+        speaking.demo_clips(self.work / "clips", self.styles)
 
     def _speech(self) -> Speech:
         longest = self.recipe.gpt.max_audio_tokens - 5
@@ -152,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         if arguments.resume:
             carrying.unpack(arguments.work)
-        making.run(arguments.only or STAGES)
+        making.run(arguments.only or STAGES[:-1])
         if arguments.carry:
             carrying.pack(arguments.work, arguments.carry)
     except SotaqueError as error:

@@ -29,8 +29,11 @@ REFERENCE_TEXT = (
     "the bus. It was late again."
 )
 REFERENCE_PERSON = 13
-# No base has heard the unchanged voice.
-DEMO_PERSON = hibari.Person("hibari")
+# No base has heard this style.
+DEMO_PERSON = kokoro.Mix("bf_emma", {"bf_emma": 1.0})
+_DEMO_SEEDS = 1000
+# hibari's voice as it is, which the persons are derived from.
+UNCHANGED = hibari.Person("hibari")
 
 
 def texts(recipe: BaseRecipe) -> list[str]:
@@ -174,17 +177,18 @@ def reference() -> np.ndarray:
     return spoken_by(REFERENCE_TEXT, hibari.person(REFERENCE_PERSON))
 
 
-def demo_clips(folder: Path) -> None:
-    """Writes the demo dataset's recordings, which hibari's unchanged voice speaks."""
+def demo_clips(folder: Path, styles: Path) -> None:
+    """Writes the demo dataset's recordings, which a British style of Kokoro speaks."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = (DEMO_DATASET / "metadata.csv").read_text(encoding="utf-8").splitlines()
-    for number, row in enumerate(rows):
-        name, text = row.split("|")
-        wave = spoken_by(text, DEMO_PERSON, 1000 + number)
-        soundfile.write(folder / f"{name}.flac", wave, hibari.RATE)
+    names, said = zip(*(row.split("|") for row in rows), strict=True)
+    phones = kokoro.british_phones(list(said))
+    for number, (name, read) in enumerate(zip(names, phones, strict=True)):
+        spoken = _kokoro(styles).speak(read, DEMO_PERSON, _DEMO_SEEDS + number)
+        soundfile.write(folder / f"{name}.flac", spoken.wave, kokoro.RATE)
 
 
-def spoken_by(text: str, who: hibari.Person = DEMO_PERSON, seed: int = 0) -> np.ndarray:
+def spoken_by(text: str, who: hibari.Person = UNCHANGED, seed: int = 0) -> np.ndarray:
     """A text spoken by a person, int16 at 24 kHz."""
     reader = _reader()
     ids = np.array(reader.ids(" ".join(reader.phonemize(text))))
