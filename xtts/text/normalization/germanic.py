@@ -6,6 +6,7 @@ from functools import cached_property
 from xtts.text.normalization.language_rules import ClockTime, LanguageRules, Step
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
 from xtts.text.normalization.numbers import CLEAR_GROUPS, LONG_GROUPS, spell
+from xtts.text.normalization.science_units import science_units
 
 
 class EnglishRules(LanguageRules):
@@ -48,12 +49,16 @@ class EnglishRules(LanguageRules):
         A$ AUD = Australian dollar/-s; cent/-s, C$ CA$ CAD = Canadian dollar/-s; cent/-s,
         CHF = Swiss franc/-s, ¢ = cent/-s, € EUR = euro/-s; cent/-s, £ GBP = pound/-s; penny/pence,
         ¥ = yen, ₹ Rs. INR = rupee/-s; paisa/paise, ₩ = won""")
-    units = nouns("""kg = kilogram/-s, g = gram/-s, mg = milligram/-s, t = tonne/-s,
+    units = science_units("en") | nouns("""kg = kilogram/-s, g = gram/-s, mg = milligram/-s,
+        t = tonne/-s,
         lb lbs lb. lbs. = pound/-s, oz oz. = ounce/-s, km = kilometer/-s, m = meter/-s,
         cm = centimeter/-s, mm = millimeter/-s, mi mi. = mile/-s, ft ft. = foot/feet,
         in. = inch/-es, km/h kph = kilometer/-s + per hour, mph = mile/-s + per hour,
-        m/s = meter/-s + per second, km² = square kilometer/-s, m² = square meter/-s,
-        m³ = cubic meter/-s, l L = liter/-s, ml mL = milliliter/-s, h hr hrs = hour/-s,
+        m/s = meter/-s + per second, km² sq_km = square kilometer/-s, m² sq_m = square meter/-s,
+        m³ = cubic meter/-s, sq_ft sq._ft. sq._ft = square foot/square feet, sq_mi = square mile/-s,
+        cu_ft cu._ft. = cubic foot/cubic feet, yd yd. = yard/-s, ha = hectare/-s, dB = decibel/-s,
+        tsp tsp. = teaspoon/-s, tbsp tbsp. = tablespoon/-s, l L = liter/-s, ml mL = milliliter/-s,
+        h hr hrs = hour/-s,
         min min. = minute/-s, s sec sec. = second/-s, ms = millisecond/-s,
         °C ℃ = degree/-s + celsius, °F ℉ = degree/-s + fahrenheit, ° = degree/-s, W = watt/-s,
         kW = kilowatt/-s, kWh = kilowatt hour/-s, V = volt/-s, Hz = hertz, kHz = kilohertz,
@@ -63,7 +68,9 @@ class EnglishRules(LanguageRules):
         approx. = approximately, No.# = number, Prof. = professor, Ave. = avenue, Blvd. = boulevard,
         Rd. = road, Sept. = September, Mrs. = misess, Ms. = miss, Mt. = mount, dept. = department,
         Jan. = January, Feb. = February, Aug. = August, Oct. = October, Nov. = November,
-        Dec. = December, St. = saint, Sr. = senior""")
+        Dec. = December, St. = saint, Sr. = senior, Tel. = telephone, Fig.# = figure,
+        Figs.# = figures, p.# = page, pp.# = pages, Vol.# = volume, Ch.# = chapter,
+        Chap.# = chapter, Eq.# = equation""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(
         zip(
@@ -324,10 +331,13 @@ class GermanRules(LanguageRules):
     money_joiner = " und "
     currencies = moneys("""€ EUR = Euro; Cent, $ = Dollar; Cent, US$ USD = US-Dollar; Cent,
         £ = Pfund n; Penny/Pence, CHF = Franken; Rappen, ¥ = Yen""")
-    units = nouns("""kg = Kilogramm n, g = Gramm n, mg = Milligramm n, t = Tonne/-n f,
+    units = science_units("de") | nouns("""kg = Kilogramm n, g = Gramm n, mg = Milligramm n,
+        t = Tonne/-n f,
         km = Kilometer, m = Meter, cm = Zentimeter, mm = Millimeter, km/h = Kilometer pro Stunde,
-        m/s = Meter pro Sekunde, km² qkm = Quadratkilometer, m² qm = Quadratmeter, m³ = Kubikmeter,
-        l = Liter, ml = Milliliter, h Std. = Stunde/-n f, min Min. min. = Minute/-n f,
+        m/s = Meter pro Sekunde, km² qkm = Quadratkilometer, m² qm = Quadratmeter,
+        m³ cbm = Kubikmeter,
+        ha = Hektar, dB = Dezibel, EL = Esslöffel, TL = Teelöffel, l = Liter, ml = Milliliter,
+        h Std. = Stunde/-n f, min Min. min. = Minute/-n f,
         s Sek. sek. = Sekunde/-n f, ms = Millisekunde/-n f, °C ℃ = Grad Celsius,
         °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n, kWh = Kilowattstunde/-n f,
         V = Volt n, Hz = Hertz n, MHz = Megahertz n, GHz = Gigahertz n, MB = Megabyte n,
@@ -338,8 +348,12 @@ class GermanRules(LanguageRules):
         o. Ä. = oder Ähnliches, u. Ä. = und Ähnliches, i. d. R. = in der Regel, Str. = Straße,
         Mio. = Millionen, Mrd. = Milliarden, Tsd. = Tausend, S.# = Seite, Abb. = Abbildung,
         inkl. = inklusive, evtl. = eventuell, ggf. = gegebenenfalls, max. = maximal, min. = minimal,
-        v. Chr. = vor Christus, n. Chr. = nach Christus, Jh. = Jahrhundert""")
+        v. Chr. = vor Christus, n. Chr. = nach Christus, Jh. = Jahrhundert, Tel. = Telefon,
+        MwSt. = Mehrwertsteuer,
+        MwSt = Mehrwertsteuer, zzgl. = zuzüglich, exkl. = exklusive, mind. = mindestens,
+        Tab.# = Tabelle, Kap.# = Kapitel, Bd.# = Band""")
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
+    halves = {"m": "ein halber", "f": "eine halbe", "n": "ein halbes"}
 
     def year(self, number: int) -> str:
         """Neunzehnhundertneunundneunzig."""
@@ -440,9 +454,11 @@ class DutchRules(LanguageRules):
     money_joiner = " en "
     currencies = moneys("""€ EUR = euro; cent, $ = dollar; cent, US$ USD = Amerikaanse dollar; cent,
         £ = pond; penny/pence, ¥ = yen""")
-    units = nouns("""kg = kilogram, g = gram, mg = milligram, t = ton, km = kilometer, m = meter,
+    units = science_units("nl") | nouns("""kg = kilogram, g = gram, mg = milligram, t = ton,
+        km = kilometer, m = meter,
         cm = centimeter, mm = millimeter, km/u km/h = kilometer per uur, m/s = meter per seconde,
-        km² = vierkante kilometer, m² = vierkante meter, m³ = kubieke meter, l = liter,
+        km² = vierkante kilometer, m² = vierkante meter, m³ = kubieke meter,
+        ha = hectare/-n, dB = decibel/-s, l = liter,
         ml = milliliter, u = uur, min = minuut/minuten, sec = seconde/-n,
         °C ℃ = graad/graden + celsius, °F = graad/graden + fahrenheit, ° = graad/graden,
         kW = kilowatt, kWh = kilowattuur, MB = megabyte, GB = gigabyte""")
@@ -450,5 +466,6 @@ class DutchRules(LanguageRules):
         o.a. = onder andere, d.w.z. = dat wil zeggen, m.b.t. = met betrekking tot, ca. = circa,
         nr. = nummer, prof. = professor, i.p.v. = in plaats van, t.a.v. = ter attentie van,
         a.u.b. = alstublieft, etc. = et cetera, mln. = miljoen, blz. = bladzijde,
-        drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina""")
+        drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina, tel. = telefoon,
+        fig.# = figuur, hfdst.# = hoofdstuk""")
     fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}

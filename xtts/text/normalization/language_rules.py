@@ -97,6 +97,7 @@ class LanguageRules(BarRules):
     def read(self, text: str) -> str:
         """The text in words."""
         text = numerals.plain_digits(formulas.spoken(text))
+        text = _PLAIN_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
         if GROUP in text:
             text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
         text = _LISTED.sub(lambda m: m[0].replace(",", ", "), text)
@@ -131,7 +132,11 @@ class LanguageRules(BarRules):
 
     def stop(self, match: re.Match[str]) -> str:
         """The full stop at the end of a match if it ends a sentence, too: "at 9 p.m. Then"."""
-        ends = match[0].endswith(".") and self.sentences.ends_after(match.string, match.end())
+        ends = (
+            match[0].endswith(".")
+            and match.string[match.end() : match.end() + 1] not in tuple(",;:")
+            and self.sentences.ends_after(match.string, match.end())
+        )
         return "." if ends else ""
 
     # --- Steps
@@ -413,8 +418,11 @@ class LanguageRules(BarRules):
             amount, scale, sign, unit, *others = match.groups()
             minus, _, _, first, after_sign, its_scale, code, its = others
             if sign:
-                return spoken(sign, amount, scale) + self.rate(unit) + self.stop(match)
-            words = spoken(code or first, minus + after_sign, its_scale) + self.rate(its)
+                return (
+                    spoken(sign, amount, scale) + self.rate(unit, of_money=True) + self.stop(match)
+                )
+            words = spoken(code or first, minus + after_sign, its_scale)
+            words += self.rate(its, of_money=True)
             after = match.string[match.end() : match.end() + 1]
             stop = self.stop(match)
             return words + stop + (" " if self.spaced and not stop and after.isalnum() else "")
@@ -448,13 +456,16 @@ class LanguageRules(BarRules):
     @cached_property
     def read_percents(self) -> Step:
         """Reads percentages: 14 %, also written %14."""
-        behind = re.compile(rf"({self.signed})(?:%|\s%(?![0-9]))")
+        behind = re.compile(rf"({self.signed})(?:%|\s%(?![0-9])){self.per}")
         before = re.compile(rf"(?<![\w%])%({self.written}(?:\s?[–—-]\s?%?{self.written})?)")
 
         def spoken(match: re.Match[str]) -> str:
             return self.percentage(match[1].replace("%", ""))
 
-        return lambda text: before.sub(spoken, behind.sub(spoken, text))
+        def rated(match: re.Match[str]) -> str:
+            return spoken(match) + self.rate(match[2]) + self.stop(match)
+
+        return lambda text: before.sub(spoken, behind.sub(rated, text))
 
     def percentage(self, amount: str) -> str:
         """A percentage in words."""
@@ -592,12 +603,12 @@ class LanguageRules(BarRules):
 
     def _numbered(self, match: re.Match[str]) -> str:
         before, after = match.string[: match.start()], match.string[match.end() :]
-        spoken = self.amount_words(match[0], self.gender_before(after))
+        spoken = self.amount_words(match[0], self.gender_before(match[0], after))
         # Another language's "5th", or "mp3": a space separates the word from the number.
         left, right = (" " * (self.spaced and one.isalnum()) for one in (before[-1:], after[:1]))
         return left + spoken + right
 
-    def gender_before(self, after: str) -> str:
+    def gender_before(self, amount: str, after: str) -> str:
         """The gender of the noun after a number, if the numeral agrees with it and its ending shows
         the gender; else ""."""
         return ""
@@ -702,6 +713,8 @@ _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]
 # Single and double figures with commas are a list: 1,2,3.
 _LISTED = re.compile(r"(?<![\w.,])[0-9]{1,2}(?:,[0-9]{1,2}){2,20}(?!\d|[.,]\d)", re.ASCII)
 _DIGIT = re.compile("[0-9]")
+# A square or a cubic unit without its superscript: 30 m2, 2 kg/m3.
+_PLAIN_POWER = re.compile(r"((?:(?<=[0-9])\s?|(?<=[A-Za-zа-я]/))[kdcmкдс]?[mм])([23])(?!\w)")
 _BETWEEN_NUMBERS = re.compile("(?<=[0-9]) (?=[0-9])")
 # Two numbers, of which the first may number a page: "page 5 100 people".
 _SIDE_BY_SIDE = re.compile(r"(?<![\w.,])([0-9]{1,3}) (?=[0-9])")
@@ -717,14 +730,15 @@ _BASE = re.compile(r"[0-9)\]]$|(?:^|[^\w])(?:[^\W\d_]|[a-zα-ω]{2})$")
 # A number in the American form is whole: a number behind it counts something.
 _GROUPS = (
     r"(?:(?:1-)?[0-9]{3}-)?[0-9]{3}-[0-9]{4}(?![-./0-9])"
-    r"|[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
+    r"|[+(]?[0-9]{1,8}\)?(?:(?:[ ./-]| [/–-] )\(?[0-9]{1,8}\)?){0,7}"
 )
 # Forms: international, area code in brackets, leading zero, groups with dashes, two groups of five.
 _PHONE = re.compile(
     r"(?<![\w.,+-])(?:"
     r"\+[0-9]{1,3}(?:[ -]?\(?[0-9]{1,5}\)?){1,7}"
     r"|(?:[0-9]{1,2}[ -]?)?\([0-9]{2,5}\)\s?[0-9]{2,5}(?:[ -][0-9]{2,5}){1,3}"
-    r"|0[0-9]{0,4}(?:[ -][0-9]{1,8}){1,5}|0[0-9]{2,5}\s?/\s?[0-9]{3,8}(?:[ -][0-9]{1,6}){0,3}"
+    r"|0[0-9]{0,4}(?:[ -][0-9]{1,8}){1,5}"
+    r"|0[0-9]{2,5}\s?/\s?[0-9]{2,8}(?:(?:[ -]| [–-] )[0-9]{1,6}){0,4}"
     r"|0[0-9](?:\.[0-9]{2}){4}"
     r"|[0-9]{3} [0-9]{3} [0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
     r"|[0-9]{3}-[0-9]{4}|[0-9]{2,4}-[0-9]{3,4}-[0-9]{4}"

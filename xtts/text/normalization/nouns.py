@@ -60,7 +60,8 @@ def pairs(table: str) -> dict[str, str]:
 
 
 def nouns(table: str) -> dict[str, Noun]:
-    """Nouns by symbol, from rows of `symbol symbol = one/many gender`; the default gender is m."""
+    """Nouns by symbol, from rows of `symbol symbol = one/many gender`; the default gender is m, and
+    `_` a space in a symbol."""
     found = {symbol: _noun(forms) for symbol, forms in _rows(table)}
     return _powers(found) | found
 
@@ -69,7 +70,9 @@ def _powers(units: Mapping[str, Noun]) -> dict[str, Noun]:
     """Areas and volumes of the other lengths, named as that of the metre is: Quadratmeter,
     Quadratzentimeter."""
     found = dict[str, Noun]()
-    for metre, power, prefix in itertools.product("mм", "²³", ("k", "c", "m", "к", "с", "м")):
+    for metre, power, prefix in itertools.product(
+        "mм", "²³", ("k", "d", "c", "m", "к", "д", "с", "м")
+    ):
         length, whole = units.get(prefix + metre), units.get(metre + power)
         if length is None or whole is None:
             continue
@@ -101,7 +104,7 @@ def marks(table: str) -> dict[str, int]:
 def _rows(table: str) -> Iterator[tuple[str, str]]:
     for symbols, forms in pairs(table).items():
         for symbol in symbols.split():
-            yield symbol, forms
+            yield symbol.replace("_", " "), forms
 
 
 def _noun(forms: str) -> Noun:

@@ -6,6 +6,7 @@ from typing import ClassVar
 from xtts.text.normalization.language_rules import NEVER, ClockTime, LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
 from xtts.text.normalization.numbers import LONG_GROUPS, WrittenNumber, spell
+from xtts.text.normalization.science_units import science_units
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
@@ -39,12 +40,21 @@ class RomanceRules(LanguageRules):
     feminine_marks: ClassVar[tuple[str, ...]] = ("ª", "a")
     scale_joiner = " de "
     money_joiner = " e "
+    part_joiner = " de "
+
+    def measured(self, number: int, noun: Noun, top: int, bottom: int) -> str:
+        """Dos horas y media, deux kilogrammes et quart: the fraction is behind the unit."""
+        amount = WrittenNumber(str(number))
+        half = self.halves[noun.gender].split()[-1] if (top, bottom) == (1, 2) else ""
+        half += "e" if self.code == "fr" and half and noun.gender == "f" else ""
+        counted = f"{self.words(amount, noun.gender)} {self.form(amount, noun)}"
+        return self.mixed.format(counted, half or self.part_words(top, bottom))
 
 
 class IberianRules(RomanceRules):
     """Spanish and Portuguese: one, two and hundreds agree with the noun."""
 
-    def gender_before(self, after: str) -> str:
+    def gender_before(self, amount: str, after: str) -> str:
         """The gender of the following noun, by its ending."""
         match = _WORD_BEHIND.match(after)
         word = match[1] if match else ""
@@ -85,11 +95,13 @@ class SpanishRules(IberianRules):
     money_joiner = " con "
     currencies = moneys("""€ EUR = euro/-s; céntimo/-s, $ US$ USD = dólar/-es; centavo/-s,
         £ = libra/-s f; penique/-s, ¥ = yen/-es""")
-    units = nouns("""kg = kilogramo/-s, g = gramo/-s, mg = miligramo/-s, t = tonelada/-s f,
+    units = science_units("es") | nouns("""kg = kilogramo/-s, g = gramo/-s, mg = miligramo/-s,
+        t = tonelada/-s f,
         km = kilómetro/-s, m = metro/-s, cm = centímetro/-s, mm = milímetro/-s,
         km/h = kilómetro/-s + por hora, m/s = metro/-s + por segundo,
         km² = kilómetro cuadrado/kilómetros cuadrados, m² = metro cuadrado/metros cuadrados,
-        m³ = metro cúbico/metros cúbicos, l = litro/-s, ml = mililitro/-s, h = hora/-s f,
+        m³ = metro cúbico/metros cúbicos, ha = hectárea/-s f, dB = decibelio/-s, l = litro/-s,
+        ml = mililitro/-s, h = hora/-s f,
         min = minuto/-s, s = segundo/-s, °C ℃ ºC = grado/-s + celsius, °F = grado/-s + fahrenheit,
         ° = grado/-s, kW = kilovatio/-s, kWh = kilovatio/-s + hora, MB = megabyte/-s,
         GB = gigabyte/-s""")
@@ -97,7 +109,9 @@ class SpanishRules(IberianRules):
         Vd. = usted, núm. = número, n.º = número, nº = número, pág. = página, págs. = páginas,
         Srta. = señorita, Sres. = señores, Dña. = doña, Prof. = profesor, Profa. = profesora,
         EE. UU. = Estados Unidos, aprox. = aproximadamente, Avda. = avenida,
-        a. C. = antes de Cristo, d. C. = después de Cristo, C/ = calle, tel. = teléfono""")
+        a. C. = antes de Cristo, d. C. = después de Cristo, C/ = calle, tel. = teléfono,
+        fig.# = figura, cap.# = capítulo, vol.# = volumen""")
+    halves = {"m": "medio", "f": "media"}
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
 
     def _ordinal(self, match: re.Match[str]) -> str:
@@ -138,11 +152,13 @@ class FrenchRules(RomanceRules):
     currencies = moneys("""€ EUR = euro/-s; centime/-s, $ = dollar/-s; cent/-s,
         US$ USD = dollar américain/dollars américains; cent/-s, £ = livre/-s f; penny/pence,
         CHF = franc suisse/francs suisses; centime/-s, ¥ = yen/-s""")
-    units = nouns("""kg = kilogramme/-s, g = gramme/-s, mg = milligramme/-s, t = tonne/-s f,
+    units = science_units("fr") | nouns("""kg = kilogramme/-s, g = gramme/-s, mg = milligramme/-s,
+        t = tonne/-s f,
         km = kilomètre/-s, m = mètre/-s, cm = centimètre/-s, mm = millimètre/-s,
         km/h = kilomètre/-s + par heure, m/s = mètre/-s + par seconde,
         km² = kilomètre carré/kilomètres carrés, m² = mètre carré/mètres carrés,
-        m³ = mètre cube/mètres cubes, l L = litre/-s, ml = millilitre/-s, min mn = minute/-s f,
+        m³ = mètre cube/mètres cubes, ha = hectare/-s, dB = décibel/-s, l L = litre/-s,
+        ml = millilitre/-s, min mn = minute/-s f,
         s = seconde/-s f, °C ℃ = degré/-s + celsius, °F = degré/-s + fahrenheit, ° = degré/-s,
         kW = kilowatt/-s, kWh = kilowattheure/-s, Mo = mégaoctet/-s, Go = gigaoctet/-s,
         MB = mégaoctet/-s, GB = gigaoctet/-s""")
@@ -150,7 +166,9 @@ class FrenchRules(RomanceRules):
         Mmes = mesdames, Dr = docteur, Pr = professeur, p. ex. = par exemple, etc. = et cetera,
         c.-à-d. = c'est-à-dire, n° = numéro, env. = environ, av. = avenue, bd = boulevard,
         av. J.-C. = avant Jésus-Christ, apr. J.-C. = après Jésus-Christ, St = saint, Ste = sainte,
-        tél. = téléphone""")
+        tél. = téléphone, fig.# = figure, chap.# = chapitre, vol.# = volume, p.# = page,
+        max. = maximum, min. = minimum""")
+    halves = {"m": "un demi", "f": "une demi"}
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
 
     def hours(self, hour: int) -> str:
@@ -205,12 +223,14 @@ class ItalianRules(RomanceRules):
     currencies = moneys("""€ EUR = euro; centesimo/centesimi,
         $ US$ USD = dollaro/dollari; centesimo/centesimi, £ = sterlina/sterline f; penny/pence,
         ¥ = yen""")
-    units = nouns("""kg = chilogrammo/chilogrammi, g = grammo/grammi, mg = milligrammo/milligrammi,
+    units = science_units("it") | nouns("""kg = chilogrammo/chilogrammi, g = grammo/grammi,
+        mg = milligrammo/milligrammi,
         t = tonnellata/tonnellate f, km = chilometro/chilometri, m = metro/metri,
         cm = centimetro/centimetri, mm = millimetro/millimetri,
         km/h = chilometro orario/chilometri orari, m/s = metro/metri + al secondo,
         km² = chilometro quadrato/chilometri quadrati, m² mq = metro quadrato/metri quadrati,
-        m³ = metro cubo/metri cubi, l = litro/litri, ml = millilitro/millilitri, h = ora/ore f,
+        m³ mc = metro cubo/metri cubi, ha = ettaro/ettari, dB = decibel, l = litro/litri,
+        ml = millilitro/millilitri, h = ora/ore f,
         min = minuto/minuti, s = secondo/secondi, °C ℃ = grado/gradi + celsius,
         °F = grado/gradi + fahrenheit, kW = kilowatt, kWh = kilowattora, MB = megabyte,
         GB = gigabyte""")
@@ -218,10 +238,13 @@ class ItalianRules(RomanceRules):
         Dott.ssa = dottoressa, Prof. = professor, Prof.ssa = professoressa, Ing. = ingegner,
         Avv. = avvocato, ecc. = eccetera, ad es. = ad esempio, p. es. = per esempio, n.# = numero,
         pag. = pagina, tel. = telefono, ca. = circa, S.p.A. = società per azioni,
-        a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor""")
+        a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor, fig.# = figura, cap.# = capitolo,
+        vol.# = volume""")
+    halves = {"m": "mezzo", "f": "mezza"}
+    part_joiner = " di "
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
 
-    def per_unit(self, word: str, gender: str) -> str:
+    def per_unit(self, form: str, word: str, gender: str) -> str:
         """All'ora, alla settimana, allo studente, al mese."""
         if word[0].casefold() in "aeiouàèéìòù":
             return f"all'{word}"
@@ -234,7 +257,7 @@ class ItalianRules(RomanceRules):
         rules = self.cardinals.get(gender, "numbering")
         return spell("it", number, rules if number == 1 else "numbering")
 
-    def gender_before(self, after: str) -> str:
+    def gender_before(self, amount: str, after: str) -> str:
         """One agrees with the noun."""
         match = _WORD_BEHIND.match(after)
         if match is None or match[1] in _NO_NOUNS:
@@ -272,18 +295,22 @@ class PortugueseRules(IberianRules):
     clock_range = _HOURS_RANGE
     currencies = moneys("""R$ BRL = real/reais; centavo/-s, € EUR = euro/-s; cêntimo/-s,
         $ US$ USD = dólar/-es; centavo/-s, £ = libra/-s f; pêni/pence, ¥ = iene/-s""")
-    units = nouns("""kg = quilograma/-s, g = grama/-s, mg = miligrama/-s, t = tonelada/-s f,
+    units = science_units("pt") | nouns("""kg = quilograma/-s, g = grama/-s, mg = miligrama/-s,
+        t = tonelada/-s f,
         km = quilômetro/-s, m = metro/-s, cm = centímetro/-s, mm = milímetro/-s,
         km/h = quilômetro/-s + por hora, m/s = metro/-s + por segundo,
         km² = quilômetro quadrado/quilômetros quadrados, m² = metro quadrado/metros quadrados,
-        m³ = metro cúbico/metros cúbicos, l L = litro/-s, ml = mililitro/-s, min = minuto/-s,
+        m³ = metro cúbico/metros cúbicos, ha = hectare/-s, dB = decibel/decibéis, l L = litro/-s,
+        ml = mililitro/-s, min = minuto/-s,
         s = segundo/-s, °C ℃ = grau/-s + celsius, °F = grau/-s + fahrenheit, ° = grau/-s,
         kW = quilowatt/-s, kWh = quilowatt-hora/quilowatts-hora, MB = megabyte/-s,
         GB = gigabyte/-s""")
     abbreviations = pairs("""p. ex. = por exemplo, etc. = etcétera, nº = número, n.º = número,
         pág. = página, Profa. = professora, Prof. = professor, Av. = avenida, tel. = telefone,
         aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,
-        Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro""")
+        Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, fig.# = figura,
+        cap.# = capítulo, vol.# = volume""")
+    halves = {"m": "meio", "f": "meia"}
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
 
     def time(self, at: ClockTime) -> str:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from xtts.text.normalization.language_rules import NEVER, ClockTime, LanguageRules, Pattern
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
 from xtts.text.normalization.numbers import WrittenNumber, spell
+from xtts.text.normalization.science_units import science_units
 
 
 class SlavicRules(LanguageRules):
@@ -73,6 +74,16 @@ class SlavicRules(LanguageRules):
             return f"{spoken} {self.cardinal(year)}"
         return f"{spoken} {self.ordinal(year, 'm-gen')} {self.year_words[0]}"
 
+    def read_dates(self, text: str) -> str:
+        """The word for year is part of a date in figures: 12.05.2021 r., 15.03.2024 г."""
+        if self.year_words[0]:
+            text = _FIGURES_AND_YEAR.sub(lambda match: match[1] + self.stop(match), text)
+        return super().read_dates(text)
+
+    def gender_before(self, amount: str, after: str) -> str:
+        """Feminine if one of the nouns that are counted most follows; else "" (masculine)."""
+        return "f" if _COUNTED_FEMININE.match(after) else ""
+
     def day(self, number: int, before: str = "") -> str:
         """Piątego."""
         return self.ordinal(number, "m-gen")
@@ -96,6 +107,19 @@ class SlavicRules(LanguageRules):
         case = self.year_cases.get(word) or ("m-loc" if located else "m-gen")
         spoken = self.year_words[located] if word.endswith(".") else word
         return f"{before}{self.ordinal(int(match[2]), case)} {spoken}{self.stop(match)}"
+
+
+_FIGURES_AND_YEAR = re.compile(
+    r"((?<![\w.,/-])(?:[0-9]{1,2}([./-])[0-9]{1,2}\2[12][0-9]{3}|[12][0-9]{3}-[0-9]{2}-[0-9]{2}))"
+    r"\s(?:r\.|roku|г\.|года)(?!\w)"
+)
+# Feminine nouns after one and two, in Polish and Czech, where their endings do not tell the gender.
+_COUNTED_FEMININE = re.compile(
+    r"\s(?:osob|godzin|minut|sekund|stron|kobiet|córk|siostr|książk|szklank|łyżk|łyżeczk|sztuk|"
+    r"noce?\b|lekcj|rzecz|gwiazdk|butelk|kaw[ay]\b|herbat|kanapk|paczk|ulic|wiosk|"
+    r"drog|rodzin|grup|klas|drużyn|bramk|żen|dcer|sestr|knih|hodin|stran[ay]\b|lžíc|lžičk|láhv|"
+    r"tun[ay]\b|korun)[a-zęąóě]{0,3}(?!\w)"
+)
 
 
 class PolishRules(SlavicRules):
@@ -130,12 +154,18 @@ class PolishRules(SlavicRules):
     currencies = moneys("""zł PLN = złoty/złote/-ch/złotego; grosz/-e/-y, grosz = grosz/-e/-y,
         € EUR = euro/euro/euro/euro; cent/-y/-ów, $ US$ USD = dolar/-y/-ów/-a; cent/-y/-ów,
         £ = funt/-y/-ów/-a; pens/-y/-ów""")
-    units = nouns("""kg = kilogram/-y/-ów/-a, g = gram/-y/-ów/-a, dag = dekagram/-y/-ów/-a,
+    units = science_units("pl") | nouns("""kg = kilogram/-y/-ów/-a, g = gram/-y/-ów/-a,
+        dag = dekagram/-y/-ów/-a,
         mg = miligram/-y/-ów/-a, t = tona/tony/ton/tony f, km = kilometr/-y/-ów/-a,
         m = metr/-y/-ów/-a, cm = centymetr/-y/-ów/-a, mm = milimetr/-y/-ów/-a,
         km/h = kilometr/-y/-ów/-a + na godzinę,
         m² = metr kwadratowy/metry kwadratowe/metrów kwadratowych/metra kwadratowego,
         m³ = metr sześcienny/metry sześcienne/metrów sześciennych/metra sześciennego,
+
+
+
+
+        ha = hektar/-y/-ów/-a, dB = decybel/-e/-i/-a, s = sekunda/sekundy/sekund/sekundy f,
         l = litr/-y/-ów/-a, ml = mililitr/-y/-ów/-a, h godz. = godzina/godziny/godzin/godziny f,
         min min. = minuta/minuty/minut/minuty f, sek. = sekunda/sekundy/sekund/sekundy f,
         °C ℃ = stopień/stopnie/stopni/stopnia + Celsjusza, ° = stopień/stopnie/stopni/stopnia,
@@ -148,7 +178,7 @@ class PolishRules(SlavicRules):
         al. = aleja, pl. = plac, św. = święty, str. = strona, tel. = telefon, wg = według,
         p.n.e. = przed naszą erą, n.e. = naszej ery, woj. = województwo, o godz. = o godzinie,
         od godz. = od godziny, do godz. = do godziny, godz.# = godzina, hab. = habilitowany,
-        mies. = miesiąc""")
+        mies. = miesiąc, rys.# = rysunek, rozdz.# = rozdział, tab.# = tabela, t.# = tom""")
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
     units_ordinals = words("""zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy
         dziewiąty dziesiąty jedenasty dwunasty trzynasty czternasty piętnasty szesnasty siedemnasty
@@ -165,6 +195,10 @@ class PolishRules(SlavicRules):
     def read(self, text: str) -> str:
         """Gr after złoty is grosz, not gram."""
         return super().read(_GROSZ.sub(r"\1 grosz", text))
+
+    def ratio(self, first: str, second: str) -> str:
+        """Dwa do jednego."""
+        return f"{first} {self.to} {spell('pl', int(second), 'cardinal-masculine-genitive')}"
 
     def round_ordinal(self, number: int, gender: str) -> str:
         """Setny, dwutysięczny."""
@@ -237,12 +271,14 @@ class CzechRules(SlavicRules):
     currencies = moneys("""Kč CZK = koruna/koruny/korun/koruny f; haléř/-e/-ů,
         € EUR = euro/eura/eur/eura n; cent/-y/-ů, $ US$ USD = dolar/-y/-ů/-u; cent/-y/-ů,
         £ = libra/libry/liber/libry f; pence""")
-    units = nouns("""kg = kilogram/-y/-ů/-u, g = gram/-y/-ů/-u, dkg = dekagram/-y/-ů/-u,
+    units = science_units("cs") | nouns("""kg = kilogram/-y/-ů/-u, g = gram/-y/-ů/-u,
+        dkg = dekagram/-y/-ů/-u,
         mg = miligram/-y/-ů/-u, t = tuna/tuny/tun/tuny f, km = kilometr/-y/-ů/-u, m = metr/-y/-ů/-u,
         cm = centimetr/-y/-ů/-u, mm = milimetr/-y/-ů/-u, km/h = kilometr/-y/-ů/-u + za hodinu,
         m² = metr čtvereční/metry čtvereční/metrů čtverečních/metru čtverečního, l = litr/-y/-ů/-u,
         m³ = metr krychlový/metry krychlové/metrů krychlových/metru krychlového,
-        ml = mililitr/-y/-ů/-u, h hod. = hodina/hodiny/hodin/hodiny f,
+        ha = hektar/-y/-ů/-u, dB = decibel/-y/-ů/-u, ml = mililitr/-y/-ů/-u,
+        h hod. = hodina/hodiny/hodin/hodiny f,
         min min. = minuta/minuty/minut/minuty f, °C ℃ = stupeň/stupně/stupňů/stupně + Celsia,
         ° = stupeň/stupně/stupňů/stupně, kW = kilowatt/-y/-ů/-u,
         kWh = kilowatthodina/kilowatthodiny/kilowatthodin/kilowatthodiny f, MB = megabajt/-y/-ů/-u,
@@ -251,7 +287,8 @@ class CzechRules(SlavicRules):
         tzv. = takzvaný, č. = číslo, str. = strana, ul. = ulice, nám. = náměstí, cca = cirka,
         prof. = profesor, mj. = mimo jiné, popř. = popřípadě, tzn. = to znamená,
         př. n. l. = před naším letopočtem, n. l. = našeho letopočtu, tel. = telefon, sv. = svatý,
-        Ing. = inženýr, Mgr. = magistr, MUDr. = doktor""")
+        Ing. = inženýr, Mgr. = magistr, MUDr. = doktor, obr.# = obrázek, kap.# = kapitola,
+        tab.# = tabulka""")
     fractions = {"½": "půl", "¼": "čtvrt", "¾": "tři čtvrtě"}
     units_ordinals = words("""nultý první druhý třetí čtvrtý pátý šestý sedmý osmý devátý desátý
         jedenáctý dvanáctý třináctý čtrnáctý patnáctý šestnáctý sedmnáctý osmnáctý devatenáctý""")
@@ -325,11 +362,21 @@ class RussianRules(SlavicRules):
         коп. коп = копейка/копейки/копеек/копейки f,
         € EUR = евро/евро/евро/евро; цент/-а/-ов, $ US$ USD долл. = доллар/-а/-ов/-а; цент/-а/-ов,
         £ = фунт/-а/-ов/-а; пенс/-а/-ов""")
-    units = nouns("""кг kg = килограмм/-а/-ов/-а, г g = грамм/-а/-ов/-а, мг = миллиграмм/-а/-ов/-а,
+    units = science_units("ru") | nouns("""кг kg = килограмм/-а/-ов/-а, г g = грамм/-а/-ов/-а,
+        мг = миллиграмм/-а/-ов/-а,
         т = тонна/тонны/тонн/тонны f, км km = километр/-а/-ов/-а, м m = метр/-а/-ов/-а,
         см cm = сантиметр/-а/-ов/-а, мм mm = миллиметр/-а/-ов/-а, км/ч = километр/-а/-ов/-а + в час,
         м² = квадратный метр/квадратных метра/квадратных метров/квадратного метра,
         м³ = кубический метр/кубических метра/кубических метров/кубического метра,
+
+
+
+
+        га = гектар/-а/-ов/-а, дБ = децибел/-а/-ов/-а, сут. = сутки/суток/суток/суток,
+        ст._л. ст.л. = столовая ложка/столовые ложки/столовых ложек/столовой ложки f,
+        ч._л. ч.л. = чайная ложка/чайные ложки/чайных ложек/чайной ложки f,
+        шт. = штука/штуки/штук/штуки f, чел. = человек/человека/человек/человека,
+        мес. = месяц/-а/месяцев/-а,
         л = литр/-а/-ов/-а, мл = миллилитр/-а/-ов/-а, ч = час/-а/-ов/-а,
         мин мин. = минута/минуты/минут/минуты f, сек сек. = секунда/секунды/секунд/секунды f,
         °C °С ℃ = градус/-а/-ов/-а + Цельсия, ° = градус/-а/-ов/-а, кВт = киловатт/-а/киловатт/-а,
@@ -339,7 +386,8 @@ class RussianRules(SlavicRules):
         кв.# = квартира, стр. = страница, № = номер, проф. = профессор, им. = имени,
         до н. э. = до нашей эры, н. э. = нашей эры, см. = смотри, тел. = телефон,
         т. н. = так называемый, гг. = годы, вв. = века, обл. = область,
-        г-н = господин, г-жа = госпожа""")
+        г-н = господин, г-жа = госпожа, рис.# = рисунок, гл.# = глава, табл.# = таблица,
+        т.# = том, п.# = пункт""")
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
     _WHOLE = Noun.of("целая/целых")
     _PARTS = {
@@ -347,8 +395,22 @@ class RussianRules(SlavicRules):
     }  # fmt: skip
 
     def read(self, text: str) -> str:
-        """The case of years: в 1990-х гг."""
+        """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
+        text = _RUSSIAN_POWER.sub(lambda m: m[2] + ("²" if m[1] == "кв" else "³"), text)
         return super().read(_RUSSIAN_YEARS.sub(lambda m: m[1] + _years(m), text))
+
+    def gender_before(self, amount: str, after: str) -> str:
+        """Две книги, but два стола; одна книга, одно окно: the ending tells the gender together
+        with the number."""
+        match = _RUSSIAN_NOUN.match(after)
+        word = match[1] if match else ""
+        if not word or _NO_RUSSIAN_NOUN.fullmatch(word):
+            return ""
+        if amount.endswith("2"):
+            return "f" if word.endswith(("ы", "и")) else ""
+        if amount.endswith("1"):
+            return "f" if word.endswith(("а", "я")) else "n" if word.endswith(("о", "е")) else ""
+        return ""
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Двенадцать целых пять десятых."""
@@ -385,6 +447,17 @@ class RussianRules(SlavicRules):
         return spoken if re.search("plural|accusative", rules) else self._corrected(spoken)
 
 
+_RUSSIAN_NOUN = re.compile(r"\s([а-яё]{3,30})(?!\w)")
+# Words behind a number that it does not count, verbs in the past, and nouns whose gender their
+# ending hides.
+_NO_RUSSIAN_NOUN = re.compile(
+    r"или|если|почти|при|это|что|как|где|ещё|еще|уже|тоже|также|только|около|более|менее|после|"
+    r"для|его|она|оно|они|мы|года|часа|дня|месяца|рубля|метра|раза|января|февраля|марта|апреля|мая|"
+    r"июня|июля|августа|сентября|октября|ноября|декабря|пути|имени|времени|мужчина|папа|дедушка|"
+    r"дядя|судья|(?!недели|мили|капли|земли|доли|роли|цели|модели|школа|сила|скала|акула|игла)"
+    r"\w+(?:ла|ло|ли|лся|лась|лись)"
+)
+_RUSSIAN_POWER = re.compile(r"(?<![^\W\d_])(кв|куб)\.?\s?([кдсм]?м)(?![\w.])")
 _RUSSIAN_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")
 
 

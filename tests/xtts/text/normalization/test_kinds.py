@@ -35,11 +35,82 @@ KINDS = {
         ("nl", "5 cm³", "vijf kubieke centimeter"),
         ("pl", "5 cm³, 2 m³", "pięć centymetrów sześciennych, dwa metry sześcienne"),
         ("cs", "5 cm²", "pět centimetrů čtverečních"),
-        ("ru", "5 см³, 2 м³/ч", "пять кубических сантиметров, два кубических метра за час"),
+        ("ru", "5 см³, 2 м³/ч", "пять кубических сантиметров, два кубических метра в час"),
         ("hu", "5 cm²", "öt négyzetcentiméter"),
         ("tr", "5 cm²", "beş santimetrekare"),
         ("zh", "5 cm²", "五平方厘米"),
         ("ja", "5 cm²", "五平方センチメートル"),
+    ],
+    "a rate of what is a word elsewhere": [
+        ("ru", "5 м³/с и 5 м/с", "пять кубических метров в секунду и пять метров в секунду"),
+        ("ru", "250 ₽/кг, 500 руб./мес., 100 ₽/шт., 2 г/л",
+         "двести пятьдесят рублей за килограмм, пятьсот рублей в месяц, сто рублей за штуку, "
+         "два грамма на литр"),
+        ("pl", "85 m³/s, 5 MB/s, 9 zł/kg, 4 zł/szt.",
+         "osiemdziesiąt pięć metrów sześciennych na sekundę, pięć megabajtów na sekundę, "
+         "dziewięć złotych za kilogram, cztery złote za sztukę."),
+        ("cs", "3 m/s, 5 Kč/ks", "tři metry za sekundu, pět korun za kus"),
+        ("fr", "7 €/h, 8 km/j, 5 €/an", "sept euros par heure, huit kilomètres par jour, "
+         "cinq euros par an"),
+        ("en", "3 kWh/yr, 2.5%/yr", "three kilowatt hours per year, "
+         "two point five percent per year"),
+        ("nl", "5 m³/s", "vijf kubieke meter per seconde"),
+        ("zh", "5 m³/s, 9 g/cm³", "五立方米每秒, 九克每立方厘米"),
+        ("ja", "2 kg/m³", "二キログラム毎立方メートル"),
+        ("hu", "5 m/s", "öt méter per másodperc"),
+    ],
+    "a power without its superscript": [
+        ("ru", "30 м2, 5 м3/с", "тридцать квадратных метров, пять кубических метров в секунду"),
+        ("en", "12 km2 and 3 t/m3",
+         "twelve square kilometers and three tonnes per cubic meter"),
+        ("en", "a 30 sq. ft. room", "a thirty square feet room"),
+        ("ru", "3 кв. м", "три квадратных метра"),
+    ],
+    "a unit of physics with its prefix": [
+        ("de", "20 MW, 1013 hPa, 6 W/m²",
+         "zwanzig Megawatt, eintausenddreizehn Hektopascal, sechs Watt pro Quadratmeter"),
+        ("es", "230 V, 250 kcal", "doscientos treinta voltios, doscientas cincuenta kilocalorías"),
+        ("pl", "60 W, 2 GHz", "sześćdziesiąt watów, dwa gigaherce"),
+        ("ru", "5 МВт, 2 кВт·ч, 220 ГГц", "пять мегаватт, два киловатт-часа, "
+         "двести двадцать гигагерц"),
+    ],
+    "a part of a unit": [
+        ("de", "1/2 kg, 1/2 h, ½ l", "ein halbes Kilogramm, eine halbe Stunde, ein halber Liter"),
+        ("es", "1/2 h, 3/4 h, 2 1/2 h", "media hora, tres cuartos de hora, dos horas y media"),
+        ("fr", "1/4 h, 2 1/2 h, 3/4 l", "un quart d'heure, deux heures et demie, "
+         "trois quarts de litre"),
+        ("it", "1/4 h, 2 1/2 kg", "un quarto d'ora, due chilogrammi e mezzo"),
+        ("pt", "1/2 h, 2 1/2 h", "meia hora, duas horas e meia"),
+    ],
+    "the gender of what one and two count": [
+        ("ru", "2 комнаты, 2 стола, 1 комната, 1 окно, 22 книги",
+         "две комнаты, два стола, одна комната, одно окно, двадцать две книги"),
+        ("ru", "Их было 2 или 3. Урок 2 начался.", "Их было два или три. Урок два начался."),
+        ("pl", "2 osoby i 2 domy, 1 książka", "dwie osoby i dwa domy, jedna książka"),
+        ("cs", "2 osoby", "dvě osoby"),
+    ],
+    "a ratio in cases": [
+        ("pl", "2:0, 16:9", "dwa do zera, szesnaście do dziewięciu"),
+        ("ru", "Счёт 3:1.", "Счёт три один."),
+    ],
+    "the word for year behind a date in figures": [
+        ("pl", "12.05.2021 r. o ósmej",
+         "dwunastego maja dwa tysiące dwudziestego pierwszego roku o ósmej"),
+        ("pl", "Było to 12.05.2021 r. Potem poszliśmy.",
+         "Było to dwunastego maja dwa tysiące dwudziestego pierwszego roku. Potem poszliśmy."),
+        ("ru", "12.05.2021 г. шёл дождь",
+         "двенадцатого мая две тысячи двадцать первого года шёл дождь"),
+    ],
+    "a telephone number with wide separators": [
+        ("de", "Tel. 0221 / 55 66 77", "Telefon null zwei zwei eins, fünf fünf, sechs sechs, "
+         "sieben sieben"),
+        ("de", "Fax: 030 / 22 33 44 - 55", "Fax: null drei null, zwei zwei, drei drei, vier vier, "
+         "fünf fünf"),
+        ("en", "Call 020 - 7946 0958", "Call zero two zero, seven nine four six, zero nine five "
+         "eight"),
+    ],
+    "a comma behind the full stop of an abbreviation": [
+        ("de", "3 €/Stk., 80 Stück", "drei Euro pro Stück, achtzig Stück"),
     ],
     "feet and inches": [
         ("en", "She is 6'2\" tall.", "She is six foot two tall."),
