@@ -19,7 +19,7 @@ def write(path: Path, samples: Any, rate: int = VOCODER_RATE) -> Written:
 
     # First in memory (48 kB per second), because libsndfile seeks back to the header on closing.
     whole = io.BytesIO()
-    clipped = np.clip(np.asarray(samples, np.float32), -1.0, 1.0)
-    soundfile.write(whole, clipped, rate, subtype="PCM_16", format="WAV")
+    # soundfile clips what is beyond -1..1.
+    soundfile.write(whole, np.asarray(samples, np.float32), rate, subtype="PCM_16", format="WAV")
     make_folder(path.parent)
     return replace_file(path, lambda file: file.write(whole.getbuffer()))

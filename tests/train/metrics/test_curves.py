@@ -1,10 +1,12 @@
-"""Each OUTPUT_DIR has a separate folder in RUNS_DIR, whatever their names."""
+"""Each OUTPUT_DIR has a separate folder in RUNS_DIR, whatever their names; what TensorBoard
+reads of its events."""
 
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from train.metrics import curves
 from xtts.voices.run_folder import RunFolder
@@ -83,3 +85,25 @@ def test_a_damaged_mark_is_another_folder(anna, runs_dir, damage):
     assert curves.claim(anna, runs_dir) == runs_dir / "output-2"
     (anna.folder / "curves.json").write_text(damage)
     assert curves.claim(anna, runs_dir) == runs_dir / "output-3"
+
+
+def test_steps_that_a_killed_run_had_written_vanish_when_it_goes_on_before_them(tmp_path):
+    """As TensorBoard reads them: else the curve has two values at a step."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for first, steps in ((1, range(2, 11)), (5, range(6, 8))):
+        writer = curves.TensorBoardWriter(tmp_path, first)
+        for step in steps:
+            writer.numbers("loss", {"audio": float(first)}, step)
+        writer.close()
+    read = EventAccumulator(str(tmp_path)).Reload().Scalars("loss/audio")
+    assert [(one.step, one.value) for one in read] == [
+        (2, 1.0), (3, 1.0), (4, 1.0), (5, 1.0), (6, 5.0), (7, 5.0),
+    ]  # fmt: skip
+
+
+def test_a_spectrogram_has_low_frequencies_at_the_bottom():
+    times = torch.arange(24_000) / 24_000
+    picture = curves.spectrogram(torch.sin(2 * torch.pi * 1000 * times))
+    brightest = int(picture[0].mean(1).argmax())
+    assert picture.shape[1] == 513 and brightest == 512 - round(1000 / 24_000 * 1024)

@@ -60,3 +60,11 @@ def test_the_course_of_a_vibrato_and_of_silence(hertz):
 def test_noise_has_no_pitch():
     noise = torch.randn(RATE, generator=torch.Generator().manual_seed(0))
     assert float((pitch_course(noise, RATE, 100, 0.01) > 0).float().mean()) < 0.05
+
+
+@pytest.mark.parametrize("hertz", [211.7, 330.3])
+def test_a_period_between_two_samples_is_measured_by_the_summit_of_a_parabola(hertz):
+    """At 12 kHz, 211.7 Hz have a period of 56.7 samples: the nearest whole one is 0.56 % away."""
+    times = torch.arange(RATE, dtype=torch.float64) / RATE
+    pure = (0.1 * torch.sin(2 * torch.pi * hertz * times)).float()
+    assert pitch(pure, RATE).median_hz == pytest.approx(hertz, rel=0.001)
