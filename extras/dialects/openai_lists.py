@@ -6,22 +6,13 @@ Kokoro-FastAPI, SGLang-omni and vLLM-omni.
 
 import asyncio
 import re
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from api.errors import APIError, shown
-from api.routes.voices import (
-    UPLOAD,
-    decode_uploads,
-    keep_voice,
-    takes_recordings,
-    upload_of,
-    visible_name,
-)
-from api.schemas import MOST_NAME, OPENAI_MODELS, OWN_MODEL, PROBLEMS
+from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS
 from api.speech import for_extras
 from api.state import AppState, Shared
 from api.voices.store import SERVED
@@ -111,36 +102,6 @@ async def list_audio_voices(state: Shared, legacy: Legacy = False) -> AudioVoice
     for voice in await asyncio.to_thread(state.voices.all):
         rows.append(AudioVoiceRow(id=voice.id, name=voice.name))
     return AudioVoiceList(voices=rows)
-
-
-class CreatedVoice(BaseModel):
-    """A new voice as OpenAI describes it."""
-
-    id: str
-    object: Literal["audio.voice"] = "audio.voice"
-    created_at: int
-    name: str
-
-
-@router.post("/audio/voices", openapi_extra=upload_of("audio_sample"))
-@takes_recordings
-async def create_voice(
-    request: Request,
-    response: Response,
-    state: Shared,
-    audio_sample: Annotated[UploadFile, File(description=UPLOAD)],
-    name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
-    consent: Annotated[str, Form(max_length=1024, description="Without effect.")] = "",
-) -> CreatedVoice:
-    """Makes a voice from a recording, as /v1/voices does. Clone a voice only with its owner's
-    consent."""
-    state.check_rate(request)
-    if consent:
-        response.headers["X-Ignored-Fields"] = "consent"
-    decoded = await decode_uploads(state, [audio_sample])
-    voice = await keep_voice(state, visible_name(name), decoded)
-    created = datetime.fromisoformat(voice.created)
-    return CreatedVoice(id=voice.id, created_at=int(created.timestamp()), name=voice.name)
 
 
 def _row(name: str, state: AppState) -> dict[str, Any]:

@@ -47,17 +47,20 @@ class TextStream:
             await self._changed.wait()
 
     def _part(self) -> str:
-        """The complete sentences so far, up to the limit of a request."""
-        place = len(self._kept) if self._ended else last_end(self._kept)
-        if place > MOST_CHARACTERS:
-            place = last_end(self._kept[:MOST_CHARACTERS]) or MOST_CHARACTERS
-        part, kept = self._kept[:place], self._kept[place:]
-        if not any(sign.isalnum() for sign in part):
-            if self._ended and not kept:
-                self._kept = ""
-            return ""
-        self._kept = kept
-        return part.strip()
+        """The complete sentences so far, up to the limit of a request; signs without a letter wait
+        for the next sentence, or are left out."""
+        while self._kept:
+            place = len(self._kept) if self._ended else last_end(self._kept)
+            if place > MOST_CHARACTERS:
+                place = last_end(self._kept[:MOST_CHARACTERS]) or MOST_CHARACTERS
+            part = self._kept[:place]
+            is_silent = not any(sign.isalnum() for sign in part)
+            if is_silent and not self._ended:
+                return ""
+            self._kept = self._kept[place:]
+            if not is_silent:
+                return part.strip()
+        return ""
 
 
 def last_end(text: str) -> int:

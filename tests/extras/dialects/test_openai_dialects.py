@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from openai import OpenAI
 
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal, said, samples
-from tests.api.sounds import file_of, speech
 from xtts.encoding import MEDIA_TYPES
 
 
@@ -135,14 +133,3 @@ def test_strictness_refuses_what_changes_nothing(strict, fields, found, words):
     assert refusal(answer) == found and words in answer.json()["detail"]
     # A field without effect or content is accepted.
     assert strict.say("hello", instructions="", model="tts-1", stream=None).status_code == 200
-
-
-def test_openais_client_creates_a_voice_and_speaks_with_it(dialect):
-    client = OpenAI(base_url=f"{dialect.address}/v1", api_key="none", max_retries=0)
-    sample = ("anna.wav", file_of(speech()), "audio/wav")
-    made = client.audio.voices.create(audio_sample=sample, consent="cons_1", name="Carla")
-    assert (made.name, made.object) == ("Carla", "audio.voice")
-    with asked() as orders:
-        client.audio.speech.create(model="tts-1", voice=made.id, input="hello")
-    assert orders[0][1] is not None
-    dialect.client.delete(f"/v1/voices/{made.id}").raise_for_status()

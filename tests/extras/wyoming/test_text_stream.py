@@ -65,6 +65,12 @@ def test_signs_alone_are_no_part():
     assert parts_of("Well done! ", "🙂\n") == ["Well done! 🙂"]
 
 
+def test_a_sentence_behind_more_signs_than_a_request_may_have_is_spoken():
+    """A line of a table or of dots is left out, and no more than it."""
+    parts = parts_of("." * (MOST_CHARACTERS + 904), " Then he came.")
+    assert "".join(parts).endswith("Then he came.") and len("".join(parts)) < MOST_CHARACTERS
+
+
 def test_a_part_is_no_longer_than_a_request_may_be():
     found = parts_of("word " * 3000)
     assert max(map(len, found)) <= MOST_CHARACTERS
