@@ -10,17 +10,15 @@ MOST_CHARACTERS = 4096
 MOST_NAME = 100
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OWN_MODEL = "sotaque"
-# Half an emoji, which clients send that cut a text anywhere, is left out.
+# Half an emoji, which clients send that cut a text anywhere, is left out. It follows the
+# limits of its field, so that they are those of a string and their messages, too.
 _HALVES = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
-Text = Annotated[
-    str,
-    # Before the validator, so that the limits are those of a string and their messages, too.
-    Field(min_length=1, max_length=MOST_CHARACTERS),
-    BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text),
-]
-VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
+WHOLE = BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text)
+Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS), WHOLE]
+NameText = Annotated[str, Field(min_length=1, max_length=MOST_NAME), WHOLE]
+VoiceText = Annotated[str, Field(min_length=1, max_length=128), WHOLE]
 # `Brazilian Portuguese` is the longest that a client sends.
-LanguageText = Annotated[str, Field(max_length=32)]
+LanguageText = Annotated[str, Field(max_length=32), WHOLE]
 
 
 class Problem(BaseModel):

@@ -15,7 +15,9 @@ from api.schemas import (
     OPENAI_MODELS,
     OWN_MODEL,
     PROBLEMS,
+    WHOLE,
     CaptionedSpeech,
+    LanguageText,
     Text,
     VoiceText,
 )
@@ -72,6 +74,7 @@ class SpeechRequest(BaseModel):
     ]  # fmt: skip
     model: Annotated[
         str,
+        WHOLE,
         Field(max_length=128, description="Any name. The served voice's model always speaks; the "
               "response header X-Model names it."),
     ] = OWN_MODEL  # fmt: skip
@@ -90,12 +93,12 @@ class SpeechRequest(BaseModel):
         Field(description="audio: stream bytes. sse: stream OpenAI's events."),
     ] = None
     language: Annotated[
-        str | None,
-        Field(max_length=32, description="A language of the model: a code, a locale or an English "
+        LanguageText | None,
+        Field(description="A language of the model: a code, a locale or an English "
               "name. The default is the model's first."),
     ] = None  # fmt: skip
     lang_code: Annotated[
-        str | None, Field(max_length=32, description="Kokoro's name for `language`.")
+        LanguageText | None, Field(description="Kokoro's name for `language`.")
     ] = None
     temperature: Annotated[
         float | None,

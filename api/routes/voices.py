@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
-from api.schemas import MOST_NAME, PROBLEMS, VoiceList, VoiceRow
+from api.schemas import MOST_NAME, PROBLEMS, NameText, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
@@ -50,7 +50,7 @@ MEDIA_TYPES = (
 class RenameRequest(BaseModel):
     """A voice's new name."""
 
-    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+    name: NameText
 
 
 def _served(state: AppState) -> VoiceRow:

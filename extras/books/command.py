@@ -344,8 +344,8 @@ class _Reader:
         )
         if not heard:
             raise BookError(
-                f"This book cannot be read in language {self.language}. Name its language "
-                "with --language, and a voice that speaks it."
+                f"No sentence of this book can be spoken in {self.language}. Choose the language "
+                "that it is written in, and a voice that speaks it."
             )
         for place, one in enumerate(heard, start=1):
             print(f"  sample {place}: {self.takes.sound(one.take.key)}  {one.take.text[:60]}")

@@ -1,10 +1,9 @@
-"""OpenAI's custom voices: /v1/audio/voices creates and deletes, /v1/audio/voice_consents keeps the
-recordings in which persons consent to a copy of their voice.
+"""OpenAI's custom voices and consents: /v1/audio/voices and /v1/audio/voice_consents.
 
-    VOICES_DIR/.consents/<id>.wav   the recording
+    VOICES_DIR/.consents/<id>.wav   the recording in which a person consents to a copy of the voice
     VOICES_DIR/.consents/<id>.json  its label, language and time; written last
 
-A consent has no effect on a voice. It is kept for whoever has to show it, until it is deleted.
+A consent has no effect on a voice. It is kept as evidence until it is deleted.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from api.errors import APIError
 from api.routes.voices import (
@@ -28,7 +27,7 @@ from api.routes.voices import (
     upload_of,
     visible_name,
 )
-from api.schemas import MOST_NAME, PROBLEMS
+from api.schemas import MOST_NAME, PROBLEMS, NameText
 from api.shared_folder import changing, now, read, read_all
 from api.state import AppState, Shared
 from machine.storage.atomic import replace_file, write_json
@@ -91,7 +90,7 @@ class DeletedConsent(BaseModel):
 class ConsentChange(BaseModel):
     """A consent's new label."""
 
-    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+    name: NameText
 
 
 @router.post("/voices", openapi_extra=upload_of("audio_sample"))

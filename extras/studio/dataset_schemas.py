@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.schemas import MOST_NAME
+from api.schemas import NameText
 from api.uploads import DiskSpace
 from api.work_queue import JobState
 
@@ -20,7 +20,7 @@ class DatasetRequest(BaseModel):
     """A new dataset."""
 
     model_config = _STRICT
-    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+    name: NameText
     language: Annotated[
         str,
         # The route checks the language: the served voice may have learned more of them.

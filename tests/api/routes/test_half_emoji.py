@@ -3,6 +3,7 @@
 import pytest
 
 from tests.api.heard import asked, samples
+from tests.api.sounds import file_of, speech
 
 HALVES = ("\\ud83d", "\\ude00")
 
@@ -67,3 +68,31 @@ def test_half_an_emoji_as_the_name_of_a_field_is_no_fault_of_the_service(shared_
             headers={"content-type": "application/json"},
         )  # fmt: skip
         assert 400 <= answer.status_code < 500, (path, answer.text)
+
+
+@pytest.mark.parametrize("field", ["model", "voice", "language", "lang_code"])
+def test_half_an_emoji_in_a_name_or_a_language_is_left_out(shared_service, field):
+    """As in a text: names are cut anywhere, too."""
+    value = {"model": "tts-1", "voice": "default"}.get(field, "en")
+    body = f'{{"input": "Good morning.", "{field}": "{value}\\ud83d"}}'
+    answer = shared_service.client.post(
+        "/v1/audio/speech", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_half_an_emoji_in_a_new_name_is_left_out(shared_service):
+    client = shared_service.client
+    made = client.post(
+        "/v1/voices", data={"name": "Half"}, files={"file": ("a.wav", file_of(speech()))}
+    ).json()
+    path = f"/v1/voices/{made['id']}"
+    renamed = client.patch(
+        path, content='{"name": "Hal\\ud83df"}', headers={"content-type": "application/json"}
+    )
+    assert renamed.json().get("name") == "Half", renamed.text
+    nobody = client.patch(
+        path, content='{"name": "\\ud83d"}', headers={"content-type": "application/json"}
+    )
+    assert nobody.status_code == 422
+    client.delete(path).raise_for_status()

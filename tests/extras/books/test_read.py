@@ -271,6 +271,15 @@ def test_mistakes_are_told_before_hours_are_spent(tiny, tmp_path, capsys, words,
     assert said in capsys.readouterr().err
 
 
+def test_a_book_in_letters_that_the_voice_lacks_is_told_without_a_flag(tiny, tmp_path, capsys):
+    """The page shows the message, too, and has no flags."""
+    epub = tmp_path / "book.epub"
+    write_epub(epub, {"a.xhtml": page("<h1>שלום</h1><p>你好。</p>")}, [("שלום", "a.xhtml")])
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac") != 0
+    told = capsys.readouterr().err
+    assert "No sentence of this book can be spoken in en" in told and "--" not in told
+
+
 @pytest.mark.slow
 def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
     epub = book(tmp_path / "book.epub")

@@ -94,8 +94,10 @@ def test_a_sign_that_begins_no_tag_is_text(text):
         ('[break time="1s"] a', "known are [pause:500ms]"),
         ('<say-as interpret-as="song">a</say-as>', "Known are characters"),
         ('<say-as interpret-as="date">soon</say-as>', "cannot be read as a date"),
-        ('<say-as interpret-as="date" format="y">99999999999999999999</say-as>',
-         "cannot be read as a date"),
+        (
+            '<say-as interpret-as="date" format="y">99999999999999999999</say-as>',
+            "cannot be read as a date",
+        ),
         ('<say-as interpret-as="digits">abc</say-as>', "cannot be read as digits"),
         ('<say-as interpret-as="digits">1<break/>2</say-as>', "may contain text only"),
         ('<say-as interpret-as="digits">1[voice:ben]2</say-as>', "not a change of voice"),

@@ -1,4 +1,4 @@
-"""Rates: what stands behind a bar (m³/s, €/kg, %/yr), and the words for "per"."""
+"""Rates: the unit behind a bar (m³/s, €/kg, %/yr), and the words for "per"."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ class RateRules(NumberRules):
 
     @cached_property
     def behind_bar(self) -> Mapping[str, Noun]:
-        """All that may stand behind a bar."""
+        """All units behind a bar."""
         return {**self.units, **nouns(_COUNTED.get(self.code, "")), **self.times}
 
     @cached_property
