@@ -169,11 +169,19 @@ def test_the_verbs_it_shows_are_accepted():
     assert set(re.findall(r"python -m train ([a-z]+)", said)) <= set(modules())
 
 
-def test_speaking_comes_before_training_and_a_voice_needs_four_settings():
+def test_speaking_comes_before_training_and_a_voice_needs_one_path():
+    """A newcomer records, trains and listens on the page; the command line is for those who have
+    clips."""
     commands = [line for line in README.split("```")[1].splitlines() if line.startswith("make ")]
     assert [line.split()[1] for line in commands] == ["serve", "train", "studio", "test"]
-    block = next(part for part in README.split("```") if part.startswith("\nDATASET_DIR="))
-    assert len(block.strip().splitlines()) == 4
+    voice = README[README.index("## Your voice") : README.index("## What a run shows")]
+    steps = re.findall(r"^[0-9]\. .*", voice, re.M)
+    assert [one for one in ("`.env`", "make studio", "*Train*") if one in " ".join(steps)] == [
+        "`.env`", "make studio", "*Train*",
+    ]  # fmt: skip
+    assert len(steps) == 3 and "DATASET_DIR" not in voice and "make train" not in " ".join(steps)
+    block = next(part for part in voice.split("```") if part.startswith("\nBASE_MODEL="))
+    assert len(block.strip().splitlines()) == 2
 
 
 def test_the_first_screen_has_the_platform_a_picture_and_figures_against_coqui():
