@@ -55,8 +55,11 @@ class EnglishRules(LanguageRules):
         cm = centimeter/-s, mm = millimeter/-s, mi mi. = mile/-s, ft ft. = foot/feet,
         in. = inch/-es, km/h kph = kilometer/-s + per hour, mph = mile/-s + per hour,
         m/s = meter/-s + per second, km² sq_km = square kilometer/-s, m² sq_m = square meter/-s,
-        m³ = cubic meter/-s, sq_ft sq._ft. sq._ft = square foot/square feet, sq_mi = square mile/-s,
-        cu_ft cu._ft. = cubic foot/cubic feet, yd yd. = yard/-s, ha = hectare/-s, dB = decibel/-s,
+        m³ = cubic meter/-s, sq_ft sq._ft. sq._ft ft² = square foot/square feet,
+        sq_mi = square mile/-s,
+        cu_ft cu._ft. ft³ = cubic foot/cubic feet,
+        in² = square inch/-es, in³ = cubic inch/-es, psi = pound/-s + per square inch,
+        yd yd. = yard/-s, ha = hectare/-s, dB = decibel/-s,
         tsp tsp. = teaspoon/-s, tbsp tbsp. = tablespoon/-s, l L = liter/-s, ml mL = milliliter/-s,
         h hr hrs = hour/-s,
         min min. = minute/-s, s sec sec. = second/-s, ms = millisecond/-s,
@@ -70,7 +73,7 @@ class EnglishRules(LanguageRules):
         Jan. = January, Feb. = February, Aug. = August, Oct. = October, Nov. = November,
         Dec. = December, St. = saint, Sr. = senior, Tel. = telephone, Fig.# = figure,
         Figs.# = figures, p.# = page, pp.# = pages, Vol.# = volume, Ch.# = chapter,
-        Chap.# = chapter, Eq.# = equation""")
+        Chap.# = chapter, Eq.# = equation, Apt.# = apartment""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(
         zip(
@@ -351,7 +354,7 @@ class GermanRules(LanguageRules):
         v. Chr. = vor Christus, n. Chr. = nach Christus, Jh. = Jahrhundert, Tel. = Telefon,
         MwSt. = Mehrwertsteuer,
         MwSt = Mehrwertsteuer, zzgl. = zuzüglich, exkl. = exklusive, mind. = mindestens,
-        Tab.# = Tabelle, Kap.# = Kapitel, Bd.# = Band""")
+        Tab.# = Tabelle, Kap.# = Kapitel, Bd.# = Band, ff. = folgende""")
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
     halves = {"m": "ein halber", "f": "eine halbe", "n": "ein halbes"}
 

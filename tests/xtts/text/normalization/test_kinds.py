@@ -65,6 +65,9 @@ KINDS = {
          "twelve square kilometers and three tonnes per cubic meter"),
         ("en", "a 30 sq. ft. room", "a thirty square feet room"),
         ("ru", "3 кв. м", "три квадратных метра"),
+        ("en", "30 ft³/min, 20 in², 4 psi", "thirty cubic feet per minute, "
+         "twenty square inches, four pounds per square inch"),
+        ("ru", "750 мм рт. ст.", "семьсот пятьдесят миллиметров ртутного столба."),
     ],
     "a unit of physics with its prefix": [
         ("de", "20 MW, 1013 hPa, 6 W/m²",
