@@ -98,7 +98,8 @@ def test_the_latents_of_a_further_speaker_use_all_of_their_clips(base, tmp_path)
         sound = audio.read(clip.path, VOCODER_RATE).numpy()
         beginning = sound[VOCODER_RATE // 4 :][: VOCODER_RATE // 20]
         windows = np.lib.stride_tricks.sliding_window_view(used, len(beginning))
-        nearest = min(float(np.abs(one - beginning).max()) for one in windows)
+        alike = windows[np.abs(windows[:, 0] - beginning[0]) < 1e-3]  # all windows take seconds
+        nearest = min((float(np.abs(one - beginning).max()) for one in alike), default=1.0)
         assert nearest < 1e-3, f"{clip.name}: {nearest:.3f}"
 
 

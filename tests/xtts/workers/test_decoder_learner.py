@@ -11,13 +11,13 @@ import torch
 from xtts.model import vocoder
 from xtts.model.discriminators import Discriminators
 from xtts.model.shapes import SourceFilterShape, VocoderShape
-from xtts.workers import decoder_learner
-from xtts.workers.decoder_clips import PITCHES_PER_CODE, ROW_CODES, ClipSound, SpokenClip
+from xtts.workers import decoder_clips, decoder_learner
+from xtts.workers.decoder_clips import CONTEXT_CODES, PITCHES_PER_CODE, ClipSound, SpokenClip
 from xtts.workers.decoder_learner import DecoderLearner
 from xtts.workers.decoder_learning import published_names
 from xtts.workers.decoder_schedule import CHECK_EVERY, PATIENCE
 
-HERTZ = 250
+HERTZ = 100
 SHAPES = {
     "oscillator": SourceFilterShape(16, 1, 16, 1),
     "HiFi-GAN": VocoderShape(upsample_initial_channel=16, resblock_kernel_sizes=(3,),
@@ -31,12 +31,14 @@ def a_clip(codes: int, seed: int) -> SpokenClip:
     time = torch.arange(round(codes * 1114.56)) / 24_000
     wave = sum(0.1 / n * torch.sin(2 * torch.pi * HERTZ * n * time) for n in range(1, 9))
     pitches = torch.full((codes * PITCHES_PER_CODE,), math.log2(HERTZ))
-    pitches[20:30] = 0.0
+    pitches[20:26] = 0.0
     latents = torch.randn(1, codes, 16, generator=generator)
     return SpokenClip(ClipSound(torch.zeros(codes), pitches, wave), lambda: latents)
 
 
-CLIPS = [a_clip(ROW_CODES + 2 * number, number) for number in range(3)]
+# Rows a quarter as long as those of a run, which a step takes a quarter of the time for.
+FEW_CODES = 4 + 2 * CONTEXT_CODES
+CLIPS = [a_clip(FEW_CODES + 2 * number, number) for number in range(3)]
 
 
 def a_vocoder(shape: str) -> vocoder.Vocoder:
@@ -67,18 +69,18 @@ def equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder_learner, "CHANNELS", 2)
     monkeypatch.setattr(decoder_learner, "BATCH", 1)
+    monkeypatch.setattr(decoder_clips, "ROW_CODES", FEW_CODES)
 
 
 @pytest.mark.usefixtures("faster")
-@pytest.mark.parametrize(("shape", "share"), [("oscillator", 0.9), ("HiFi-GAN", 0.99)])
-def test_the_sound_comes_closer_and_every_weight_learns(shape, share, monkeypatch):
-    """HiFi-GAN has to find periods in noise first, which takes longer than this test."""
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_sound_comes_closer_and_every_weight_learns(shape, monkeypatch):
     monkeypatch.setattr(decoder_learner, "LEARNING_RATE", 3e-3)
     learner = a_learner(shape)
     before, started = learner.distance(learner.average, CLIPS), weights(learner.vocoder)
-    for _ in range(12):
+    for _ in range(10):
         learner.learn(CLIPS)
-    assert learner.distance(learner.average, CLIPS) < share * before
+    assert learner.distance(learner.average, CLIPS) < 0.9 * before
     after = weights(learner.vocoder)
     assert not any(torch.equal(a, b) for a, b in zip(started, after, strict=True))
     assert all(weight.isfinite().all() for weight in after)
@@ -86,14 +88,20 @@ def test_the_sound_comes_closer_and_every_weight_learns(shape, share, monkeypatc
 
 @pytest.mark.usefixtures("faster")
 def test_an_oscillator_learns_the_person_s_pitch(monkeypatch):
+    """A new one speaks an octave higher."""
+
+    def octaves_off() -> float:
+        with torch.no_grad():
+            steps = learner.average.latent_steps(CLIPS[0].whole.latents)
+            height, _ = learner.average.waveform_decoder.predicted_pitch(steps, None)
+        return float((height - math.log2(HERTZ)).abs().mean())
+
     monkeypatch.setattr(decoder_learner, "LEARNING_RATE", 1e-2)
     learner = a_learner("oscillator")
-    for _ in range(20):
+    before = octaves_off()
+    for _ in range(12):
         learner.learn(CLIPS)
-    with torch.no_grad():
-        steps = learner.average.latent_steps(CLIPS[0].whole.latents)
-        height, _ = learner.average.waveform_decoder.predicted_pitch(steps, None)
-    assert float((height - math.log2(HERTZ)).abs().mean()) < 0.1
+    assert octaves_off() < before / 3
 
 
 @pytest.mark.usefixtures("faster")
