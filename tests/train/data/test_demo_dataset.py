@@ -55,6 +55,7 @@ def test_no_sentence_is_one_that_judges_the_model():
     assert not set(ours) & {words(text) for text in judging}
 
 
+@pytest.mark.slow
 def test_hibari_makes_the_clips_that_are_there(tmp_path):
     pytest.importorskip("hibari")
     speaking.demo_clips(tmp_path)
