@@ -227,7 +227,7 @@ def heard(workshop):
     """Two epochs with samples from the real worker, judged on two sentences."""
     texts = workshop.folder / "texts.txt"
     texts.write_text("One two.\nThree four.\n")
-    heard = {"SAMPLE_TEXT": "One two.", "EVALUATE_TEXTS": str(texts)}
+    heard = {"SAMPLE_TEXT": "One two.", "EVALUATE_TEXTS": str(texts), "BLEND": "0.5"}
     return workshop.run("heard", 2, SAMPLE_DEVICE="cpu", **heard)
 
 

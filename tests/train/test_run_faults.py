@@ -350,6 +350,7 @@ def test_a_folder_that_was_moved_goes_on(ground, whole):
     assert not any(str(ground.folder / "here") in path.read_text() for path in names)
 
 
+@pytest.mark.slow
 def test_children_inherit_no_lock_and_no_port(ground):
     """A child that outlives its trainer would keep the folder locked or the port in use."""
     run = RunFolder(ground.folder / "children")

@@ -72,9 +72,9 @@ def test_no_attempt_of_a_take_has_the_seed_of_another():
     assert len(set(seeds)) == len(seeds) and seeds[0] == 0
 
 
-@pytest.mark.parametrize("slots", [3, 2])
+@pytest.mark.parametrize("slots", [pytest.param(3, marks=pytest.mark.slow), 2])
 def test_a_batch_says_what_each_take_says_alone(voice, monkeypatch, slots):
-    """Also with fewer slots than takes, as on a full GPU; then pieces wait for a slot."""
+    """With two slots, as on a full GPU, pieces wait for a slot."""
     backend = voice.backend
     monkeypatch.setattr(voice, "backend", lambda count=None: backend(count and slots))
     request = SynthesisRequest(TEXT, "en", seed=5)
