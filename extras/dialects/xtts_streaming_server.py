@@ -24,7 +24,7 @@ from api.schemas import PROBLEMS, LanguageText, Text
 from api.speech import for_extras, speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices.store import means_served
+from api.voices.store import SERVED, means_served
 from machine.text import plain_name
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -61,9 +61,11 @@ class TtsStreamRequest(TtsRequest):
 
 @router.get("/studio_speakers")
 async def list_studio_speakers(state: Shared) -> dict[str, VoiceHandle]:
-    """The voices by name, the served one first, also as `default`."""
-    labels = await for_extras.labels(state)
-    return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
+    """The voices by name, the served one first, as `default` and by its present name: a client
+    looks for a stored name here and does not ask for one that is not listed."""
+    served = {SERVED: SERVED, state.served_name: SERVED}
+    labels = served | await for_extras.labels(state)
+    return {label: handle_of(voice) for label, voice in labels.items()}
 
 
 @router.post("/clone_speaker", openapi_extra=upload_of("wav_file"))

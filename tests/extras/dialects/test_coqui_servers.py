@@ -80,6 +80,13 @@ def test_a_speaker_is_cloned_once_and_kept(dialect):
     assert first == dialect.client.get("/studio_speakers").json()["bea"]
 
 
+def test_the_served_voice_is_listed_by_its_name_too(service):
+    """Pipecat looks for a stored name in the list, and is silent without it."""
+    speakers = service.client.get("/studio_speakers").json()
+    name = service.state.served_name
+    assert name != "default" and speakers[name] == speakers["default"]
+
+
 @pytest.mark.parametrize("data", [b"", b"nothing", b"RIFF" + bytes(100)])
 def test_what_is_no_recording_clones_nobody(dialect, data):
     answer = dialect.client.post("/clone_speaker", files={"wav_file": ("x.wav", data)})
