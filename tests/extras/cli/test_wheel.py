@@ -62,7 +62,8 @@ def run(sotaque: Path, folder: Path, *words: str) -> subprocess.CompletedProcess
 def test_the_embedded_voice_speaks(sotaque, tmp_path):
     done = run(sotaque, tmp_path, "speak", "Good morning.")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("speech.wav: ")
+    voice, sound = done.stdout.splitlines()
+    assert voice.startswith("Voice: demo (") and sound.startswith("speech.wav: ")
     assert soundfile.info(tmp_path / "speech.wav").duration > 0.5
     assert [path.name for path in tmp_path.iterdir()] == ["speech.wav"]
 
