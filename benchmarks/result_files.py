@@ -44,6 +44,7 @@ SUBJECT_OF: dict[str, Subject] = {
     "guard": "Speaking",
     "loading": "Speaking",
     "memory": "Memory",
+    "nearness": "Voice quality",
     "serving": "Service",
     "speaking": "Speaking",
     "text": "Speaking",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import synthetic
+from benchmarks import outside_judges, synthetic
 from benchmarks.__main__ import main, names
 from benchmarks.loading import GROWING
 from tests.installed import ROOT, has, missing
@@ -33,6 +33,9 @@ SMALLEST = {
         "--sentences 4 --threads 1 --json",
     ],
     "memory": ["--json", "--run --json"],
+    "nearness": [
+        "--voice demo --person train/data/evaluation/voices --sentences 2 --seeds 1 --json",
+    ],
     "serving": ["--rounds 1 --json"],
     "speaking": [
         "--rounds 1 --codes 12 --folder {base} --json"
@@ -90,6 +93,8 @@ def skip_without_what_it_needs(name: str, arguments: str) -> None:
         pytest.skip(f"not installed: {', '.join(sorted(deleted))} of extras/")
     if name in NEED_FLITE and shutil.which("flite") is None:
         pytest.skip("apt-get install flite")
+    if name == "nearness" and (reasons := outside_judges.missing()):
+        pytest.skip("; ".join(reasons))
 
 
 @pytest.mark.slow

@@ -1,0 +1,348 @@
+"""`python -m benchmarks nearness` measures how near voices come to a person, by outside judges.
+
+`--person` is a folder with recordings of the person that nothing learned from. A similarity is the
+cosine to the mean of their embeddings, by CAM++ and by Resemblyzer's GE2E. The row `own` has each
+of these recordings against the mean of the others; a share is how much of the way from the first
+voice to `own` a voice has come. Whisper counts word errors, DistillMOS judges naturalness. Figures
+are means with their standard errors over the sentences. The voices speak under the guard, like the
+service does.
+"""
+
+import argparse
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import outside_judges, texts
+from machine.errors import SotaqueError
+from xtts import audio
+from xtts.evaluation import recogniser
+from xtts.evaluation.pitch import pitch
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.joined_reference import reference_of
+from xtts.sound_endings import is_recording
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
+
+ENCODERS = ("campplus", "resemblyzer")
+LANGUAGE, PRECISION = "en", "fp32"
+# Figures of a sentence that are averaged; those of word errors and endings are summed.
+AVERAGED = ("naturalness", "pitch_hz", "pitch_spread_semitones", "seconds_per_word")
+Embeddings = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class HeardSound:
+    """What the judges say of one recording, or of one spoken sentence.
+
+    Attributes:
+        embeddings: By the name of the encoder, of length 1.
+        transcript: Whisper's.
+        naturalness: By DistillMOS, 1 to 5.
+        pitch_hz, pitch_spread_semitones: Of `xtts.evaluation.pitch`; None if nothing is voiced.
+        seconds: Its length.
+    """
+
+    embeddings: Embeddings
+    transcript: str
+    naturalness: float
+    pitch_hz: float | None
+    pitch_spread_semitones: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class JudgedSentence:
+    """A sentence by a voice, with one seed: figures by their names, word errors, words of the text,
+    the faulty endings of its pieces, and whether the guard had a piece spoken again."""
+
+    figures: Mapping[str, float | None]
+    errors: int
+    words: int
+    endings: frozenset[Ending]
+    spoken_again: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--voice",
+        action="append",
+        required=True,
+        metavar="[NAME=]VOICE",
+        help="demo, a base model, an exported voice, a run or a checkpoint; may be repeated, and "
+        "shares count from the first",
+    )
+    parser.add_argument(
+        "--person", type=Path, required=True, help="folder of recordings that nothing learned from"
+    )
+    parser.add_argument(
+        "--reference", type=Path, help="recordings that base models speak from, file or folder"
+    )
+    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="set of sentences")
+    parser.add_argument("--sentences", type=int, help="number of sentences, of all lengths")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--whisper", type=Path, help="folder of a Whisper model, for its wheels")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """One row for the person's recordings, and one for each voice. Raises SotaqueError."""
+    voices = with_references(named(arguments.voice), arguments.reference)
+    recordings = recordings_of(arguments.person)
+    judges = outside_judges.opened(arguments.whisper, LANGUAGE)
+    clips = [heard(judges, audio.read(path, outside_judges.RATE)) for path in recordings]
+    person = {name: centre([clip.embeddings[name] for clip in clips]) for name in ENCODERS}
+    lines = spaced(texts.sentences(arguments.set), arguments.sentences)
+    spoken = {
+        name: judged_sentences(judges, person, voice, lines, arguments.seeds)
+        for name, voice in voices.items()
+    }
+    return {
+        "clips": len(clips),
+        "sentences": len(lines),
+        "seeds": arguments.seeds,
+        "rows": rows(own_figures(clips), spoken),
+    }
+
+
+# ---- what is compared ----
+
+
+def named(given: Sequence[str]) -> dict[str, str]:
+    """Voices by their names, from NAME=VOICE; without a name, by the last part of the path. Raises
+    SotaqueError for two of one name."""
+    pairs = [
+        (name, voice) if equals else (Path(one).name, one)
+        for one in given
+        for name, equals, voice in [one.partition("=")]
+    ]
+    names = [name for name, _ in pairs]
+    if twice := {name for name in names if names.count(name) > 1} | ({"own"} & set(names)):
+        raise SotaqueError(
+            f"--voice: {', '.join(sorted(twice))} is the name of two rows. Name each voice: "
+            "--voice NAME=VOICE."
+        )
+    return dict(pairs)
+
+
+def with_references(voices: Mapping[str, str], reference: Path | None) -> dict[str, VoiceFiles]:
+    """The files of each voice; base models speak from `reference`, all others from the recording
+    that they come with. Raises SotaqueError."""
+    recordings = None if reference is None else reference_of([reference])
+    found = {}
+    for name, voice in voices.items():
+        files = find_voice(VoiceSpec(voice, tos_agreed=True))
+        if recordings is not None and is_base(files):
+            files = find_voice(VoiceSpec(voice, tos_agreed=True, reference=recordings))
+        found[name] = files
+    return found
+
+
+def is_base(files: VoiceFiles) -> bool:
+    """Whether it is a base model: neither exported nor of a run."""
+    return files.licence is None and not files.provenance and not files.onnx
+
+
+def recordings_of(person: Path) -> list[Path]:
+    """The recordings in a folder. Raises SotaqueError for fewer than two, which cannot be compared
+    with each other."""
+    found = (
+        sorted(path for path in person.iterdir() if is_recording(path)) if person.is_dir() else []
+    )
+    if len(found) < 2:
+        raise SotaqueError(
+            f"--person: {person} has {len(found)} recordings. Name a folder with two or more, "
+            "because `own` compares them with each other."
+        )
+    return found
+
+
+def spaced(lines: Sequence[str], count: int | None) -> list[str]:
+    """`count` lines at equal distances: the sets are sorted by length."""
+    count = min(count or len(lines), len(lines))
+    return [lines[int((number + 0.5) * len(lines) / count)] for number in range(count)]
+
+
+# ---- judging ----
+
+
+def heard(judges: outside_judges.OutsideJudges, sound: Tensor) -> HeardSound:
+    """What the judges say of `[samples]` at 16 kHz."""
+    course = pitch(sound, outside_judges.RATE)
+    return HeardSound(
+        {name: getattr(judges, name).embedding(sound) for name in ENCODERS},
+        judges.whisper.hear(sound.numpy()),
+        judges.distillmos.mos(sound),
+        course.median_hz if course else None,
+        course.spread_semitones if course else None,
+        len(sound) / outside_judges.RATE,
+    )
+
+
+def judged_sentences(
+    judges: outside_judges.OutsideJudges,
+    person: Embeddings,
+    voice: VoiceFiles,
+    lines: Sequence[str],
+    seeds: int,
+) -> list[list[JudgedSentence]]:
+    """Each sentence with each seed. Raises SotaqueError."""
+    loaded = load_voice(voice, ComputeConfig(precision=PRECISION))
+    if loaded.own is None:
+        raise SotaqueError(f"{voice.folder} has no recording; name some with --reference.")
+    return [
+        [judged_sentence(judges, person, loaded, line, seed) for seed in range(seeds)]
+        for line in lines
+    ]
+
+
+def judged_sentence(
+    judges: outside_judges.OutsideJudges,
+    person: Embeddings,
+    voice: LoadedVoice,
+    line: str,
+    seed: int,
+) -> JudgedSentence:
+    """A sentence spoken and judged."""
+    request = SynthesisRequest(line, LANGUAGE, seed)
+    guard = voice.guard(request)
+    assert guard is not None
+    waveform = torch.as_tensor(voice.synthesize_guarded(request, guard))
+    sound = heard(judges, audio.resample(waveform, voice.sample_rate, outside_judges.RATE))
+    tokenizer = voice.model.tokenizer
+    words = recogniser.words_of(tokenizer, line, LANGUAGE)
+    transcript = recogniser.heard_words(tokenizer, sound.transcript, LANGUAGE)
+    return JudgedSentence(
+        {name: float(sound.embeddings[name] @ person[name]) for name in ENCODERS}
+        | described(sound, len(words)),
+        recogniser.num_errors(words, transcript),
+        len(words),
+        frozenset(piece.ending for piece in guard.pieces if piece.faulty),
+        any(piece.attempts > 1 for piece in guard.pieces),
+    )
+
+
+def described(sound: HeardSound, words: int) -> dict[str, float | None]:
+    """The figures that need no other recording."""
+    return {
+        "naturalness": sound.naturalness,
+        "pitch_hz": sound.pitch_hz,
+        "pitch_spread_semitones": sound.pitch_spread_semitones,
+        "seconds_per_word": sound.seconds / words if words else None,
+    }
+
+
+# ---- figures ----
+
+
+def centre(embeddings: Sequence[Tensor]) -> Tensor:
+    """The mean of embeddings, of length 1."""
+    mean = torch.stack(list(embeddings)).mean(0)
+    return mean / mean.norm().clamp(min=1e-6)
+
+
+def own_similarities(embeddings: Sequence[Tensor]) -> list[float]:
+    """The cosine of each embedding to the mean of the others."""
+    return [
+        float(one @ centre([*embeddings[:number], *embeddings[number + 1 :]]))
+        for number, one in enumerate(embeddings)
+    ]
+
+
+def own_figures(clips: Sequence[HeardSound]) -> dict[str, Any]:
+    """The row of the person's recordings, whose words are as many as Whisper hears."""
+    similar: dict[str, Any] = {}
+    for name in ENCODERS:
+        similar[name] = estimate(own_similarities([clip.embeddings[name] for clip in clips]))
+        similar[f"{name}_share"] = {"mean": 1.0, "standard_error": 0.0}  # by definition
+    every = [described(clip, len(clip.transcript.split())) for clip in clips]
+    return similar | {name: estimate([one[name] for one in every]) for name in AVERAGED}
+
+
+def rows(
+    own: Mapping[str, Any], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]
+) -> dict[str, Any]:
+    """`own` and the row of each voice. `never_ended`, `broken_off`, `faulty` and `spoken_again`
+    count sentences over all seeds: those that reached the code limit, that stopped before the end
+    of the text, with any faulty ending, and with a piece that the guard had spoken again."""
+    first = next(iter(spoken))
+    found = {"own": dict(own)}
+    for name, sentences in spoken.items():
+        row: dict[str, Any] = {}
+        for encoder in ENCODERS:
+            nearness = by_sentence(sentences, encoder)
+            row[encoder] = estimate(nearness)
+            of_first = by_sentence(spoken[first], encoder)
+            row[f"{encoder}_share"] = share_of_way(nearness, of_first, own[encoder])
+        row["word_errors"] = error_rate(sentences)
+        row |= {figure: estimate(by_sentence(sentences, figure)) for figure in AVERAGED}
+        found[name] = row | endings([one for seeds in sentences for one in seeds])
+    return found
+
+
+def endings(spoken: Sequence[JudgedSentence]) -> dict[str, int]:
+    """How many sentences end badly, as in `rows`."""
+    return {
+        "never_ended": sum(Ending.CUT in one.endings for one in spoken),
+        "broken_off": sum(Ending.UNFINISHED in one.endings for one in spoken),
+        "faulty": sum(bool(one.endings) for one in spoken),
+        "spoken_again": sum(one.spoken_again for one in spoken),
+    }
+
+
+def by_sentence(sentences: Sequence[Sequence[JudgedSentence]], name: str) -> list[float | None]:
+    """A figure of each sentence, the mean over its seeds; None where no seed has it."""
+    found: list[float | None] = []
+    for seeds in sentences:
+        values = [value for one in seeds if (value := one.figures[name]) is not None]
+        found.append(statistics.fmean(values) if values else None)
+    return found
+
+
+def estimate(values: Sequence[float | None]) -> dict[str, float] | None:
+    """The mean with its standard error, which is 0 for a single value; None without a value."""
+    given = [value for value in values if value is not None]
+    if not given:
+        return None
+    return {"mean": statistics.fmean(given), "standard_error": standard_error(given)}
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean of independent values; 0 for a single one."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def share_of_way(
+    voice: Sequence[float | None], base: Sequence[float | None], own: Mapping[str, float]
+) -> dict[str, float] | None:
+    """(voice - base) / (own - base) of the means over the same sentences; None where the base is
+    as near as `own` is. The error is that of the linearised ratio, paired by sentences."""
+    pairs = [(x, b) for x, b in zip(voice, base, strict=True) if x is not None and b is not None]
+    base_mean = statistics.fmean(b for _, b in pairs)
+    way = own["mean"] - base_mean
+    if way <= 0:
+        return None
+    share = (statistics.fmean(x for x, _ in pairs) - base_mean) / way
+    of_sentences = standard_error([(x - (1 - share) * b) / way for x, b in pairs])
+    error = math.hypot(of_sentences, share * own["standard_error"] / way)
+    return {"mean": share, "standard_error": error}
+
+
+def error_rate(sentences: Sequence[Sequence[JudgedSentence]]) -> dict[str, float]:
+    """Errors per word over all sentences, with the standard error of a ratio over the sentences."""
+    counts = [(sum(s.errors for s in seeds), sum(s.words for s in seeds)) for seeds in sentences]
+    words = sum(count for _, count in counts)
+    rate = sum(errors for errors, _ in counts) / words
+    rests = [errors - rate * count for errors, count in counts]
+    return {
+        "mean": rate,
+        "standard_error": standard_error(rests) * len(counts) / words,
+    }
