@@ -461,6 +461,5 @@ def build_evaluator(
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, sampler.reference, base, context.config)
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, in_run=True)
-    advised = defaults.advised(settings, context.config.training)
-    logs.remaining.conclusion = lambda: seconds_left(evaluator, advised)
+    logs.remaining.conclusion = lambda: seconds_left(evaluator, settings)
     return evaluator

@@ -43,7 +43,6 @@ from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
 from xtts.model.gpt import to_coqui
 from xtts.model.training import Losses
-from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
@@ -333,7 +332,7 @@ class Trainer:
         Several processes use the validation loss: only one of them knows the verdict.
         """
         if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
-            known = read_evaluation(self.evaluator.run.evaluation_file)
+            known = self.evaluator.known()
             if known and known.verdict:
                 # Too few sentences judge nothing; then the validation loss decides.
                 enough = len(known.candidates[0].sentences) >= FEWEST_FINISHED

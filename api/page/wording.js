@@ -63,6 +63,7 @@ export function candidateName(one) {
   const id = one.candidate ?? one.id ?? "";
   const of = one.of_run ? ` of ${one.of_run}` : "";
   if (id === "base") return `the base${of}`;
+  if (id === "base_decoder") return `the base with a trained decoder${of}`;
   const share = Number(/_share_([\d.]+)$/.exec(id)?.[1]);
   return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}${of}`;
 }

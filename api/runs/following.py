@@ -19,7 +19,7 @@ from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
 from xtts.voices.learned_decoder import digest_beside
-from xtts.voices.verdict import Verdict, candidate_id
+from xtts.voices.verdict import BASE_DECODER, Verdict, candidate_id
 
 log = logging.getLogger("api")
 
@@ -287,7 +287,7 @@ class VoiceFollower:
         standing = self.engine.standing
         if standing is None:
             return False
-        if target.candidate == runs.BASE:
+        if target.candidate in (runs.BASE, BASE_DECODER):
             then = standing.voice
             return (target.name, target.decoder) == (then.name, then.decoder)
         if target.sha256 and standing.sha256 == target.sha256:
@@ -315,6 +315,8 @@ def _why_missing(run: RunSummary, name: str, verdict: Verdict) -> str:
     best = f"The best by the evaluation, {name},"
     if verdict.kind == "epoch":
         return f"{best} no longer has its checkpoint, or has another one than was judged."
+    if verdict.kind == "base" and verdict.decoder and run.training:
+        return f"{best} is written when the run ends."
     if verdict.kind == "base":
         return f"{best} needs an epoch's checkpoint and its recording, and one of them is missing."
     if run.training:

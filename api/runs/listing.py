@@ -1,8 +1,8 @@
 """Lists runs, epochs, samples, losses and evaluations from the run folder.
 
 It only reads. Ids are looked up among the runs that `scan` returned, so a caller's input never
-becomes part of a path. Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of
-epoch 3 and the base).
+becomes part of a path. Ids of candidates are `base`, `base_decoder` (the base with a decoder that
+learned the clips), `epoch_3` and `epoch_3_share_0.5` (a blend of epoch 3 and the base).
 """
 
 import contextlib
@@ -329,10 +329,7 @@ def _size(path: Path) -> int:
 
 def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:
     """The judged candidate with this id."""
-    for one in run.evaluation.candidates if run.evaluation else ():
-        if candidate_id(one.kind, one.epoch, one.share) == wanted:
-            return one
-    return None
+    return run.evaluation.with_id(wanted) if run.evaluation else None
 
 
 def is_current(run: RunSummary, candidate: Candidate) -> bool:
@@ -354,10 +351,10 @@ def _evaluation_row(
     if evaluation is None:
         return None
     verdict = evaluation.verdict
-    best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
+    best = verdict and verdict.candidate
     candidates = []
     for one in evaluation.candidates:
-        name = candidate_id(one.kind, one.epoch, one.share)
+        name = one.id
         if is_current(run, one):
             candidates.append(CandidateRow(
                 **vars(one), id=name, name=one.name, validation_loss=one.validation_audio_loss,
@@ -379,7 +376,7 @@ def sentences(run: RunSummary) -> list[CandidateSentences]:
     for one in run.evaluation.candidates if run.evaluation else ():
         if not is_current(run, one):
             continue
-        name = candidate_id(one.kind, one.epoch, one.share)
+        name = one.id
         where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
         rows = [
             SaidSentence(

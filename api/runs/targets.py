@@ -13,13 +13,13 @@ from api.errors import APIError
 from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
-from xtts.voices.verdict import candidate_id
+from xtts.voices.verdict import BASE, BASE_DECODER, candidate_id
 
 
 def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
     """Every candidate that can speak, by id: the epochs, the best blend, the base."""
     epochs = [_epoch(settings, run.id, one) for one in run.epochs.values() if one.checkpoint]
-    others = (_blend(settings, run), _base(settings, run))
+    others = (_blend(settings, run), *_bases(settings, run))
     return {one.candidate: one for one in (*epochs, *filter(None, others))}
 
 
@@ -31,20 +31,29 @@ def _epoch(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> VoiceTarg
     )  # fmt: skip
 
 
-def _base(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
-    """The run's base with the person's recording, as before fine-tuning. None if the run has no
-    checkpoint that names its base, or no recording."""
+def _bases(settings: ApiSettings, run: RunSummary) -> list[VoiceTarget]:
+    """The run's base with the person's recording, as before fine-tuning; and with the decoder that
+    learned the clips, if the two are separate candidates. None if the run has no checkpoint that
+    names its base, or no recording."""
     whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
     if not whole or run.recording is None or whole[-1].manifest is None:
-        return None
+        return []
     sha256 = whole[-1].manifest.base.get("sha256", "")
     whose = "the current run" if run.id == listing.CURRENT else f"run {run.id}"
-    voice = voice_at(
-        settings, str(whole[-1].checkpoint), f"base of {whose} ({sha256[:8]})",
-        base_only=True, reference=str(run.recording),
-    )  # fmt: skip
-    learned = run.learned.digest if run.learned and run.learned.share == 0 else ""
-    return replace(voice, decoder=learned, run=run.id, candidate=listing.BASE)
+    at = partial(
+        voice_at, settings, str(whole[-1].checkpoint), base_only=True, reference=str(run.recording)
+    )
+    name, learned = f"base of {whose} ({sha256[:8]})", ""
+    if run.learned and run.learned.share == 0:
+        learned = run.learned.digest
+    if not learned or listing.find_candidate(run, BASE_DECODER) is None:
+        return [replace(at(name), decoder=learned, run=run.id, candidate=BASE)]
+    return [
+        replace(at(name, base_decoder=False), run=run.id, candidate=BASE),
+        replace(
+            at(f"{name} with decoder"), decoder=learned, run=run.id, candidate=BASE_DECODER
+        ),
+    ]  # fmt: skip
 
 
 def _blend(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
@@ -71,8 +80,7 @@ def best_target(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None:
         return None
-    wanted = candidate_id(verdict.kind, verdict.epoch, verdict.share)
-    target = speakable(settings, run).get(wanted)
+    target = speakable(settings, run).get(verdict.candidate)
     if target and verdict.kind == "epoch" and target.sha256 != verdict.checkpoint_sha256:
         return None
     return target
@@ -83,7 +91,7 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Voice
     if target := speakable(settings, run).get(candidate):
         return target
     refused = partial(APIError, 409, "no_checkpoint")
-    if candidate == listing.BASE:
+    if candidate in (BASE, BASE_DECODER):
         text = "The base needs an epoch's checkpoint and its recording of the person, "
         raise refused(f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():

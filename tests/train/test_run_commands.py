@@ -95,5 +95,7 @@ def test_a_run_that_is_killed_while_a_decoder_learns_ends_with_the_same_to_the_b
         records = [learned_decoder.read(run.decoder_path(epoch)) for run in (straight, killed)]
         assert records[0] == records[1] is not None and records[0].file is not None
     assert 0 < steps[0] < steps[1]
-    best = [learned_decoder.read(run.best_decoder) for run in (straight, killed)]
-    assert best[0] == best[1] is not None and best[0].steps > steps[1]
+    of_base = [learned_decoder.read(run.decoder_path(0)) for run in (straight, killed)]
+    assert of_base[0] == of_base[1] is not None and of_base[0].steps > steps[1]
+    verdicts = [run.verdict() for run in (straight, killed)]
+    assert verdicts[0] == verdicts[1] is not None

@@ -266,8 +266,7 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, la
         found = [SimpleNamespace(kind="epoch", epoch=one) for one in epochs]
         return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=[base, *found])
 
-    evaluator.run = SimpleNamespace(evaluation_file=Path())
-    monkeypatch.setattr(loop, "read_evaluation", lambda _: evaluation())
+    evaluator.known = evaluation
     assert ran.trainer.train() == 0 and ran.saved[-1]["epoch"] == last
 
 

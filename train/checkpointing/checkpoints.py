@@ -169,13 +169,13 @@ class Checkpoints:
         crash_point("after blend")
         return saved
 
-    def publish_best(self) -> None:
+    def publish_best(self, evaluation: Evaluation | None = None) -> None:
         """Writes best.json if the best changed, and removes an outdated best.pt.
 
-        A best.pt that could not be written again stays.
+        evaluation: a new one; None reads it. A best.pt that could not be written again stays.
         """
         with self._publishing:
-            evaluation = read_evaluation(self.run.evaluation_file)
+            evaluation = evaluation or read_evaluation(self.run.evaluation_file)
             best: dict[str, Any] | None = None
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)
@@ -227,6 +227,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "epoch": verdict.epoch,
         "share": verdict.share,
         "checkpoint_sha256": verdict.checkpoint_sha256,
+        "decoder": verdict.decoder,
         "file": files[verdict.kind],
         "validation_audio_loss": own.validation_audio_loss if own else None,
         "reason": verdict.reason,

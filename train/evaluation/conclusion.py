@@ -3,10 +3,10 @@
 `conclude` runs when a run ends and in `python -m train evaluate`. Each part first checks the files
 on disk, so it can be repeated after a kill.
 
+    decoder     trained for the base's weights (LEARN_DECODER), so that the base with it is a
+                candidate; as that of an epoch, it is used if it reproduces clips outside its
+                training set more closely
     blends      of the base and an epoch (BLEND), written to best.pt if one is best
-    decoder     trained for the best weights (LEARN_DECODER). It is used if it reproduces clips
-                outside its training set more closely, and the evaluation's sentences are not
-                measurably harder to understand, less like the reference or less natural
     speakers    each further speaker of the dataset (`xtts.voices.speakers`) speaks the same
                 sentences with the base, with the best weights, and with a decoder trained on their
                 clips. All speakers share the weights; each has a separate decoder and verdict
@@ -14,6 +14,7 @@ on disk, so it can be repeated after a kill.
 
 import logging
 import math
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,9 +23,9 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices.recovery import GpuLost
+from machine.storage.atomic import crash_point, replace_file
 from machine.storage.checksums import zip_fault
 from machine.storage.hashes import sha256_of
-from train import defaults
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges, report
 from train.evaluation.evaluator import Evaluator
@@ -49,11 +50,9 @@ from xtts.voices.evaluation_file import (
     SpeakerFigures,
     SpeakerJudgement,
     SpokenSentence,
-    read_evaluation,
-    write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunFolder, read_checkpoint
+from xtts.voices.run_folder import RunError, read_checkpoint
 from xtts.voices.verdict import Verdict
 from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest
@@ -84,28 +83,29 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     """
     if not evaluator.working:
         return
-    given, settings = settings, defaults.advised(settings, ModelConfig.read(base).training)
-    if given is not settings:
+    if not evaluator.plan.learns_decoder and settings.learn_decoder != "off":
         log.info("LEARN_DECODER: off (recommended by the base model)")
+    if not evaluator.plan.learns_decoder:
+        learned_decoder.remove(evaluator.run.decoder_path(0))
+        evaluator.run.decoder_state_path(0).unlink(missing_ok=True)
     evaluator.judge_rest(shares_of(settings.blend))
-    known = read_evaluation(evaluator.run.evaluation_file)
+    known = evaluator.known()
     verdict = known.verdict if known else None
     if known is None or verdict is None:
         return
+    trained = False
     try:
         # Before best.json names a blend: the service loads it together with its decoder.
-        keep_best_decoder(evaluator, verdict, settings)
-        known = judge_speakers(evaluator, known, settings)
-        keep_best_blend(evaluator.checkpoints, verdict, base)
-        evaluator.sampler.sample_best()
+        trained = keep_best_decoder(evaluator, verdict)
+        known = judge_speakers(evaluator, known)
+        keep_best_blend(evaluator.checkpoints, known, base)
+        evaluator.sampler.sample_best(verdict)
     except GpuLost:
         raise
     except Exception as error:
         log.warning("The best weights could not be saved: %s", error)
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
-    best = evaluator.run.best_weights()
-    if verdict.kind == "base" and best:
-        trained = learned_decoder.learned_for(evaluator.run, best.weights)
+    if verdict.kind == "base":
         through = " through the decoder trained on the clips" if trained else ""
         recording = evaluator.plan.reference.path
         log.info("The base speaks with the voice of %s%s.", recording, through)
@@ -119,20 +119,21 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings) -> float:
     if evaluator.is_slow:  # the newest epoch and a blend
         blends = 1 + min(blends, 1)
     decoder = 0.0
-    if settings.learn_decoder != "off":
-        # The sentences are spoken with the trained and with the base's decoder.
+    if evaluator.plan.learns_decoder:
+        # The base also speaks the sentences with the trained decoder.
         steps = _steps_left(evaluator, evaluator.run.decoder_state_epochs())
-        decoder = 2 * each + steps * evaluator.sampler.decoder_step_seconds
+        decoder = each + steps * evaluator.sampler.decoder_step_seconds
     others = min(MOST_SPEAKERS, len(evaluator.plan.others))
     return blends * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
 
 
-def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:
+def keep_best_blend(checkpoints: Checkpoints, known: Evaluation, base: Path) -> None:
     """Writes best.pt if the verdict is a blend that is not on disk yet, then best.json.
 
     Raises RunError, ConfigError, DiskFull, WriteError.
     """
-    run = checkpoints.run
+    run, verdict = checkpoints.run, known.verdict
+    assert verdict is not None
     if verdict.kind == "blend" and isinstance(fault := run.look_at_best(verdict), str):
         best = run.read_best()
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it existed
@@ -141,79 +142,72 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
         unlearned = ModelConfig.read(base).unlearned
         state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, unlearned)
         checkpoints.save_blend(verdict, state, tuned.provenance)
-    checkpoints.publish_best()
+    checkpoints.publish_best(known)
 
 
 # The decoder of the best weights
 
 
-def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSettings) -> None:
-    """Writes best_decoder.json and its tensors for the verdict's weights, if they are missing.
+def keep_best_decoder(evaluator: Evaluator, verdict: Verdict) -> bool:
+    """Keeps the verdict's decoder as best_decoder.safetensors, and no other. Whether it has one.
 
-    Removes those of other weights, and all with LEARN_DECODER=off. Raises only GpuLost; after any
-    other error there is no decoder.
+    A decoder that `train learn-decoder` continued from the verdict's stays, unless LEARN_DECODER
+    is off. Raises DiskFull, WriteError and, if the decoder is damaged, RunError.
     """
-    tensors, how = evaluator.run.best_decoder, settings.learn_decoder
-    known = learned_decoder.read(tensors)
-    if how != "off" and known is not None and known.weights == verdict.weights:
-        return
-    try:
-        learned_decoder.remove(tensors)
-        evaluator.run.best_decoder_state.unlink(missing_ok=True)
-        if how != "off":
-            learn_best_decoder(evaluator, verdict)
-    except GpuLost:
-        raise
-    except Exception as error:
-        log.warning("No decoder was trained: %s", error)
+    run, tensors = evaluator.run, evaluator.run.best_decoder
+    learned = learned_decoder.read(tensors)
+    if learned is not None and learned.weights == verdict.weights:
+        continues = learned.continues if evaluator.plan.learns_decoder else None
+        if verdict.decoder in (learned.digest, continues):
+            return learned.file is not None
+    learned_decoder.remove(tensors)
+    run.best_decoder_state.unlink(missing_ok=True)
+    if not verdict.decoder:
+        return False
+    source = run.decoder_path(verdict.epoch)
+    record = learned_decoder.read(source)
+    if record is None or record.digest != verdict.decoder:
+        raise RunError(f"{source}, the decoder of the best weights, is gone or damaged.")
+    with source.open("rb") as file:
+        replace_file(tensors, partial(shutil.copyfileobj, file))
+    crash_point("before decoder record")
+    learned_decoder.write(tensors, replace(record, **verdict.weights))
+    return True
 
 
-def learn_best_decoder(
-    evaluator: Evaluator, verdict: Verdict, seconds: float | None = None
-) -> bool:
-    """Trains and judges a decoder for the verdict's weights; the outcome replaces the last one.
+def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -> bool:
+    """Trains the verdict's decoder for this time, and judges it; the outcome replaces the last one.
 
-    seconds: continues the last one for this time; None continues the newest epoch's decoder by the
-    steps that the minutes of sound allow. False if there was no time for a step. Raises as
-    `decoders.learn`, and RunError if the weights are gone.
+    False if there was no time for a step. Raises as `decoders.learn`, and RunError if the weights
+    are gone.
     """
     run, voice = evaluator.run, evaluator.voice_of(verdict)
     clips = clips_to_learn_from(evaluator.plan.clips)
 
     def judge(learned: LearnedDecoder, out: Path) -> LearnedDecoder:
-        # All sentences if no run waits. Other seeds than the candidates': the weights were chosen
-        # by that speech, so it is better than usual, and would be unfair to the decoder.
-        known = evaluator.known() if evaluator.in_run else None
-        sentences = known.candidates[0].sentences if known else evaluator.plan.sentences
-        speak = partial(evaluator.spoken, count=len(sentences), fresh=True)
+        # Other seeds than the candidates': the weights were chosen by that speech, so it is better
+        # than usual, and would be unfair to the decoder.
+        count, known = len(evaluator.plan.sentences), evaluator.known()
+        speak = partial(evaluator.spoken, count=count, known=known, fresh=True)
         before, after = speak(voice), speak(replace(voice, decoder=out))
         return judged(learned, judges.differences(after, before))
 
-    if seconds is None:
-        # The newest epoch's decoder has hardly heard the latents of other weights.
-        least = 0 if _is_newest(run, verdict) else steps_until(1, minutes_of(clips))
-        steps, state = steps_for(minutes_of(clips)), newest_state(run)
-        request = request_for(clips, voice, steps=steps, least_steps=least, state=state)
-    else:
-        whole = run.best_decoder_state.is_file() and zip_fault(run.best_decoder_state) is None
-        state = run.best_decoder_state if whole else newest_state(run)
-        request = request_for(clips, voice, steps=None, budget_seconds=seconds, state=state)
-    result = learn(
-        partial(_ask, evaluator, ""), run.best_decoder, verdict.weights, request,
+    states = [run.best_decoder_state]
+    if verdict.kind == "base":
+        states.append(run.decoder_state_path(0))
+    whole = [path for path in states if path.is_file() and zip_fault(path) is None]
+    state = whole[0] if whole else newest_state(run)[1]
+    request = request_for(clips, voice, steps=None, budget_seconds=seconds, state=state)
+    result, _ = learn(
+        partial(_ask, evaluator, ""), run.best_decoder,
+        {**verdict.weights, "continues": verdict.decoder}, request,
         state=run.best_decoder_state, judge=judge,
     )  # fmt: skip
-    return seconds is None or result.new_steps > 0
-
-
-def _is_newest(run: RunFolder, verdict: Verdict) -> bool:
-    """Whether the newest decoder state learned from exactly the verdict's weights."""
-    epochs = run.decoder_state_epochs()
-    record = learned_decoder.recorded(run.decoder_path(epochs[-1])) if epochs else None
-    return record is not None and record.weights == verdict.weights
+    return result.new_steps > 0
 
 
 def _steps_left(evaluator: Evaluator, epochs: Sequence[int]) -> int:
-    """The steps of the best weights' decoder, if it continues that of the newest epoch."""
+    """The steps of the base's decoder, if it continues that of the newest epoch."""
     minutes = minutes_of(clips_to_learn_from(evaluator.plan.clips))
     before = steps_until(max(epochs), minutes) if epochs else 0
     return max(steps_for(minutes) - before, steps_until(1, minutes))
@@ -243,7 +237,7 @@ def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> Learned
 # The further speakers
 
 
-def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSettings) -> Evaluation:
+def judge_speakers(evaluator: Evaluator, known: Evaluation) -> Evaluation:
     """Adds every further speaker of the run to the evaluation, and writes it after each.
 
     Speakers that were judged with the same weights and recording stay. In a run, no speaker begins
@@ -259,12 +253,11 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
     until = time.perf_counter() + most
     for name in named:
         row = before.get(name)
-        if row is None or not _is_current(row, verdict, recordings[name], settings, evaluator):
+        if row is None or not _is_current(row, verdict, recordings[name], evaluator):
             if time.perf_counter() >= until:
                 late.append(name)
                 continue
-            learns, count = settings.learn_decoder != "off", len(known.candidates[0].sentences)
-            row = _speaker(evaluator, verdict, name, recordings[name], count, learns=learns)
+            row = _speaker(evaluator, known, verdict, name, recordings[name])
         rows += [row] if row else []
         known = _with_speakers(evaluator, known, rows)
     if late:
@@ -282,7 +275,7 @@ def _with_speakers(
     if list(rows) == known.speakers:
         return known
     known = replace(known, speakers=list(rows))
-    write_evaluation(evaluator.run.evaluation_file, known)
+    evaluator.write(known)
     return known
 
 
@@ -290,13 +283,12 @@ def _is_current(
     row: SpeakerJudgement,
     verdict: Verdict,
     recording: Path,
-    settings: TrainSettings,
     evaluator: Evaluator,
 ) -> bool:
     """Whether a row is for these weights and this recording, and no decoder is left to train."""
     if (row.weights, row.reference_sha256) != (verdict.weights, sha256_of(recording)):
         return False
-    learns = settings.learn_decoder != "off"
+    learns = evaluator.plan.learns_decoder
     # `train evaluate` has the time that a run lacked.
     wanted = learns and not evaluator.in_run and row.clips >= FEWEST_CLIPS
     if row.learned is None and not wanted:
@@ -305,10 +297,11 @@ def _is_current(
 
 
 def _speaker(
-    evaluator: Evaluator, verdict: Verdict, name: str, recording: Path, count: int, *, learns: bool
+    evaluator: Evaluator, known: Evaluation, verdict: Verdict, name: str, recording: Path
 ) -> SpeakerJudgement | None:
-    """Judges a speaker by `count` sentences and, if it `learns`, trains their decoder; None, with a
-    line in the log, after an error."""
+    """Judges a speaker by the sentences of the candidates and, if decoders learn, trains theirs;
+    None, with a line in the log, after an error."""
+    count = len(known.candidates[0].sentences)
     clips, tensors = evaluator.plan.others[name], speakers.decoder_of(recording)
     plan = replace(
         evaluator.plan,
@@ -320,15 +313,16 @@ def _speaker(
     learned = list[SpokenSentence]()
     try:
         voice = of_speaker.voice_of(verdict)
-        base = of_speaker.spoken(replace(voice, share=0.0), count)
-        best = base if verdict.kind == "base" else of_speaker.spoken(voice, count)
+        speak = partial(of_speaker.spoken, count=count, known=known)
+        base = speak(replace(voice, share=0.0))
+        best = base if verdict.kind == "base" else speak(voice)
 
         def judge(record: LearnedDecoder, out: Path) -> LearnedDecoder:
-            learned[:] = of_speaker.spoken(replace(voice, decoder=out), count)
+            learned[:] = speak(replace(voice, decoder=out))
             return judged(record, judges.differences(learned, best))
 
         learned_decoder.remove(tensors)
-        if learns and len(clips) >= FEWEST_CLIPS:
+        if evaluator.plan.learns_decoder and len(clips) >= FEWEST_CLIPS:
             some = clips_to_learn_from(clips)
             request = request_for(some, voice, steps=steps_for(minutes_of(some)))
             ask = partial(_ask, evaluator, name)

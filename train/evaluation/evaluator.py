@@ -1,5 +1,8 @@
 """Judges the speech of the base, a run's epochs and their blends, and writes evaluation.json.
 
+A candidate is weights and a decoder, as it would be served: an epoch or a blend of it speaks with
+the epoch's decoder if there is one, and the base is judged without a learned decoder and with one.
+
 A candidate speaks the sentences and each sentence is measured (`_measured`: a row for each
 sentence, a column for each judge); then the verdict is decided again over all candidates
 (`_judge`).
@@ -22,6 +25,7 @@ from machine.devices.recovery import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
+from train.evaluation.floors import fault_of_decoder
 from train.evaluation.plan import (
     NATURAL_EVERY,
     OLD_RATE,
@@ -32,7 +36,9 @@ from train.evaluation.plan import (
 )
 from train.evaluation.verdict import decide
 from train.progress import Progress
+from train.sampling.decoders import OF_BASE, learn_for_base, leave_out, weights_of
 from train.sampling.sampler import Sampler
+from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
     Candidate,
     Evaluation,
@@ -40,8 +46,9 @@ from xtts.voices.evaluation_file import (
     read_evaluation,
     write_evaluation,
 )
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError, RunFolder, Verified
-from xtts.voices.verdict import CandidateKind, Verdict, candidate_id
+from xtts.voices.verdict import BASE_DECODER, CandidateKind, Verdict, candidate_id
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -92,7 +99,8 @@ class Evaluator:
         self.progress: Progress | None = None
         self._epoch_seconds = 0.0
         self._skipping = False
-        self._base: Evaluation | None = None
+        self._known: Evaluation | None = None
+        self._read = False
         self._on_evaluation = on_evaluation
 
     @property
@@ -123,20 +131,19 @@ class Evaluator:
         self._submit(self._judge_if_quick, epoch, epoch_seconds)
 
     def judge_rest(self, shares: Sequence[float]) -> None:
-        """Judges the epochs that were not judged yet, then blends, of these shares, of the base and
-        the epoch that sounds closest to the person.
+        """Judges the base with a learned decoder, the epochs that were not judged yet, and then
+        blends, of these shares, of the base and the epoch that sounds closest to the person.
 
         If judging is slow, only the newest epoch and the middle blend; evaluation.json names the
-        others. Waits for the end.
+        others. If the decoder rules the base out, no epoch keeps its decoder. Waits for the end.
         """
         self._submit(self._judge_rest, shares)
         self.sampler.finish()
 
     def missing(self) -> list[Verified]:
-        """The verified epochs that were not judged, or whose weights changed since."""
+        """The verified epochs that were not judged, or whose weights or decoder changed since."""
         whole = filter(None, map(self.run.verified, self.run.epochs()))
-        known = self.known()
-        return [one for one in whole if _is_new(known, "epoch", one, 1.0)]
+        return [one for one in whole if self._is_new("epoch", one, 1.0)]
 
     # Speak, measure, decide
 
@@ -178,36 +185,43 @@ class Evaluator:
                 commands.program("train evaluate"),
             )  # fmt: skip
 
-    def _judge(self, kind: CandidateKind, epoch: Verified, share: float) -> None:
-        """Judges an epoch or a blend, and writes evaluation.json with all candidates."""
+    def _judge(self, kind: CandidateKind, epoch: Verified | None, share: float) -> None:
+        """Judges an epoch, a blend or the base with a decoder, and writes evaluation.json with all
+        candidates."""
         known = self._with_base()
-        own, _ = self._measured(kind, epoch, share, known)
+        own, _ = self._measured(kind, epoch, share, known, self.decoder_of(epoch))
         others = [
             one
             for one in known.candidates
-            if (one.kind, one.epoch, one.share) != (kind, epoch.epoch, share)
-            and not (kind == "epoch" and one.kind == "blend" and one.epoch == epoch.epoch
-                     and one.checkpoint_sha256 != epoch.sha256)
+            if one.id != own.id
+            and not (kind == "epoch" and one.kind == "blend" and one.epoch == own.epoch
+                     and one.checkpoint_sha256 != own.checkpoint_sha256)
         ]  # fmt: skip
         decided = self._decided(replace(known, candidates=[*others, own]))
         crash_point("before evaluation")
-        write_evaluation(self.run.evaluation_file, decided)
+        self.write(decided)
         crash_point("after evaluation")
         if decided.verdict and decided.verdict.kind != "blend":
-            self.checkpoints.publish_best()
+            self.checkpoints.publish_best(decided)
         self.failures = 0
         if self._on_evaluation:
             self._on_evaluation(decided, decided.candidates[-1])
 
     def _measured(
-        self, kind: CandidateKind, epoch: Verified | None, share: float, known: Evaluation | None
-    ) -> tuple[Candidate, Mapping[str, Any]]:
+        self, kind: CandidateKind, epoch: Verified | None, share: float, known: Evaluation | None,
+        decoder: LearnedDecoder | None = None,
+    ) -> tuple[Candidate, Mapping[str, Any]]:  # fmt: skip
         """A candidate that speaks the sentences, and those in an old language; and
         `judges.measures_of_base`. The base itself is judged if there is no known evaluation."""
-        own = epoch if known else None
-        count, voice = self._count(known), self._voice(epoch.checkpoint if epoch else None, share)
-        sounds = candidate_id(kind, own.epoch if own else 0, share)
-        person, began = self.person, time.perf_counter()  # listening to the person takes no part
+        digest = decoder.digest if decoder else ""
+        # A checkpoint makes the base read the sentences as the run does: old runs use Coqui's
+        # normaliser.
+        reads = epoch or self.run.newest_whole()
+        count, voice = self._count(known), self._voice(reads.checkpoint if reads else None, share)
+        if decoder:
+            voice = replace(voice, decoder=self.run.decoder_path(decoder.epoch))
+        sounds = candidate_id(kind, epoch.epoch if epoch else 0, share, digest)
+        person, began = self._person_compared, time.perf_counter()  # not part of the judging
         facts, old = self._facts(voice, count, known, sounds=sounds), list[SpokenFacts]()
         if self.plan.old:
             sounded = bool(self.plan.old_recogniser)
@@ -218,10 +232,10 @@ class Evaluator:
         if self.progress is not None:
             self.progress.add()
         measures = known.person if known else judges.measures_of_base(facts, old)
-        losses = own.manifest.losses if own and kind == "epoch" else {}
+        losses = epoch.manifest.losses if epoch and kind == "epoch" else {}
         one = judges.candidate(
-            kind, own.epoch if own else 0, share, self.plan.sentences, facts, person,
-            measures["base_nats_per_token"], sha256=own.sha256 if own else "",
+            kind, epoch.epoch if epoch else 0, share, self.plan.sentences, facts, person,
+            measures["base_nats_per_token"], sha256=epoch.sha256 if epoch else "", decoder=digest,
             loss=losses.get("validation_audio_loss"), seconds=self.candidate_seconds,
             device=self.sampler.plan.device,
         )  # fmt: skip
@@ -231,7 +245,7 @@ class Evaluator:
                 self.plan.old, old, replace(person, rate=rate), measures["old_nats_per_token"]
             )
             one = replace(one, old_sentences=spoken)
-        knows = known is not None or not self.plan.learns_added_language
+        knows = kind != "base" or not self.plan.learns_added_language
         return replace(one, knows_language=knows), measures
 
     def _count(self, known: Evaluation | None) -> int:
@@ -247,8 +261,9 @@ class Evaluator:
         kept = blend.manifest.blend if blend else {}
         gone = {
             one.name for one in candidates
-            if one.kind != "base" and one.epoch not in there
-            and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
+            if (one.kind != "base" and one.epoch not in there
+            and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share")))
+            or not self._has_decoder(one)
         }  # fmt: skip
         judged, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
@@ -259,18 +274,27 @@ class Evaluator:
     # The base
 
     def known(self) -> Evaluation | None:
-        """The content of evaluation.json if it has the same base and sentences, else what is known
-        of the base alone; None if the base was not judged."""
+        """What was judged so far, by this process or in an evaluation.json with the same base and
+        sentences; None if the base was not judged."""
+        if not self._read:
+            self._read, self._known = True, self._of_earlier_start()
+        return self._known
+
+    def write(self, evaluation: Evaluation) -> None:
+        """Writes evaluation.json, and keeps its content. Raises DiskFull or WriteError."""
+        self._read, self._known = True, evaluation
+        write_evaluation(self.run.evaluation_file, evaluation)
+
+    def _of_earlier_start(self) -> Evaluation | None:
         known = read_evaluation(self.run.evaluation_file)
-        if known is None or not known.candidates or known.candidates[0].kind != "base":
-            return self._base
+        if known is None or not known.candidates or not known.candidates[0].is_base:
+            return None
         if (known.sentence_set, known.base) != (self.plan.sentence_set, self.plan.base):
-            if self._base is None:
-                log.info(
-                    "The sentences, the recording, the base or the recogniser changed: every "
-                    "candidate is judged again."
-                )
-            return self._base
+            log.info(
+                "The sentences, the recording, the base or the recogniser changed: every candidate "
+                "is judged again."
+            )
+            return None
         last = known.candidates[-1]
         if not self.candidate_seconds and last.device == self.sampler.plan.device:
             self.candidate_seconds = last.seconds
@@ -280,13 +304,11 @@ class Evaluator:
         """What is known, or a new evaluation of the base alone."""
         if (known := self.known()) is not None:
             return known
-        # A checkpoint makes the base read the sentences as the run does: old runs use Coqui's
-        # normaliser.
-        base, measures = self._measured("base", self.run.newest_whole(), 0.0, None)
+        base, measures = self._measured("base", None, 0.0, None)
         log.info("Base: judged on %d sentences in %.0f s.", len(base.sentences), base.seconds)
         plan, person = self.plan, self.person
         natural = judges.mean_interval(person.naturalness)
-        self._base = Evaluation(
+        self._known = Evaluation(
             made_at=_now(),
             language=plan.reference.language,
             base=plan.base,
@@ -297,6 +319,7 @@ class Evaluator:
                 plan.no_recogniser,
                 plan.no_naturalness,
                 plan.no_speaker_judge,
+                learns_decoder=plan.learns_decoder,
             ),
             person={
                 "clips": person.clips,
@@ -311,11 +334,13 @@ class Evaluator:
             smallest_difference={},
             candidates=[base],
         )
-        return self._base
+        return self._known
 
     # The end of a run
 
     def _judge_rest(self, shares: Sequence[float]) -> None:
+        if self.plan.learns_decoder:
+            self._forgiving(self._judge_base_with_decoder)
         epochs, newest = self.missing(), max(self.run.epochs(), default=0)
         if self.is_slow:
             epochs = [one for one in epochs if one.epoch == newest]
@@ -333,7 +358,7 @@ class Evaluator:
         chosen = self.source_of_blends(known) if known else None
         if chosen is None:
             return
-        new = [share for share in shares if _is_new(known, "blend", chosen, share)]
+        new = [share for share in shares if self._is_new("blend", chosen, share)]
         for share in new:
             if share in tried:
                 self._judge("blend", chosen, share)
@@ -341,7 +366,42 @@ class Evaluator:
         left += [f"epoch {chosen.epoch} at {one:.0%}" for one in new if one not in tried]
         known = self._with_base()
         if left != known.left_out:
-            write_evaluation(self.run.evaluation_file, replace(known, left_out=left))
+            self.write(replace(known, left_out=left))
+
+    def _judge_base_with_decoder(self) -> None:
+        """Judges the base with a decoder trained on the clips. If that rules it out, no epoch keeps
+        its decoder, because the two differ in nothing else."""
+        whole = self.run.newest_whole()
+        if whole is None or not self._with_base().candidates[0].knows_language:
+            return
+        self._learn_for_base(self._voice(whole.checkpoint, 0.0))
+        if (learned := self.decoder_of(None)) is None:
+            return
+        done = self._with_base().with_id(BASE_DECODER)
+        if done is None or done.decoder != learned.digest:
+            self._judge("base", None, 0.0)
+        known = self._with_base()
+        other = known.with_id(BASE_DECODER)
+        if other is None or (fault := fault_of_decoder(other, known.candidates[0])) is None:
+            return
+        for epoch in self.run.epochs():
+            if leave_out(self.run.decoder_path(epoch)):
+                text = (
+                    "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
+                )
+                log.info(text, epoch, fault)
+
+    def _learn_for_base(self, voice: TunedVoice) -> None:
+        """Trains the decoder of the base. An error only costs the decoder."""
+        try:
+            with Progress("Training a decoder", 100, "%") as progress:
+                ask = partial(self.sampler.ask, progress=progress.reach)
+                learn_for_base(self.run, ask, self.plan.clips, voice)
+        except Exception as error:
+            stopped = isinstance(error, WorkerFailed) and error.reason_code == "interrupted"
+            if stopped or isinstance(error, GpuLost):
+                raise
+            log.warning("No decoder was trained: %s", error)
 
     def source_of_blends(self, known: Evaluation) -> Verified | None:
         """The epoch that sounds closest to the person: blending can repair its words."""
@@ -362,6 +422,29 @@ class Evaluator:
                 return epoch
         return None
 
+    # Decoders
+
+    def decoder_of(self, epoch: Verified | None) -> LearnedDecoder | None:
+        """The decoder with which an epoch and its blends speak, or the base (None) as a separate
+        candidate; None for the base's decoder."""
+        weights = weights_of(epoch.epoch, epoch.sha256) if epoch else OF_BASE
+        path = self.run.decoder_path(epoch.epoch if epoch else 0)
+        return learned_decoder.in_use(path, weights)
+
+    def _has_decoder(self, one: Candidate) -> bool:
+        """Whether a candidate's decoder is on disk."""
+        paths = (self.run.decoder_path(one.epoch), self.run.best_decoder)
+        records = map(learned_decoder.recorded, paths) if one.decoder else ()
+        return not one.decoder or any(each and each.digest == one.decoder for each in records)
+
+    def _is_new(self, kind: CandidateKind, epoch: Verified, share: float) -> bool:
+        """Whether an epoch, or a share of it, was not judged yet with these weights and this
+        decoder."""
+        known, decoder = self.known(), self.decoder_of(epoch)
+        done = known.find(kind, epoch.epoch, share) if known else None
+        judged = done and (done.checkpoint_sha256, done.decoder)
+        return judged != (epoch.sha256, decoder.digest if decoder else "")
+
     # Speaking
 
     def _voice(self, weights: Path | None, share: float) -> TunedVoice:
@@ -380,9 +463,11 @@ class Evaluator:
             return self._voice(blend.checkpoint, 1.0)
         raise RunError("The checkpoint of the best weights is gone.")
 
-    def spoken(self, voice: TunedVoice, count: int, *, fresh: bool = False) -> list[SpokenSentence]:
-        """Speaks and measures the first `count` sentences; keeps no audio. Raises WorkerFailed,
-        GpuLost.
+    def spoken(
+        self, voice: TunedVoice, count: int, known: Evaluation | None, *, fresh: bool = False
+    ) -> list[SpokenSentence]:
+        """Speaks and measures the first `count` sentences; those are judged for naturalness that
+        `known` judges; keeps no audio. Raises WorkerFailed, GpuLost.
 
         `VOICE` is the cosine to the speaker embedding of the reference, not a position on the
         person's scale: clips of another person would shift the centre of the scale, and a decoder
@@ -390,8 +475,7 @@ class Evaluator:
 
         fresh: with other seeds than the candidates'.
         """
-        known, offset = read_evaluation(self.run.evaluation_file), FRESH_SEEDS if fresh else 0
-        facts = self._facts(voice, count, known, seed_offset=offset)
+        facts = self._facts(voice, count, known, seed_offset=FRESH_SEEDS if fresh else 0)
         beside_reference = self.person.beside(self.reference)
         return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)
 
@@ -428,6 +512,15 @@ class Evaluator:
         """The person, measured on their clips. Raises WorkerFailed, GpuLost."""
         return describe(self.plan, self.sampler.ask(heard_recordings(self.plan)))
 
+    @property
+    def _person_compared(self) -> Person:
+        """The person; where decoders learn, with the embedding of the reference. Clips of somebody
+        else would shift the scale of the voice, and a decoder that learned them would seem closer.
+        """
+        if not self.plan.learns_decoder:
+            return self.person
+        return replace(self.person, reference=tuple(self.reference))
+
     @cached_property
     def reference(self) -> Sequence[float]:
         """The speaker embedding of the reference. Raises WorkerFailed, GpuLost."""
@@ -435,12 +528,6 @@ class Evaluator:
         request = ListenRequest((self.plan.reference.path,), speaker_judge=judged)
         (heard,) = self.sampler.ask(request).recordings
         return heard.embedding
-
-
-def _is_new(known: Evaluation | None, kind: CandidateKind, epoch: Verified, share: float) -> bool:
-    """Whether an epoch, or a share of it, was not judged yet with these weights."""
-    done = known.find(kind, epoch.epoch, share) if known else None
-    return done is None or done.checkpoint_sha256 != epoch.sha256
 
 
 def _now() -> str:

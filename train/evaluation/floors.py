@@ -7,7 +7,8 @@ overlook:
                  `_runs_on`); too few figures to be judged (`_unjudged`)
     words        it is harder to understand (`_loses_words`), or forgets the language that the base
                  knew before a language was added (`_forgets`)
-    person       it sounds less like the person (`_less_alike`), speaks at another rate or pitch
+    person       it sounds less like the person (`_less_alike`) or, with a learned decoder, less
+                 like the reference (`_less_like_reference`), speaks at another rate or pitch
                  (`_off`), or is monotone (`_monotone`)
     natural      it sounds less natural (`_less_natural`)
 
@@ -22,6 +23,7 @@ from train.evaluation.judges import (
     PITCH_DRIFT,
     PITCH_SPREAD,
     RATE_DRIFT,
+    REFERENCE,
     VOICE,
     WORD_ERRORS,
     WORDS,
@@ -62,19 +64,33 @@ def remarked(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -
     broken = () if unjudged else (_off(one, base, RATE_DRIFT), _loses_words(one, base))
     if not unjudged and not cannot_serve(base, candidates):
         broken = (
-            _runs_on(one, base), *broken, _less_alike(one, base), _off(one, base, PITCH_DRIFT),
-            _monotone(one, base), _less_natural(one, base),
+            _runs_on(one, base), *broken, _less_alike(one, base), _less_like_reference(one, base),
+            _off(one, base, PITCH_DRIFT), _monotone(one, base), _less_natural(one, base),
         )  # fmt: skip
     known = None if one.knows_language else UNLEARNED
     found = (failed, unjudged, *broken, _forgets(one, base), known)
     remarks = [reason for reason in found if reason]
     ruled_out = remarks[0] if remarks else None
-    same = one.kind != "base" and unjudged is None and _indistinguishable(one, base)
+    same = not one.is_base and unjudged is None and _indistinguishable(one, base)
     if same:
         remarks.append("No judge can distinguish it from the base.")
     elif ruled_out and _lowest_loss(one, candidates):
         remarks.append("By validation loss alone it would be the best.")
     return replace(one, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
+
+
+def fault_of_decoder(learned: Candidate, base: Candidate) -> str | None:
+    """The first floor that a learned decoder breaks on the base's weights; None if it breaks none,
+    or if there are too few figures, or the base itself cannot be served."""
+    both = (base, learned)
+    if _unjudged(learned, base, both) or cannot_serve(base, both):
+        return None
+    floors = (
+        _loses_words(learned, base), _less_alike(learned, base),
+        _less_like_reference(learned, base), _off(learned, base, PITCH_DRIFT),
+        _monotone(learned, base), _less_natural(learned, base),
+    )  # fmt: skip
+    return next(filter(None, floors), None)
 
 
 def cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
@@ -111,7 +127,7 @@ def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) 
     The only rule for missing figures: a candidate without them is never as good as the base. If the
     base is ruled out, only the candidate's figures count.
     """
-    if one.kind == base.kind == "base":
+    if one.is_base:
         return None
     alone = cannot_serve(base, candidates)
     finished = one.finished if alone else one.finished & base.finished
@@ -139,6 +155,15 @@ def _less_alike(one: Candidate, base: Candidate) -> str | None:
     if gap is None or gap.high >= 0:
         return None
     return f"It sounds less like the person than the base: voice {gap.mean:+.2f}."
+
+
+def _less_like_reference(one: Candidate, base: Candidate) -> str | None:
+    """A sentence about a decoder that learned somebody else: clips of another person among the
+    person's shift the scale of the voice, and not the reference."""
+    gap = against(one, base, REFERENCE) if one.decoder else None
+    if gap is None or gap.high >= 0:
+        return None
+    return f"It sounds less like the recording that it speaks from: cosine {gap.mean:+.2f}."
 
 
 def _less_natural(one: Candidate, base: Candidate) -> str | None:

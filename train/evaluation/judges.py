@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence, Person
+from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence, Person, cosine
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
     Candidate,
@@ -55,15 +55,23 @@ NATURALNESS_MARGIN = 0.1
 WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
 PITCH_SPREAD = "pitch_spread_percent"
+REFERENCE = "reference_voice"
 # The judges of sound, which another decoder can change.
 HEARD = (WORD_ERRORS, VOICE, NATURALNESS)
 
 
 def descriptions(
     person: Person, recogniser: str, no_recogniser: str | None, no_naturalness: str | None,
-    no_speaker_judge: str | None,
+    no_speaker_judge: str | None, *, learns_decoder: bool = False,
 ) -> dict[str, JudgeDescription]:  # fmt: skip
     """Describes each judge. The arguments after the person are those of `EvaluationPlan`."""
+    reference = {
+        REFERENCE: JudgeDescription(
+            "cosine", "higher",
+            "Cosine of the speaker embeddings of a sentence and of the recording that it is spoken "
+            "from. It only rules out a decoder that learned another person's clips.",
+        ),
+    }  # fmt: skip
     who = recogniser or "a recogniser"
     if recogniser not in ("", POCKETSPHINX):
         who = f"Whisper ({Path(recogniser).name})"
@@ -112,6 +120,7 @@ def descriptions(
             "standard deviation of log F0. Monotone speech is far below 0.",
             absent=no_pitch,
         ),
+        **(reference if learns_decoder else {}),
     }  # fmt: skip
 
 
@@ -138,13 +147,15 @@ def _median_evidence(facts: Sequence[SpokenFacts]) -> float:
 def candidate(
     kind: CandidateKind, epoch: int, share: float, sentences: Sequence[EvaluationSentence],
     facts: Sequence[SpokenFacts], person: Person, base_evidence: float, *,
-    sha256: str = "", loss: float | None = None, seconds: float = 0.0, device: str = "cpu",
+    sha256: str = "", decoder: str = "", loss: float | None = None, seconds: float = 0.0,
+    device: str = "cpu",
 ) -> Candidate:  # fmt: skip
     """The entry of one candidate, from the facts of its first `len(facts)` sentences.
 
     base_evidence: the base's evidence of a word, from `measures_of_base`.
     """
-    spoken = sentences_of(sentences, facts, person, base_evidence, candidate_id(kind, epoch, share))
+    folder = candidate_id(kind, epoch, share, decoder)
+    spoken = sentences_of(sentences, facts, person, base_evidence, folder)
     outcomes = [one.outcome for one in spoken]
     return Candidate(
         kind=kind, epoch=epoch, share=share, checkpoint_sha256=sha256,
@@ -153,7 +164,7 @@ def candidate(
         judges={name: JudgeFigure(**asdict(mean)) for name, mean in means(spoken).items()},
         validation_audio_loss=loss,
         indistinguishable_from_base=False, ruled_out=None, remarks=[], seconds=round(seconds, 2),
-        device=device, sentences=spoken,
+        device=device, sentences=spoken, decoder=decoder,
     )  # fmt: skip
 
 
@@ -281,6 +292,8 @@ def _figures(
         PITCH_DRIFT: _percent_off(facts.pitch_hz, person.pitch_hz),
         PITCH_SPREAD: _percent_off(facts.pitch_spread, person.pitch_spread),
     }
+    if person.reference and facts.embedding:
+        figures[REFERENCE] = cosine(np.asarray(facts.embedding), np.asarray(person.reference))
     return {name: value if value is None else round(value, 5) for name, value in figures.items()}
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
+from train import defaults
 from train.dataset.dataset import Clip, Dataset
 from train.evaluation.strangers import strangers
 from train.sampling.reference import FEWEST_COMPARED, compared_clips
@@ -61,6 +62,7 @@ KEPT_SOUNDS = 4
 FEWEST_FOR_A_LINE = 8
 # If the two ends of the scale are closer than this, the encoder cannot distinguish people.
 LEAST_SCALE = 0.05
+REFERENCE_COMPARED = "compared with the reference"
 NATURALNESS_OFF = "EVALUATE_NATURALNESS is off"
 
 
@@ -88,6 +90,7 @@ class EvaluationPlan:
         no_recogniser: Why there is none, or None.
         no_naturalness: Why naturalness is not judged, or None.
         no_speaker_judge: Why the base's speaker encoder compares voices, or None.
+        learns_decoder: Whether decoders learn the clips (LEARN_DECODER and the base's advice).
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -103,6 +106,7 @@ class EvaluationPlan:
     learns_added_language: bool = False
     no_naturalness: str | None = NATURALNESS_OFF
     no_speaker_judge: str | None = "not asked for"
+    learns_decoder: bool = False
 
     @property
     def sentence_set(self) -> str:
@@ -111,7 +115,9 @@ class EvaluationPlan:
         spoken = [[one.text, one.language, one.seed] for one in requests]
         listener = [known] if (known := self.recogniser + self.old_recogniser) else []
         speaker = [] if self.no_speaker_judge else [speaker_judge.PACKAGE]
-        content = [sha256_of(self.reference.path), spoken, *listener, *speaker]
+        # Where decoders learn, every candidate is also compared with the reference.
+        decoder = [REFERENCE_COMPARED] if self.learns_decoder else []
+        content = [sha256_of(self.reference.path), spoken, *listener, *speaker, *decoder]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
@@ -151,6 +157,7 @@ def plan_of(
     return EvaluationPlan(
         texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added,
         naturalness_of(settings.evaluate_naturalness), speaker_judge.missing(),
+        defaults.advised(settings, config.training).learn_decoder != "off",
     )  # fmt: skip
 
 
@@ -257,6 +264,7 @@ class Person:
         voice: None if there is no scale; `voice_absent` says why.
         pitch_hz, pitch_spread: None if no clip has a pitch.
         naturalness: One figure for each judged clip.
+        reference: The speaker embedding of the reference, if voices are also compared with that.
     """
 
     rate: SpeakingRate
@@ -266,6 +274,7 @@ class Person:
     clips: int
     naturalness: tuple[float, ...] = ()
     pitch_spread: float | None = None
+    reference: tuple[float, ...] = ()
 
     def beside(self, reference: Sequence[float]) -> "Person":
         """The same person with the cosine to an embedding as the scale of the voice; without a

@@ -1,6 +1,7 @@
 """Decides which candidate is best by a rule over the judges' figures, and gives the reason.
 
-All functions are pure. The rule has three steps (docs/develop/evaluation.md says why):
+All functions are pure. A candidate is weights and a decoder; the base with a learned decoder is one
+like any other. The rule has three steps (docs/develop/evaluation.md says why):
 
     1. floors    a candidate that breaks one is out (`train.evaluation.floors`)
     2. gains     of the rest, those that come measurably and audibly closer to the person than the
@@ -42,6 +43,11 @@ _NAMES = {
     WORD_ERRORS: ("word error rate", "{:.0%}"),
     WORDS: ("words", "{:.0%}"),
 }
+# Where a gain comes from: whether the decoder brings it alone, and whether the GPT adds to it.
+_SOURCES = {
+    (True, True): "both decoder and GPT", (True, False): "the decoder", (False, True): "the GPT",
+    (False, False): "decoder and GPT together",
+}  # fmt: skip
 # A smaller gain, even a measurable one, is not heard. Five hundredths of the way to the person;
 # 3 % of F0 and of the rate are about the least that people notice in speech.
 LEAST_GAIN = {
@@ -65,24 +71,27 @@ def decide(
             be chosen.
         speech_seconds: length of the person's clips, for the advice.
     """
-    base = next((one for one in candidates if one.kind == "base"), None)
+    base = next((one for one in candidates if one.is_base), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
     judged = [remarked(one, base, candidates) for one in candidates]
-    base = next(one for one in judged if one.kind == "base")
+    base = next(one for one in judged if one.is_base)
     left = [
         one
         for one in judged
-        if one.kind != "base" and one.ruled_out is None and one.name not in pruned
+        if not one.is_base and one.ruled_out is None and one.name not in pruned
     ]
     if base.ruled_out is None:
         left = [one for one in left if gains(one, base)]
     if not left:
         return judged, _base_is_best(base, judged, speech_seconds)
     best = _nearest(left, base)
+    # The base with a decoder, also if that is not the best: it divides what was won.
+    decoder = next((one for one in judged if one.kind == "base" and one.decoder), None)
     return judged, Verdict(
-        best.kind, best.epoch, best.share, _why(best, base), "", False, best.checkpoint_sha256
-    )
+        best.kind, best.epoch, best.share, _why(best, base, decoder), "", False,
+        best.checkpoint_sha256, best.decoder,
+    )  # fmt: skip
 
 
 # What is won
@@ -149,17 +158,22 @@ def _chosen_by_loss(left: Sequence[Candidate], base: Candidate) -> bool:
 # The reason
 
 
-def _why(best: Candidate, base: Candidate) -> str:
-    """What is nearer, how far it came, and at what cost, in sentences."""
+def _why(best: Candidate, base: Candidate, decoder: Candidate | None) -> str:
+    """What is nearer, how far it came, from what, and at what cost, in sentences. decoder: the base
+    with a learned decoder."""
     won = gains(best, base)
     ruled_out = ", and the base is ruled out" if base.ruled_out is not None else ""
-    sentences = [f"{best.name.capitalize()} is the best{ruled_out}."]
+    name = best.name.capitalize()
+    if best.kind == "base":
+        name = "The untrained model with the decoder that learned the clips"
+    sentences = [f"{name} is the best{ruled_out}."]
     if _chosen_by_loss([best], base):
         sentences.append("Its validation loss is the lowest.")
     if nearer := [_told(judge, best, base) for judge in won if judge != NATURALNESS]:
         sentences.append(f"Nearer to the person than the untrained model: {', '.join(nearer)}.")
     if better := [_told(judge, best, base) for judge in _NAMES if _also_better(judge, best, base)]:
         sentences.append(f"{'Also b' if nearer else 'B'}etter: {', '.join(better)}.")
+    sentences += _sources(won, best, base, decoder)
     for judge in (WORD_ERRORS, WORDS):
         own, usual = (means(one.old_sentences).get(judge) for one in (best, base))
         if own and usual:
@@ -167,6 +181,25 @@ def _why(best: Candidate, base: Candidate) -> str:
             break
     cost = ", ".join(_worse(best, base)) or "none that a judge can measure"
     return " ".join([*sentences, f"The cost: {cost}."])
+
+
+def _sources(
+    won: Sequence[str], best: Candidate, base: Candidate, decoder: Candidate | None
+) -> list[str]:
+    """Whether each gain comes from the decoder, the GPT, or both. decoder: as in `_why`."""
+    if best is decoder:
+        return ["All of it comes from the decoder: the GPT is the base's."]
+    if not best.decoder:
+        return ["All of it comes from the GPT: the decoder is the base's."] if decoder else []
+    if decoder is None:
+        return ["What the decoder brings without the GPT was not judged."]
+    found, of_decoder = dict[str, list[str]](), gains(decoder, base)
+    for judge in won:
+        more, (name, form) = improvement(best, decoder, judge), _NAMES[judge]
+        who = _SOURCES[judge in of_decoder, more is not None and more.low > 0]
+        alone = f" (the decoder alone: {form.format(decoder.mean(judge))})"
+        found.setdefault(who, []).append(name + alone)
+    return [f"From {who}: {', '.join(parts)}." for who, parts in found.items()]
 
 
 def _also_better(judge: str, best: Candidate, base: Candidate) -> bool:
@@ -201,7 +234,7 @@ def _figures(judge: str, own: float, usual: float) -> str:
 def _base_is_best(
     base: Candidate, judged: Sequence[Candidate], speech_seconds: float | None
 ) -> Verdict:
-    others = [one for one in judged if one.kind != "base"]
+    others = [one for one in judged if not one.is_base]
     same = all(one.indistinguishable_from_base for one in others)
     most = max(len(one.finished) for one in others)
     if most < FEWEST_FINISHED:
@@ -238,7 +271,7 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
 def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
     """Advice on what to try next if the base is the best."""
     learned = [one for one in others if not one.indistinguishable_from_base]
-    epochs = {one.epoch for one in others}
+    epochs = {one.epoch for one in others if one.kind != "base"}
     ways = []
     if speech_seconds is not None and speech_seconds < LEAST_SPEECH_SECONDS:
         ways.append(

@@ -2,8 +2,8 @@
 
 With the base's decoder, a new person sounds like one of its training speakers
 (`xtts.workers.decoder_learning`). So before an epoch speaks, the decoder takes some steps on the
-person's clips, continuing from the state of the epoch before. `train.evaluation.conclusion` trains
-the one for the best weights, continuing from the newest state.
+person's clips, continuing from the state of the epoch before. When the run ends, the decoder for
+the base's weights (`learn_for_base`) continues from the newest state.
 """
 
 import contextlib
@@ -23,10 +23,13 @@ from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_schedule import steps_until
+from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
+
+# The weights of the base, as `Verdict.weights`.
+OF_BASE = {"epoch": 0, "share": 0.0, "checkpoint_sha256": ""}
 
 Ask = Callable[[LearnDecoderRequest], DecoderLearned]
 
@@ -52,22 +55,23 @@ def request_for(clips: Sequence[Clip], voice: TunedVoice, **options: Any) -> Lea
 def learn(
     ask: Ask,
     tensors: Path,
-    weights: Mapping[str, Any],
+    about: Mapping[str, Any],
     request: LearnDecoderRequest,
     *,
     state: Path | None = None,
     judge: Callable[[LearnedDecoder, Path], LearnedDecoder] = lambda learned, _: learned,
     whose: str = "",
-) -> DecoderLearned:
-    """Trains a decoder. Writes its record and, if it is better than the base's, its tensors; and
-    the state to continue from, even if it is not.
+) -> tuple[DecoderLearned, LearnedDecoder | None]:
+    """Trains a decoder, and returns the result and its record. Writes the record and, if it is
+    better than the base's, its tensors; and the state to continue from, even if it is not.
 
-    After an error, the last outcome stays; also without a step before the end of a time limit.
+    After an error, the last outcome stays; also without a step before the end of a time limit, and
+    then the record is None.
 
     Args:
         ask: runs the request where samples are spoken.
         tensors: the decoder's file.
-        weights: as in `Verdict.weights`.
+        about: `Verdict.weights`, and what else the record says.
         request: of `request_for`.
         state: the file for the state; None keeps none.
         judge: adds results to the record of a decoder that is closer to the person's clips. Its
@@ -83,9 +87,9 @@ def learn(
     try:
         result = ask(replace(request, out=out, state_out=state_out))
         if request.budget_seconds is not None and not result.new_steps:
-            return result
+            return result, None
         learned = LearnedDecoder(
-            **weights,
+            **about,
             distance_before=result.distance_before,
             distance_after=result.distance_after,
             clips=result.clips,
@@ -103,24 +107,61 @@ def learn(
             learned = replace(learned, file=written)
         learned_decoder.write(tensors, learned)
         log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result.seconds))
-        return result
+        return result, learned
     finally:
         for path in filter(None, (out, state_out)):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 
 
-def newest_state(run: RunFolder, before: int | None = None) -> Path | None:
-    """The state of the newest epoch whose decoder was trained, before a given one. None begins with
-    the base's decoder. A damaged one is left out, which is logged."""
+def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path | None]:
+    """The newest epoch whose decoder was trained, before a given one, and its state. (0, None)
+    begins with the base's decoder. A damaged one is left out, which is logged."""
     for epoch in reversed(run.decoder_state_epochs()):
         path = run.decoder_state_path(epoch)
         if before is not None and epoch >= before:
             continue
         if (fault := zip_fault(path)) is None:
-            return path
+            return epoch, path
         log.warning("%s The decoder continues from an earlier one.", fault)
-    return None
+    return 0, None
+
+
+def learn_for_base(
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice
+) -> LearnedDecoder:
+    """The decoder for the base's weights, trained unless it already continues the newest epoch's:
+    for all steps that the minutes of sound allow, and at least a quarter of them, because the
+    epochs' decoders have heard other latents.
+
+    clips: all of the person's; voice: of the base's weights. Raises as `learn`.
+    """
+    tensors, (after, state) = run.decoder_path(0), newest_state(run)
+    record = learned_decoder.read(tensors)
+    if record is not None and record.after_epoch == after:
+        return record
+    some = clips_to_learn_from(clips)
+    minutes = minutes_of(some)
+    request = request_for(
+        some, voice, steps=steps_for(minutes), least_steps=steps_until(1, minutes), state=state
+    )
+    _, record = learn(
+        ask, tensors, {**OF_BASE, "after_epoch": after}, request,
+        state=run.decoder_state_path(0), whose="Untrained model",
+    )  # fmt: skip
+    assert record is not None  # it has no time limit
+    return record
+
+
+def leave_out(tensors: Path) -> bool:
+    """Keeps a decoder from being used, because the judges were against it; its record stays.
+    Whether it was used until now."""
+    record = learned_decoder.read(tensors)
+    if record is None or record.file is None:
+        return False
+    learned_decoder.write(tensors, replace(record, file=None))
+    tensors.unlink(missing_ok=True)
+    return True
 
 
 def _sentence(learned: LearnedDecoder, seconds: float) -> str:
@@ -169,7 +210,7 @@ class EpochDecoders:
     def learn(self, ask: Ask, epoch: int, checkpoint: Path, sha256: str) -> None:
         """Trains and writes the decoder of an epoch, unless it exists. A failure is only logged,
         except GpuLost."""
-        tensors, weights = self._run.decoder_path(epoch), _weights(epoch, sha256)
+        tensors, weights = self._run.decoder_path(epoch), weights_of(epoch, sha256)
         try:
             record = learned_decoder.read(tensors)
             if record is not None and record.weights == weights:
@@ -178,9 +219,9 @@ class EpochDecoders:
             request = request_for(
                 self._clips, TunedVoice(self._reference, checkpoint),
                 steps=steps_until(epoch, minutes_of(self._clips)),
-                state=newest_state(self._run, epoch),
+                state=newest_state(self._run, epoch)[1],
             )  # fmt: skip
-            result = learn(
+            result, _ = learn(
                 ask, tensors, weights, request,
                 state=self._run.decoder_state_path(epoch), whose=f"Epoch {epoch}",
             )  # fmt: skip
@@ -191,5 +232,6 @@ class EpochDecoders:
             log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
 
 
-def _weights(epoch: int, sha256: str) -> dict[str, Any]:
+def weights_of(epoch: int, sha256: str) -> dict[str, Any]:
+    """The weights of an epoch, as `Verdict.weights`."""
     return {"epoch": epoch, "share": 1.0, "checkpoint_sha256": sha256}

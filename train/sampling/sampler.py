@@ -43,6 +43,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices import speakers
 from xtts.voices.learned_decoder import learned_for
 from xtts.voices.run_folder import RunFolder
+from xtts.voices.verdict import Verdict
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import START_SECONDS, Worker
 from xtts.workers.requests import (
@@ -144,9 +145,10 @@ class Sampler:
         self.finish()
         self.submit(work)
 
-    def sample_best(self) -> None:
-        """Speaks `best_output.wav` with the best weights, unless it is up to date. Waits for it."""
-        best, files = self.run.best_weights(), of_best(self.run)
+    def sample_best(self, verdict: Verdict | None = None) -> None:
+        """Speaks `best_output.wav` with the best weights, unless it is up to date. Waits for it.
+        verdict: as in `RunFolder.best_weights`."""
+        best, files = self.run.best_weights(verdict), of_best(self.run)
         if best is None or self.plan.mode == "skipped":
             return
         decoder = learned_for(self.run, best.weights)

@@ -26,13 +26,12 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """Judges, and prints the table or JSON. Raises as `open_evaluator`."""
     from train.evaluation.conclusion import conclude
     from train.saved_run import open_evaluator
-    from xtts.voices.evaluation_file import read_evaluation
     from xtts.voices.run_folder import RunError
 
     with open_evaluator(settings) as (evaluator, base):
         conclude(evaluator, settings, base)
-    known = read_evaluation(evaluator.run.evaluation_file)
-    if known is None:
+        known = evaluator.known()
+    if known is None or known.verdict is None:
         raise RunError("Nothing could be judged. The log above gives the reason.")
     if arguments.json:
         sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")

@@ -39,5 +39,5 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
                 f"{minutes:g} minutes were not enough to train a decoder. Set a longer time "
                 "with --minutes."
             )
-        evaluator.sampler.sample_best()
+        evaluator.sampler.sample_best(known.verdict)
     return 0

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from machine import commands
 from machine.storage.atomic import Written, write_json
 from machine.text import first_line
-from xtts.voices.verdict import CandidateKind, Verdict
+from xtts.voices.verdict import CandidateKind, Verdict, candidate_id
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +76,12 @@ class SpokenSentence:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights that were judged: the base, an epoch, or a blend of the two.
+    """Weights and a decoder that were judged: the GPT of the base, of an epoch, or a blend of the
+    two, each as it would be served.
 
-    knows_language: False for a base that was not trained in the added language; old_sentences:
-    sentences in an old language, in a run that trains an added one.
+    decoder: the SHA-256 of a learned decoder's tensors (`RunFolder.decoder_path` of `epoch`), ""
+    for the base's decoder; knows_language: False for a base that was not trained in the added
+    language; old_sentences: sentences in an old language, in a run that trains an added one.
     """
 
     kind: CandidateKind
@@ -99,6 +101,17 @@ class Candidate:
     sentences: list[SpokenSentence]
     knows_language: bool = True
     old_sentences: list[SpokenSentence] = field(default_factory=list)
+    decoder: str = ""
+
+    @property
+    def id(self) -> str:
+        """As `candidate_id`."""
+        return candidate_id(self.kind, self.epoch, self.share, self.decoder)
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it is the untrained model, with which all others are compared."""
+        return self.kind == "base" and not self.decoder
 
     @property
     def old_language_failed(self) -> int:
@@ -107,10 +120,10 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """`base`, `epoch 3`, or `epoch 3 at 50%`."""
-        if self.kind == "base":
-            return "base"
-        return f"epoch {self.epoch}" + (f" at {self.share:.0%}" if self.kind == "blend" else "")
+        """`base`, `epoch 3`, or `epoch 3 at 50%`, and `with decoder` if that is a learned one."""
+        share = f" at {self.share:.0%}" if self.kind == "blend" else ""
+        weights = "base" if self.kind == "base" else f"epoch {self.epoch}{share}"
+        return f"{weights} with decoder" if self.decoder else weights
 
     @property
     def num_failed(self) -> int:
@@ -205,8 +218,11 @@ class Evaluation:
     @property
     def best(self) -> Candidate | None:
         """The candidate that the verdict names."""
-        verdict = self.verdict
-        return self.find(verdict.kind, verdict.epoch, verdict.share) if verdict else None
+        return self.with_id(self.verdict.candidate) if self.verdict else None
+
+    def with_id(self, wanted: str) -> Candidate | None:
+        """The candidate with this id; None if it does not exist."""
+        return next((one for one in self.candidates if one.id == wanted), None)
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> Written:

@@ -47,6 +47,9 @@ class LearnedDecoder:
         less_natural: Whether it is measurably and audibly lower.
         file: The tensors; None if they are not used. The record then prevents that a later start
             trains it again.
+        after_epoch: The newest epoch whose decoder the base's continues; 0 for none.
+        continues: In best_decoder.json, the `digest` of the judged decoder that
+            `train learn-decoder` continued; None for a judged one.
     """
 
     epoch: int
@@ -63,6 +66,8 @@ class LearnedDecoder:
     more_natural: float | None = None
     less_natural: bool = False
     file: Written | None = None
+    after_epoch: int = 0
+    continues: str | None = None
 
     @property
     def weights(self) -> dict[str, object]:
@@ -92,6 +97,13 @@ def recorded(tensors: Path) -> LearnedDecoder | None:
         if record.file is None or tensors.stat().st_size == record.file.bytes:
             return record
     return None
+
+
+def in_use(tensors: Path, weights: Mapping[str, object]) -> LearnedDecoder | None:
+    """The record of these tensors, verified, if they are used and for exactly these weights."""
+    record = read(tensors)
+    fits = record is not None and record.weights == weights and record.file is not None
+    return record if fits else None
 
 
 def read(tensors: Path) -> LearnedDecoder | None:

@@ -11,9 +11,11 @@ Its paths are relative, so a run can be moved.
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
     checkpoints/best_decoder.safetensors   a vocoder trained for the best weights
     checkpoints/best_decoder.json          the weights that it was trained for, and the result
-    checkpoints/decoder_epoch_N.*          the same for an epoch, used for its sample
-    checkpoints/decoder_state_epoch_N.pt   the state that the next decoder continues from; the two
-                                           newest only. best_decoder_state.pt is that of the best
+    checkpoints/decoder_epoch_N.*          the same for an epoch, with which it speaks and is
+                                           judged; N = 0 for the base, trained when the run ends
+    checkpoints/decoder_state_epoch_N.pt   the state that the next decoder continues from: the two
+                                           newest, and the base's. best_decoder_state.pt is that of
+                                           `train learn-decoder`
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        the judgement of the base, each epoch and each blend
     curves.json                            the run's curves in RUNS_DIR
@@ -50,7 +52,7 @@ log = logging.getLogger(__name__)
 CHECKPOINT_SCHEMA = 1
 _EPOCH_FILE = re.compile(r"^checkpoint_epoch_(\d+)\.(pt|json)$")
 _STATE_FILE = re.compile(r"^trainer_state_epoch_(\d+)\.pt$")
-_DECODER_STATE_FILE = re.compile(r"^decoder_state_epoch_(\d+)\.pt$")
+_DECODER_STATE_FILE = re.compile(r"^decoder_state_epoch_([1-9]\d*)\.pt$")
 
 
 class RunError(SotaqueError):
@@ -141,6 +143,7 @@ class RunFolder:
         return self.checkpoints / f"adapter_epoch_{epoch}.safetensors"
 
     def decoder_path(self, epoch: int) -> Path:
+        """The tensors of an epoch's decoder; 0 is the base."""
         return self.checkpoints / f"decoder_epoch_{epoch}.safetensors"
 
     def decoder_state_path(self, epoch: int) -> Path:
@@ -155,7 +158,7 @@ class RunFolder:
         return self._numbers(_STATE_FILE)
 
     def decoder_state_epochs(self) -> list[int]:
-        """All epochs with the state of a decoder on disk, ascending."""
+        """All epochs with the state of a decoder on disk, ascending, without the base."""
         return self._numbers(_DECODER_STATE_FILE)
 
     def absent(self, epoch: int) -> str | None:
@@ -205,14 +208,14 @@ class RunFolder:
         judged = read_json(self.evaluation_file)
         return verdict_in(judged["verdict"] if "verdict" in judged else self.read_best())
 
-    def best_weights(self) -> BestWeights | None:
+    def best_weights(self, verdict: Verdict | None = None) -> BestWeights | None:
         """The weights that the verdict names, if their file is complete; otherwise the best
         alternative, which `fallback` explains. None without any complete weights.
 
-        Decides by evaluation.json and the manifests, because best.json may be outdated after a
-        kill.
+        verdict: a new one; None reads it. Decides by evaluation.json and the manifests, because
+        best.json may be outdated after a kill.
         """
-        verdict = self.verdict()
+        verdict = verdict or self.verdict()
         if verdict is None:
             return self._unjudged()
         if verdict.kind == "base":

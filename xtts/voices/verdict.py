@@ -6,13 +6,16 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 CandidateKind = Literal["base", "epoch", "blend"]
+# The ids of the base, and of the base with a decoder trained on the clips.
+BASE, BASE_DECODER = "base", "base_decoder"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The best candidate and the reason. advice: a recommendation if the base is best, else "".
 
-    indistinguishable_from_base: whether the base is best because nothing was measurably better.
+    indistinguishable_from_base: whether the base is best because nothing was measurably better;
+    decoder: as in `xtts.voices.evaluation_file.Candidate`.
     """
 
     kind: CandidateKind
@@ -22,6 +25,12 @@ class Verdict:
     advice: str
     indistinguishable_from_base: bool
     checkpoint_sha256: str
+    decoder: str = ""
+
+    @property
+    def candidate(self) -> str:
+        """The id of the best candidate."""
+        return candidate_id(self.kind, self.epoch, self.share, self.decoder)
 
     @property
     def weights(self) -> dict[str, Any]:
@@ -34,10 +43,11 @@ class Verdict:
         }
 
 
-def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
-    """The name of a candidate, in URLs and of the folder with some of its audio."""
+def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0, decoder: str = "") -> str:
+    """The name of a candidate, in URLs and of the folder with some of its audio. decoder: as in
+    `Verdict`; an epoch or a blend is judged with its decoder or without it, the base with both."""
     if kind == "base":
-        return "base"
+        return BASE_DECODER if decoder else BASE
     return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
 
 

@@ -50,6 +50,7 @@ class VoiceSpec:
         allow_base_reference: Whether a checkpoint whose run lacks a recording uses its base's. The
             service allows it, so that it can speak at all.
         base_only: Whether to replace a checkpoint of a run by the run's base.
+        base_decoder: Whether a run's base speaks with the decoder that the run trained for it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class VoiceSpec:
     pronunciations: str | Path | None = None
     allow_base_reference: bool = False
     base_only: bool = False
+    base_decoder: bool = True
 
     @staticmethod
     def from_arguments(
@@ -229,6 +231,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     # A decoder that the run trained for its base is only used with the run's recordings.
     other = spec.reference
     own = other is None or (isinstance(other, Path) and other.parent == run.samples)
+    own = own and spec.base_decoder
     return VoiceFiles(
         folder, folder / "model.pth", newest_reference(run), None,
         pronunciations=_pronunciation_lists(spec, run.folder),

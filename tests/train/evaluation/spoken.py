@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,13 +86,16 @@ def candidate(
     share: float = 1.0,
     loss: float | None = None,
     usual: float = 18.0,
+    decoder: str = "",
+    reference: Sequence[float] = (),
 ) -> Candidate:
     """The evaluator's candidate for these measurements."""
+    person = replace(PERSON, reference=tuple(reference))
     asked = EvaluationSentence(SynthesisRequest("text", "en"), "built_in")
     sha256 = f"sha-{epoch}" if epoch else ""
     return candidate_of(
-        kind, epoch, share, [asked] * len(measured), measured, PERSON, usual, sha256=sha256,
-        loss=loss, seconds=1.0,
+        kind, epoch, share, [asked] * len(measured), measured, person, usual, sha256=sha256,
+        decoder=decoder, loss=loss, seconds=1.0,
     )  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class Speaking:
         self.distance_after, self.new_steps = 1.5, 50
         self.errors_with_learned: float | None = None
         self.voice_with_learned: float | None = None
+        # What changes where the weights speak with a learned decoder.
+        self.with_decoder: dict[tuple[int, float], dict[str, float]] = {}
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.decoder_step_seconds = 0.1
         # Each epoch's measurements in a language of the base other than the run's.
@@ -85,7 +87,7 @@ class Speaking:
     def finish(self) -> None:
         pass
 
-    def sample_best(self) -> None:
+    def sample_best(self, _verdict: Any = None) -> None:
         self.best += 1
 
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
@@ -110,6 +112,7 @@ class Speaking:
             sound = {**sound, "errors": self.errors_with_learned}
             if self.voice_with_learned is not None:
                 sound["voice"] = self.voice_with_learned
+            sound |= self.with_decoder.get(asked, {})
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
         said = facts(epoch + int(100 * request.voice.share), count=count, **sound)
@@ -137,6 +140,7 @@ class Ground:
         self.base = base
         self.recogniser: tuple[str, str | None] = ("", "EVALUATE_RECOGNISER is off")
         self.no_naturalness: str | None = NATURALNESS_OFF
+        self.learns = False
         self.run = RunFolder(folder / "output")
         self.checkpoints = Checkpoints(self.run, keep=1)
         self.speaking = Speaking(sounds)
@@ -162,7 +166,7 @@ class Ground:
         plan = EvaluationPlan(
             sentences, SampleReference(clip.path, "hello", "en", clip.speaker), [clip], [],
             {"name": "tiny", "sha256": "b"}, *self.recogniser,
-            no_naturalness=self.no_naturalness,
+            no_naturalness=self.no_naturalness, learns_decoder=self.learns,
         )  # fmt: skip
         self.evaluator = Evaluator(plan, self.speaking, self.checkpoints, in_run=in_run)
         self.evaluator.person = PERSON
@@ -181,6 +185,8 @@ class Ground:
     def conclude(self, blend: float | str = "auto", learn_decoder: str = "auto") -> None:
         """The end of the run."""
         how: Any = learn_decoder
+        if learn_decoder == "off":
+            self.evaluator.plan = replace(self.evaluator.plan, learns_decoder=False)
         settings = TrainSettings(blend=blend, learn_decoder=how)
         conclude(self.evaluator, settings, self.base)
 
@@ -315,16 +321,18 @@ def test_the_base_is_judged_once_and_before_an_epoch_of_the_run_is_there(ground)
 
 def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     settings = TrainSettings()
+    ground.learns = True
     ground.restart(in_run=True)
     decoder = FEWEST_STEPS * 0.1
     assert seconds_left(ground.evaluator, settings) == decoder  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()
-    assert seconds_left(ground.evaluator, settings) == (3 + 2) * 10.0 + decoder
+    assert seconds_left(ground.evaluator, settings) == (3 + 1) * 10.0 + decoder
     takes(monkeypatch, ground.speaking, 70.0)
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
-    assert seconds_left(ground.evaluator, settings) == (1 + 1 + 2) * 70.0 + decoder
+    assert seconds_left(ground.evaluator, settings) == (1 + 1 + 1) * 70.0 + decoder
+    ground.evaluator.plan = replace(ground.evaluator.plan, learns_decoder=False)
     settings = TrainSettings(learn_decoder="off", blend="off")
     assert seconds_left(ground.evaluator, settings) == 70.0
 
