@@ -185,7 +185,7 @@ def demo_clips(folder: Path, styles: Path) -> None:
     phones = kokoro.british_phones(list(said))
     for number, (name, read) in enumerate(zip(names, phones, strict=True)):
         spoken = _kokoro(styles).speak(read, DEMO_PERSON, _DEMO_SEEDS + number)
-        soundfile.write(folder / f"{name}.flac", spoken.wave, kokoro.RATE)
+        soundfile.write(folder / f"{name}.flac", spoken.wave, hibari.RATE)
 
 
 def spoken_by(text: str, who: hibari.Person = UNCHANGED, seed: int = 0) -> np.ndarray:
