@@ -23,7 +23,10 @@ from demo_voice.teachers import hibari
 from machine.errors import SotaqueError
 from xtts.model import discriminators
 
-FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
+FILES = (
+    "model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav",
+    discriminators.FILE,
+)  # fmt: skip
 STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package", "clips")
 LEARNING = STAGES[2:6]
 
@@ -97,7 +100,7 @@ class Making:
         wave = speaking.reference()
         soundfile.write(self.to / "reference.wav", wave, hibari.RATE, subtype="PCM_16")
         packaging.name_heads(self.to)
-        for name in (*FILES, discriminators.FILE):
+        for name in FILES:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
 

@@ -25,8 +25,8 @@ SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
 # A fine-tune needs neither the decoder nor the running sums, which train the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
-    "MIT; learned from what hibari-tts said (Apache 2.0; Kokoro-82M made its training data), from "
-    "WordNet and from the CMU Pronouncing Dictionary"
+    "MIT; learned from what hibari-tts and Kokoro-82M said (Apache 2.0), from CMU Arctic's bdl, "
+    "from LibriSpeech (CC BY 4.0), from WordNet and from the CMU Pronouncing Dictionary"
 )
 # What the voices before it learned from, in a voice that continues from one (CARD.md).
 EARLIER = "; its codec and GPT continue a voice that learned from flite, RHVoice, Pico and Festival"

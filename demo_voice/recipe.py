@@ -22,8 +22,7 @@ ADVICE = TrainingAdvice(
     batch_seconds=10.0,
     freeze="conditioning_*,text_*,mel_pos_embedding",
     ema_decay=0.98,
-    # A spectral loss alone made the vocoder less natural by 0.4 (benchmarks/record.md).
-    learn_decoder="off",
+    learn_decoder="auto",
 )
 
 

@@ -18,7 +18,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
-from xtts.model import loading, vocoder
+from xtts.model import discriminators, loading, vocoder
 from xtts.model.discriminators import Discriminators, write_discriminators
 from xtts.model.loading import Model
 from xtts.voices import learned_decoder
@@ -139,7 +139,9 @@ def test_it_continues_from_a_state_to_the_bit(speaker, learned, decoder, tmp_pat
 
 
 def test_without_discriminators_of_the_base_they_begin_alone(base, speaker, tmp_path, monkeypatch):
-    monkeypatch.setattr(speaker, "base", DEMO)
+    without = tmp_path / "without"
+    shutil.copytree(DEMO, without, ignore=shutil.ignore_patterns(discriminators.FILE))
+    monkeypatch.setattr(speaker, "base", without)
     monkeypatch.setattr(decoder_learner, "WARM_UP", 1)
     monkeypatch.setattr(decoder_learner, "CHANNELS", 2)
     told: list[float] = []

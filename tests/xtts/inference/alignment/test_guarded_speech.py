@@ -116,12 +116,12 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
 
 
 def test_a_word_alone_waits_for_its_verdict_in_a_stream(voice, patch):
-    """Its first attempt says it twice; a longer text is sent as it is made."""
-    hello = SynthesisRequest("Hello.", "en")
-    guard = voice.guard(hello)
-    streamed = np.concatenate(list(voice.speech(hello, guard).chunks()))
+    """Its first attempt goes on after the end; a longer text is sent as it is made."""
+    word = SynthesisRequest("Hi.", "en")
+    guard = voice.guard(word)
+    streamed = np.concatenate(list(voice.speech(word, guard).chunks()))
     assert guard.pieces[0].attempts > 1 and len(streamed) < 24_000
-    whole = voice.synthesize_guarded(hello, voice.guard(hello))
+    whole = voice.synthesize_guarded(word, voice.guard(word))
     assert np.allclose(streamed, whole, atol=0.01)
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 12 else None)
     guard = voice.guard(ASK)
