@@ -159,7 +159,8 @@ def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, tmp_p
     write_evaluation(
         run.evaluation_file, replace(read_evaluation(run.evaluation_file), verdict=verdict)
     )
-    keep_best_blend(Checkpoints(run, None), verdict, workshop.base)
+    keep_best_blend(checkpoints := Checkpoints(run, None), verdict, workshop.base)
+    checkpoints.publish_best()
     blended = content(run.best_blend)["model"]
     base = read_tensors(workshop.base / "model.pth")
     saved = content(run.checkpoint_path(1))["model"]

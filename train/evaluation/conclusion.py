@@ -98,7 +98,8 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         # Before best.json names a blend: the service loads it together with its decoder.
         trained = keep_best_decoder(evaluator, verdict)
         known = judge_speakers(evaluator, known)
-        keep_best_blend(evaluator.checkpoints, known, base)
+        keep_best_blend(evaluator.checkpoints, verdict, base)
+        evaluator.checkpoints.publish_best(known)
         evaluator.sampler.sample_best(verdict)
     except GpuLost:
         raise
@@ -127,13 +128,12 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings) -> float:
     return blends * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
 
 
-def keep_best_blend(checkpoints: Checkpoints, known: Evaluation, base: Path) -> None:
-    """Writes best.pt if the verdict is a blend that is not on disk yet, then best.json.
+def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:
+    """Writes best.pt if the verdict is a blend that is not on disk yet.
 
     Raises RunError, ConfigError, DiskFull, WriteError.
     """
-    run, verdict = checkpoints.run, known.verdict
-    assert verdict is not None
+    run = checkpoints.run
     if verdict.kind == "blend" and isinstance(fault := run.look_at_best(verdict), str):
         best = run.read_best()
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it existed
@@ -142,7 +142,6 @@ def keep_best_blend(checkpoints: Checkpoints, known: Evaluation, base: Path) -> 
         unlearned = ModelConfig.read(base).unlearned
         state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, unlearned)
         checkpoints.save_blend(verdict, state, tuned.provenance)
-    checkpoints.publish_best(known)
 
 
 # The decoder of the best weights

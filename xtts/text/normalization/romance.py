@@ -45,7 +45,7 @@ class RomanceRules(LanguageRules):
     def measured(self, number: int, noun: Noun, top: int, bottom: int) -> str:
         """Dos horas y media, deux kilogrammes et quart: the fraction is behind the unit."""
         amount = WrittenNumber(str(number))
-        half = self.halves[noun.gender].split()[-1] if (top, bottom) == (1, 2) else ""
+        half = self.halves[noun.gender or "m"].split()[-1] if (top, bottom) == (1, 2) else ""
         half += "e" if self.code == "fr" and half and noun.gender == "f" else ""
         counted = f"{self.words(amount, noun.gender)} {self.form(amount, noun)}"
         return self.mixed.format(counted, half or self.part_words(top, bottom))
