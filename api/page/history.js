@@ -6,6 +6,11 @@ import { counted } from "./wording.js";
 const KEPT = "sotaque-history";
 const MOST = 20;
 
+/** Voice, language and numbers of a request, which tell requests for one text apart. Pure. */
+export function aboutRequest({ input, voice, who, ...more }) {
+  return [who || voice, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", ");
+}
+
 export class History {
   /** chosen(request): called when the person chooses an entry. */
   constructor(chosen) {
@@ -17,7 +22,10 @@ export class History {
     this.#show();
   }
 
-  /** request: {input, voice, …} as it was sent. A repeated request moves to the front. */
+  /**
+   * request: {input, voice, who, …} as it was sent; voice: a value of the list of voices; who: its text. A
+   * repeated request moves to the front.
+   */
   add(request) {
     const added = JSON.stringify(request);
     const others = kept().filter((one) => JSON.stringify(one) !== added);
@@ -33,7 +41,8 @@ export class History {
     const list = kept();
     say(find("history-title"), `History (${counted(list.length, "text")})`);
     find("forget-history").disabled = list.length === 0;
-    find("history-list").replaceChildren(...list.map((one) => make("li", {}, smallButton(one.input, { onclick: () => this.chosen(one) }))));
+    find("history-list").replaceChildren(...list.map((one) =>
+      make("li", {}, smallButton(one.input, { onclick: () => this.chosen(one) }), make("span", { class: "quiet", text: aboutRequest(one) }))));
   }
 }
 

@@ -208,8 +208,9 @@ async function attempt(act) {
     await act();
     complain(find("fault"), null);
   } catch (error) {
-    complain(find("fault"), error);
-    if (error.status === 0) showConnection("lost");
+    const isGone = error.status === 0;
+    complain(find("fault"), isGone ? { message: "The server does not respond. Check that it is running; the page retries automatically." } : error);
+    if (isGone) showConnection("lost");
   }
 }
 

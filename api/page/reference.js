@@ -2,7 +2,7 @@
 
 import { complain, find, make } from "./elements.js";
 import { curlOf, exampleOf, fieldsOf, operationsOf } from "./operations.js";
-import { request } from "./server.js";
+import { addressOf, request } from "./server.js";
 
 const row = ({ name, type, needed, text }) =>
   make("tr", {}, make("td", {}, make("code", { text: name })), make("td", { text: `${type}${needed ? ", required" : ""}` }), make("td", { text }));
@@ -20,7 +20,7 @@ function operation(one, docs) {
     make("summary", {}, make("code", { text: `${method} ${path}` }), ` ${title}`),
     text ? make("p", { text }) : null,
     fields.length ? table("Request", fields) : null,
-    make("pre", {}, make("code", { text: curlOf(one, location.origin, docs) })),
+    make("pre", {}, make("code", { text: curlOf(one, addressOf("").replace(/\/$/, ""), docs) })),
     answer ? make("p", { text: isJson ? "Answer, with example values:" : `Answer: ${answer.format}` }) : null,
     isJson ? make("pre", {}, make("code", { text: JSON.stringify(exampleOf(answer.schema, docs), null, 2) })) : null);
 }

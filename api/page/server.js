@@ -69,12 +69,15 @@ function withKey(options, key) {
   return { cache: "no-store", credentials: "same-origin", ...options, headers };
 }
 
+/** The address of a path of the service, which a proxy may have put below a path of its host. Pure. */
+export const addressOf = (path, base = document.baseURI) => new URL(path.replace(/^\//, ""), base).href;
+
 async function reach(path, options) {
   try {
-    return await fetch(path, options);
+    return await fetch(addressOf(path), options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Fault("The server does not respond. Check that it is running; the page retries automatically.");
+    throw new Fault("The server does not respond. Check that it is running, and try again.");
   }
 }
 

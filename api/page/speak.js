@@ -5,7 +5,7 @@ import { heard, next } from "./events.js";
 import { read, request } from "./server.js";
 import { History } from "./history.js";
 import { offerCopies, showRequest } from "./request_text.js";
-import { keep, pcmOf, RATE, sounding, wavOf } from "./sound.js";
+import { keep, pcmOf, RATE, wavOf } from "./sound.js";
 import { clear, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
 import { Stream } from "./stream.js";
@@ -30,14 +30,20 @@ export function counting(text) {
   return { over, told: `${grouped(characters)} of ${grouped(MOST_CHARACTERS)} characters${over > 0 ? `: ${grouped(over)} too many` : ""}` };
 }
 
+/** How a request ended early. seconds: of its sound; before: of the speech that the box holds. Pure. */
+export function endInfo(stopped, seconds, before) {
+  if (seconds) return `${stopped ? "Stopped" : "Interrupted"} after ${seconds.toFixed(1)} s.`;
+  return `${stopped ? "Stopped" : "Nothing was spoken"}${before ? "; the speech before it is still here" : ""}.`;
+}
+
 /** Requests speech. */
 function speech(path, body, signal) {
   const headers = { "Content-Type": "application/json", Accept: "audio/*, application/json" };
   return request(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-/** The voice that spoke an answer; the header is percent-encoded. */
-const modelOf = (answer) => decodeURIComponent(answer.headers.get("X-Model") ?? "");
+/** The voice that spoke an answer; the header is percent-encoded. Pure. */
+export const modelOf = (answer) => decodeURIComponent(answer.headers.get("X-Model") ?? "");
 
 export class SpeakBox {
   #stream = null;
@@ -49,10 +55,11 @@ export class SpeakBox {
   constructor() {
     find("speak-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      if (this.#abort) this.stop();
+      // The button reads "Stop" while the service speaks; Ctrl+Enter has no submitter and always speaks.
+      if (this.#abort && event.submitter) this.stop();
       else this.#speak(event.target);
     });
-    find("again").addEventListener("click", () => this.#replay());
+    find("again").addEventListener("click", () => (this.#playing ? this.stop() : this.#replay()));
     find("take").addEventListener("click", () => this.#anotherTake());
     find("text").addEventListener("keydown", (event) => {
       if (sends(event)) find("speak-form").requestSubmit();
@@ -95,38 +102,39 @@ export class SpeakBox {
     this.#stream?.stop();
   }
 
+  /** Whether the last speech is played. */
+  get #playing() {
+    return this.#stream !== null && !this.#stream.done;
+  }
+
+  /** Speaks the form. The box is free again when the service has finished, while the sound still plays. */
   async #speak(form) {
     const wanted = this.#request(form);
     const path = this.#path;
     const began = performance.now();
+    const stream = new Stream(); // Within the click, else the browser blocks the audio.
+    const abort = this.#begin();
     let spokenBy = null;
-    sounding(); // Within the click, else the browser blocks the audio.
-    this.#begin();
     try {
       const answer = await this.#answer(wanted, path);
       spokenBy = modelOf(answer.answer);
-      this.#show(wanted.input);
-      this.history.add(wanted);
-      const stream = (this.#stream = new Stream());
-      const firstSeconds = await this.#receive(answer, stream, began);
-      this.#tell(stream, firstSeconds, (performance.now() - began) / 1000);
-      await stream.finished;
+      this.history.add(this.#entry(wanted, path));
+      const firstSeconds = await this.#receive(answer, stream, began, () => this.#show(wanted.input, stream));
+      if (abort === this.#abort) this.#tell(stream, firstSeconds, (performance.now() - began) / 1000);
     } catch (error) {
-      this.#broken(error);
-    } finally {
-      this.#end({ path, body: { model: this.#model, ...wanted }, spokenBy });
+      stream.end();
+      if (abort === this.#abort) this.#broken(error, stream);
     }
+    // A newer request may have taken the place of this one.
+    if (abort === this.#abort) this.#end(stream, { path, body: { model: this.#model, ...wanted }, spokenBy });
   }
 
   /** Handles an early end; the audio so far can be played again. */
-  #broken(error) {
-    const heard = this.#stream?.seconds ?? 0;
-    this.#stream?.end();
+  #broken(error, stream) {
     const stopped = error.name === "AbortError";
     if (stopped) announce("Stopped.");
     else complain(find("speak-fault"), error);
-    const after = heard ? ` after ${heard.toFixed(1)} s` : "";
-    say(find("spoken-info"), `${stopped ? "Stopped" : "Interrupted"}${after}.`);
+    say(find("spoken-info"), endInfo(stopped, stream.seconds, this.#stream?.seconds ?? 0));
     this.#draw();
   }
 
@@ -152,11 +160,19 @@ export class SpeakBox {
     showRequest(this.#path, { ...this.#request(find("speak-form")), response_format: this.#saving.format });
   }
 
-  #restore({ input, voice, language, ...numbers }) {
+  /** The request as the history keeps it: a candidate's request has the voice "default", and a path of its own. */
+  #entry(wanted, path) {
+    const { text } = find("voice").selectedOptions[0] ?? {};
+    return { ...wanted, voice: path === SERVED ? wanted.voice : path, who: text ?? "" };
+  }
+
+  #restore({ input, voice, language, who, ...numbers }) {
     const { elements } = find("speak-form");
     elements.input.value = input;
     this.#count();
-    if ([...elements.voice.options].some((one) => one.value === voice)) elements.voice.value = voice;
+    const isThere = [...elements.voice.options].some((one) => one.value === voice);
+    if (isThere) elements.voice.value = voice;
+    complain(find("speak-fault"), isThere ? null : { message: `${who || voice} is not in the list of voices now. Choose another voice.` });
     elements.language.value = language ?? "";
     for (const name of NUMBERS) elements[name].value = numbers[name] ?? "";
     elements.voice.dispatchEvent(new Event("change", { bubbles: true }));
@@ -164,9 +180,10 @@ export class SpeakBox {
   }
 
   async #answer(wanted, path) {
+    const { signal } = this.#abort;
     this.#model ??= (await read("/v1/models")).data?.[0]?.id ?? "sotaque";
     const ask = (response_format) =>
-      speech(path, { model: this.#model, ...wanted, response_format, ...AS_EVENTS }, this.#abort.signal);
+      speech(path, { model: this.#model, ...wanted, response_format, ...AS_EVENTS }, signal);
     try {
       return { answer: await ask("pcm"), streams: true };
     } catch (error) {
@@ -176,19 +193,22 @@ export class SpeakBox {
     }
   }
 
-  /** Plays the audio as it arrives; returns the seconds until it began. */
-  async #receive({ answer, streams }, stream, began) {
+  /** Plays the audio as it arrives; returns the seconds until it began. show: called before the first of it. */
+  async #receive({ answer, streams }, stream, began, show) {
     let first = null;
+    const early = [];
     const draw = calmly(() => this.#draw(), 200);
     const take = (bytes) => {
       if (!bytes.length) return;
+      if (first === null) show();
       first ??= (performance.now() - began) / 1000;
+      this.#text.add(early.splice(0));
       stream.push(bytes);
       draw();
     };
-    this.#playhead();
     if (/event-stream/.test(answer.headers.get("Content-Type") ?? "")) {
-      const sound = await heard(answer, (words) => this.#text.add(words), streams ? take : null);
+      const add = (words) => (first === null ? early.push(...words) : this.#text.add(words));
+      const sound = await heard(answer, add, streams ? take : null);
       if (sound) take(pcmOf(sound));
     } else if (streams && answer.body) {
       const reader = answer.body.getReader();
@@ -202,29 +222,37 @@ export class SpeakBox {
     return first;
   }
 
+  /** Ends what is spoken or played. The last speech stays until the new one has sound. */
   #begin() {
+    this.stop();
     this.#abort = new AbortController();
-    this.#stream?.stop();
-    this.#stream = null;
     complain(find("speak-fault"), null);
     say(find("say"), "Stop");
     say(find("spoken-info"), "Speaking …");
     this.#enable(false);
+    return this.#abort;
   }
 
   /** said: the request and the voice that answered. */
-  #end(said) {
+  #end(stream, said) {
     this.#abort = null;
     say(find("say"), "Speak");
-    const pieces = this.#stream?.pieces ?? [];
-    this.#saving.spoken({ ...said, pieces, name: fileName("sotaque", said.body.input.slice(0, 40)) });
-    this.#enable(pieces.length > 0);
-    if (!pieces.length) this.#show("");
+    if (stream.seconds) this.#saving.spoken({ ...said, pieces: stream.pieces, name: fileName("sotaque", said.body.input.slice(0, 40)) });
+    this.#enable(this.#stream !== null);
   }
 
-  #show(text) {
+  #show(text, stream) {
     this.#text.show(text);
     clear(find("sheet-spoken"));
+    this.#play(stream);
+  }
+
+  /** Makes this stream the one that is played. */
+  #play(stream) {
+    this.#stream = stream;
+    say(find("again"), "Stop playing");
+    stream.finished.then(() => stream === this.#stream && say(find("again"), "Play again"));
+    this.#playhead();
   }
 
   #enable(on) {
@@ -240,11 +268,10 @@ export class SpeakBox {
 
   #replay() {
     const { pieces } = this.#stream;
-    this.#stream.stop();
-    this.#stream = new Stream();
-    for (const piece of pieces) this.#stream.push(piece);
-    this.#stream.end();
-    this.#playhead();
+    const stream = new Stream();
+    for (const piece of pieces) stream.push(piece);
+    stream.end();
+    this.#play(stream);
   }
 
   #draw() {

@@ -9,8 +9,11 @@ import pytest
 # On a loaded machine an action of one second may take a minute.
 PATIENCE_MILLISECONDS = 120_000
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
-# The speak box has finished.
-DONE = "!document.getElementById('again').disabled"
+# The speak box has finished: nothing is generated and nothing plays.
+DONE = (
+    "(({ disabled, textContent }) => !disabled && textContent === 'Play again')"
+    "(document.getElementById('again'))"
+)
 # Positions of the desk and the speak box in seconds, and whether the desk is ready to play.
 POSITION = "document.getElementById('position').valueAsNumber"
 SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"

@@ -7,11 +7,13 @@ import { test } from "node:test";
 import { rivalsOf, tally } from "./compare.js";
 import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
+import { aboutRequest } from "./history.js";
 import { againstBase, halfInterval } from "./judges.js";
 import { curlOf, exampleOf, fieldsOf, operationsOf, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
 import { sectionAt } from "./sections.js";
-import { counting } from "./speak.js";
+import { addressOf, request } from "./server.js";
+import { counting, endInfo, modelOf } from "./speak.js";
 import { byPerson, pageOf } from "./voices.js";
 import { candidateName, clock, counted, diskSize, fileName, progressInfo, roughTime, spokenTime, timeLeft } from "./wording.js";
 
@@ -89,6 +91,50 @@ test("the length of a text is counted as the service counts it", () => {
   assert.deepEqual(told("a".repeat(4097)), ["4,097 of 4,096 characters: 1 too many", true]);
   // A character outside the basic plane takes two JavaScript code units.
   assert.deepEqual(told("𝄞".repeat(4096)), ["4,096 of 4,096 characters", false]);
+});
+
+test("the voice that spoke is decoded from its header", () => {
+  each((header) => modelOf(new Response(null, { headers: header === null ? {} : { "X-Model": header } })), [
+    ["epoch 2 at 30% (905c8a39)", "epoch%202%20at%2030%25%20(905c8a39)"],
+    ["João", "Jo%C3%A3o"],
+    ["", null],
+  ]);
+});
+
+test("an early end says whether anything was spoken", () => {
+  each(endInfo, [
+    ["Interrupted after 2.5 s.", false, 2.46, 2.46],
+    ["Stopped after 0.2 s.", true, 0.2, 0.2],
+    ["Nothing was spoken.", false, 0, 0],
+    ["Nothing was spoken; the speech before it is still here.", false, 0, 3],
+    ["Stopped; the speech before it is still here.", true, 0, 3],
+  ]);
+});
+
+test("entries of the history for one text differ by what was chosen", () => {
+  each(aboutRequest, [
+    ["Epoch 3, speed 1.5, seed 7", { input: "Hi.", voice: "/v1/runs/ana/candidates/epoch_3/speech", who: "Epoch 3", speed: 1.5, seed: 7 }],
+    ["v7, language pt", { input: "Hi.", voice: "v7", language: "pt" }],
+    // Of a former version of the page.
+    ["default", { input: "Hi.", voice: "default" }],
+  ]);
+});
+
+test("the service may lie below a path of its host", async () => {
+  each(addressOf, [
+    ["https://here/tts/v1/models", "/v1/models", "https://here/tts/"],
+    ["https://here/tts/openapi.json", "openapi.json", "https://here/tts/docs"],
+    ["http://here:8005/v1/models?a=b", "/v1/models?a=b", "http://here:8005/#speak"],
+    ["https://here/tts/", "", "https://here/tts/#speak"],
+  ]);
+  Object.assign(globalThis, { document: { baseURI: "https://here/tts/" }, sessionStorage: { getItem: () => null } });
+  const asked = [];
+  globalThis.fetch = async (address) => {
+    asked.push(address);
+    return new Response("{}");
+  };
+  await request("/v1/audio/speech");
+  assert.deepEqual(asked, ["https://here/tts/v1/audio/speech"]);
 });
 
 test("the section on the screen", () => {

@@ -33,6 +33,44 @@ def test_what_was_said_is_kept_in_this_browser_and_comes_back(page, world):
     assert page.evaluate("localStorage.getItem('sotaque-history')") is None
 
 
+def test_a_text_comes_back_with_the_voice_that_spoke_it(page, world):
+    page.click("#speak summary")
+    page.select_option("#voice", label="Epoch 3")
+    page.fill("[name=seed]", "7")
+    candidate = page.input_value("#voice")
+    speak(page, "Good morning.")
+    page.select_option("#voice", "default")
+    page.fill("[name=seed]", "")
+    speak(page, "Good morning.")
+    assert world.spoken_with == [candidate, "/v1/audio/speech"]
+    page.click("#history-title")
+    served, epoch = page.locator("#history-list li").all_inner_texts()
+    assert epoch.split("\n")[-1].endswith("Epoch 3, seed 7") and "Epoch 3" not in served
+    page.click("#history-list button >> nth=1")
+    assert page.input_value("#voice") == candidate and page.input_value("[name=seed]") == "7"
+    speak(page, "Good morning.")
+    assert world.spoken_with[-1] == candidate
+    page.click("#history-list button >> nth=1")
+    assert page.input_value("#voice") == "default"
+
+
+def test_a_voice_of_the_history_that_is_gone_is_told(page, world, tmp_path):
+    """The text comes back; nothing pretends that another voice had spoken it."""
+    world.voices.append({"id": "v7", "name": "Anna", "origin": "upload", "created": None})
+    page.reload()
+    page.wait_for_selector("#voice option[value='v7']", state="attached")
+    page.select_option("#voice", "v7")
+    speak(page, "Good morning.")
+    world.voices.pop()
+    page.reload()
+    page.wait_for_selector("#voice option", state="attached")
+    page.click("#history-title")
+    page.click("#history-list button")
+    assert page.input_value("#text") == "Good morning."
+    told = "Anna is not in the list of voices now. Choose another voice."
+    assert page.text_content("#speak-fault") == told
+
+
 def test_the_request_runs_as_curl_and_as_python(page, world, tmp_path):
     text = """It's "5 < 6" $HOME \\ é."""
     page.fill("#text", text)

@@ -70,11 +70,11 @@ def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, f
 
 
 def test_a_file_by_another_voice_than_was_heard_says_so(spoken, world, tmp_path):
-    world.spoken_by = "epoch 4"
+    world.spoken_by = "epoch%204%20at%2030%25"
     spoken.select_option("#format", "mp3")
     saved(spoken, tmp_path)
     spoken.wait_for_selector("#speak-fault:not([hidden])")
-    assert "the file is spoken by epoch 4" in spoken.text_content("#speak-fault")
+    assert "the file is spoken by epoch 4 at 30%." in spoken.text_content("#speak-fault")
 
 
 def test_a_file_that_the_service_refuses_is_told(spoken, world):

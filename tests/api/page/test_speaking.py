@@ -11,6 +11,7 @@ pytestmark = pytest.mark.system
 
 
 def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
+    world.pause_seconds = 0.5
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     assert page.text_content("#say") == "Stop"
@@ -35,7 +36,8 @@ def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page, world):
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
 
 
-def test_it_stops_at_a_click(page):
+def test_it_stops_at_a_click(page, world):
+    world.pause_seconds = 3.0
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     page.click("#say")
@@ -44,6 +46,72 @@ def test_it_stops_at_a_click(page):
     page.wait_for_timeout(300)
     assert page.evaluate(SECONDS) <= stood + 0.1
     assert page.is_hidden("#speak-fault")
+
+
+GENERATED = "document.getElementById('say').textContent === 'Speak'"
+
+
+def test_the_box_is_free_as_soon_as_the_service_has_finished(page, world):
+    """While the sound still plays, it can be saved, stopped and spoken with other settings."""
+    page.click("#speak summary")
+    say(page, "Good morning.")
+    until(page, GENERATED)
+    assert page.text_content("#again") == "Stop playing"
+    assert all(page.is_enabled(button) for button in ("#take", "#again", "#keep-spoken"))
+    page.fill("[name=seed]", "42")
+    page.focus("#text")
+    page.keyboard.press("Control+Enter")
+    until(page, f"{GENERATED} && {SECONDS} > 0.1")
+    assert [said.get("seed") for said in world.said] == [None, 42]
+    page.click("#again")
+    says(page, "again", "Play again")
+    stood = page.evaluate(SECONDS)
+    assert stood < 2.3
+    page.wait_for_timeout(300)
+    assert page.evaluate(SECONDS) == stood
+
+
+def test_ctrl_and_enter_speaks_while_another_text_is_spoken(page, world):
+    world.pause_seconds = 3.0
+    say(page, "Good morning.")
+    until(page, f"{SECONDS} > 0.1")
+    world.pause_seconds = 0.0
+    page.fill("#text", "Good night.")
+    page.keyboard.press("Control+Enter")
+    until(page, f"{DONE} && {GENERATED}")
+    assert [said["input"] for said in world.said] == ["Good morning.", "Good night."]
+    assert page.text_content("#spoken-text") == "Good night."
+    assert "2.4 s spoken in" in page.text_content("#spoken-info")
+    assert page.is_hidden("#speak-fault")
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_refused_request_leaves_the_speech_before_it(page, world, gone):
+    page.provoked += ["503", "ERR_INTERNET"]
+
+    def refused() -> None:
+        page.context.set_offline(gone)
+        world.fault = None if gone else {"status": 503, "detail": "Too many speak; try again."}
+        say(page, "Good night.")
+        page.wait_for_selector("#speak-fault:not([hidden])")
+        until(page, GENERATED)
+        page.context.set_offline(False)
+        world.fault = None
+
+    refused()
+    assert page.text_content("#spoken-info") == "Nothing was spoken."
+    assert page.text_content("#spoken-text") == "" and page.is_disabled("#again")
+    assert "automatically" not in page.text_content("#speak-fault")
+    speak(page, "Good morning.")
+    refused()
+    told = "Nothing was spoken; the speech before it is still here."
+    assert page.text_content("#spoken-info") == told
+    assert page.text_content("#spoken-text") == "Good morning."
+    page.click("#again")
+    until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
+    with page.expect_download() as got:
+        page.click("#keep-spoken")
+    assert got.value.suggested_filename == "sotaque_Good-morning..wav"
 
 
 def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(page, world):
