@@ -31,7 +31,7 @@ from xtts.voices.speakers import plain
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
 
-UPLOAD = "WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s"
+UPLOAD = "WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM, 1 to 60 s"
 Uploads = Annotated[
     list[UploadFile],
     File(
@@ -44,6 +44,7 @@ takes_recordings = takes_upload(MOST_BYTES + (64 << 10))
 _MOST_DECODED = 64 << 20
 MEDIA_TYPES = (
     "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg", "audio/mp4", "audio/aac", "audio/webm",
+    "audio/aiff", "audio/x-caf",
 )  # fmt: skip
 
 

@@ -39,7 +39,8 @@ MOST_SECONDS = 60.0
 LEAST_SECONDS = 1.0
 WALL_SECONDS = 10.0
 COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MOST_SECONDS))
-_KINDS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
+# Of WAV, RF64, FLAC, OGG, MP3, AIFF, CAF, AU and Wave64.
+_KINDS = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b".snd", b"riff")
 _RETRY_SECONDS = 5
 # The model is not known at upload time. 2 s divide the conditioning chunks of all known models (4 s
 # in XTTS-v2's config, 6 s in Coqui's defaults, 2 s in the demo voice's), so each chunk holds whole
@@ -88,7 +89,8 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
     by_av = container_of(data)
     if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
         text = (
-            "This is not a WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
+            "This is not a WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM file. Convert it to "
+            "one of them."
         )
         raise APIError(422, "not_a_recording", text, param="file")
     if by_av and not av_is_installed():

@@ -47,10 +47,12 @@ ID3 = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
 
 @pytest.mark.parametrize(
     "recording",
-    [*(stereo(format=form) for form in ("FLAC", "OGG", "MP3")),
+    [*(stereo(format=form) for form in ("FLAC", "OGG", "MP3", "AIFF", "CAF", "RF64")),
+     *(stereo(format=form, subtype="PCM_16") for form in ("AU", "W64")),
      *(stereo(subtype=form) for form in ("FLOAT", "PCM_24")),
      lambda: ID3 + file_of(speech(), format="MP3")],
-    ids=["flac", "ogg", "mp3", "float", "24 bit", "mp3 with a tag"],
+    ids=["flac", "ogg", "mp3", "aiff", "caf", "rf64", "au", "w64", "float", "24 bit",
+         "mp3 with a tag"],
 )  # fmt: skip
 def test_other_forms_are_read_too(shared_service, recording):
     answer = upload(shared_service, recording())
