@@ -77,6 +77,17 @@ def test_a_text_comes_from_stdin(base_folder, monkeypatch, capsys, words):
     assert capsys.readouterr().out.split()[-2:] == ["one,", "two."]
 
 
+# Windows writes UTF-16 when a text is piped or redirected.
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_text_may_be_in_utf_16(base_folder, tmp_path, monkeypatch, capsys, encoding):
+    content = "\ufeffOne,\r\ntwo.\r\n".encode(encoding)
+    monkeypatch.setattr(sys, "stdin", Stream(content))
+    assert speak(base_folder, "--show-text") == 0
+    (tmp_path / "lines.txt").write_bytes(content)
+    assert speak(base_folder, "--lines", tmp_path / "lines.txt", "--show-text") == 0
+    assert capsys.readouterr().out.split().count("two.") == 2
+
+
 def test_a_text_behind_the_recordings_is_told(base_folder, recording, capsys):
     assert speak(base_folder, "--reference", recording, "One.") == 2
     assert "If 'One.' is the text, write it before --reference" in capsys.readouterr().err
@@ -88,6 +99,7 @@ def test_a_text_behind_the_recordings_is_told(base_folder, recording, capsys):
         (Stream(terminal=True), "speak needs a text"),
         (Stream(b""), "nothing to speak"),
         (Stream(b"\xff"), "is not UTF-8"),
+        (Stream(b"\xff\xfea"), "is not UTF-16"),
         (None, "speak needs a text"),
     ],
 )

@@ -3,7 +3,6 @@
 Text files are UTF-8, or UTF-16 with a byte-order mark.
 """
 
-import codecs
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from machine.errors import SotaqueError
+from machine.storage.reading import decoded_text
 from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS
 
 DEFAULT_SPEAKER = "speaker"
@@ -21,7 +21,6 @@ SHORTEST_CLIP_SECONDS = 0.5
 LONGEST_CLIP_SECONDS = 11.6
 # Of 255: an ending such as `.flac` may follow.
 _LONGEST_NAME_BYTES = 250
-_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Files that accompany a recording.
 _TEXT_ENDINGS = frozenset(
     {"", ".txt", ".lab", ".csv", ".tsv", ".json", ".jsonl", ".srt", ".vtt", ".textgrid", ".list"}
@@ -52,16 +51,14 @@ class TranscriptEntry:
 
 def read_text(path: Path) -> str:
     """The text of a file. Raises DatasetError for another encoding, and OSError."""
-    content = path.read_bytes()
-    encoding = "utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig"
     try:
         # Concatenated files also have invisible byte-order marks in the middle.
-        return content.decode(encoding).replace("\ufeff", "")
+        return decoded_text(path.read_bytes()).replace("\ufeff", "")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise DatasetError(
             f"{path}, line {line}: byte {error.object[error.start]:#x} is not "
-            f"{encoding.removesuffix('-sig').upper()}. Save the file as UTF-8."
+            f"{error.encoding.upper()}. Save the file as UTF-8."
         ) from error
 
 

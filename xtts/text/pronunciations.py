@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from machine.storage.reading import decoded_text
 from xtts.text.errors import TextError, shown
 from xtts.text.phonemes import PHONES
 
@@ -120,7 +121,7 @@ def read_list(
             raise TextError(
                 f"{path} has {len(content):,} bytes; at most {_MOST_BYTES:,} are allowed."
             )
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = decoded_text(content).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TextError(f"The pronunciation list {path} cannot be read ({error}).") from error
     language = ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
+from machine.storage.reading import decoded_text
 from xtts import encoding, speech_file
 from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
 from xtts.text.language_names import tag_of
@@ -158,9 +159,11 @@ def _text(arguments: argparse.Namespace) -> str | None:
     if text is None:
         _check_stdin(arguments.reference)
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        return decoded_text(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:
-        raise SotaqueError(f"The text on stdin is not UTF-8: {error}.") from error
+        raise SotaqueError(
+            f"The text on stdin is not {error.encoding.upper()}: {error}."
+        ) from error
 
 
 def _check_stdin(references: Sequence[Path] | None) -> None:
@@ -288,7 +291,7 @@ def _lines(arguments: argparse.Namespace) -> list[_Line]:
     if arguments.text is not None:
         return [_Line(arguments.text, out)]
     try:
-        content = arguments.lines.read_text(encoding="utf-8-sig").splitlines()
+        content = decoded_text(arguments.lines.read_bytes()).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
     texts = [(number, line.strip()) for number, line in enumerate(content, 1) if line.strip()]

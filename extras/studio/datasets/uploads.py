@@ -5,7 +5,6 @@ recordings/<id>.json          its name and size; written last: a recording witho
 recordings/.arriving-…        an upload in progress
 """
 
-import codecs
 import contextlib
 import functools
 import hashlib
@@ -20,6 +19,7 @@ from api.uploads import ID, bytes_below, free_id, remove_arriving, require_free
 from extras.studio.datasets.prompts import refuse_read_aloud
 from extras.studio.datasets.store import Datasets, UploadedDataset, changing
 from machine.storage.atomic import replace_file, write_json
+from machine.storage.reading import decoded_text
 from xtts.sound_endings import SOUND_ENDINGS, ending_of
 
 TextKind = Literal["txt", "srt", "vtt", "sbv", "lab", "textgrid", "json", "tsv"]
@@ -129,9 +129,8 @@ def text_of(dataset: UploadedDataset) -> Path | None:
 
 def check_text(content: bytes) -> None:
     """Raises APIError (422) if `train cut` could not read the text."""
-    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        decoded = content.decode("utf-16" if wide else "utf-8-sig")
+        decoded = decoded_text(content)
     except UnicodeDecodeError as error:
         text = f"The text is not UTF-8 (byte {error.start:,}). Save it as plain text in UTF-8."
         raise APIError(422, "not_a_text", text) from error
