@@ -41,6 +41,7 @@ _LINKS = (
     (re.compile(r"<(https?://[^<>\s]++)>"), r"\1"),
 )
 _CODE = re.compile(r"`([^`]{1,400})`")
+_CODE_OF_TWO_MARKS = re.compile(r"(?<!`)``([^`]{1,400})``(?!`)")
 _TAG_IN_CODE = re.compile(r"</?([a-zA-Z][^<>`]{0,200}?)\s*/?>")
 # The thoughts of a chat model. Some begin the answer without the first tag, or break off inside.
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>(?:(?!<\1>).)*?</\1>", re.I | re.S)
@@ -98,6 +99,7 @@ def code_without_tags(text: str) -> str:
     """A text whose inline code has no tags: `<div>` is the word div."""
     if "`" not in text:
         return text
+    text = _CODE_OF_TWO_MARKS.sub(r"`\1`", text)
     return _CODE.sub(lambda code: f"`{_TAG_IN_CODE.sub(_name, code[1])}`", text)
 
 

@@ -79,6 +79,20 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile():
     assert waiting.expired(31.0) == [] and [one.name for one in waiting.queue] == ["long"]
 
 
+def test_the_long_texts_of_one_caller_take_turns_piece_by_piece():
+    """32 at once all advance, none before the others (docs/develop/api.md, Turns)."""
+    waiting = RequestQueue(slots=4, most=32)
+    names = [f"{number}" for number in range(32)]
+    for name in names:
+        waiting.enter(job(name, caller="one"))
+    turns = dict.fromkeys(names, 0)
+    for _ in range(200):
+        while (name := begins(waiting)) is not None:
+            turns[name] += 1
+        assert max(turns.values()) - min(turns.values()) <= 1
+        waiting.pause(next(iter(waiting.speaking)))
+
+
 def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies():
     waiting = queue_of("long", "killer", "fresh")
     waiting.next()

@@ -5,8 +5,10 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,19 @@ def test_a_stored_name_of_the_served_voice_speaks_after_a_promotion(service):
     assert before[0] != after
     for name in (*before, after, "default"):
         assert service.say("hello", voice=name).status_code == 200, name
+
+
+def test_the_served_voice_is_dated_by_its_promotion(service):
+    """And not by the start of the service."""
+
+    def created() -> str:
+        return service.client.get("/v1/voices").json()["voices"][0]["created"]
+
+    service.state.served_at = 0  # as if the service had started long ago
+    assert created().startswith("1970-")
+    began = int(time.time())
+    assert promoted(service, 1).status_code == 200
+    assert began <= datetime.fromisoformat(created()).timestamp() <= time.time()
 
 
 def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(service, output, tmp_path):

@@ -1,6 +1,7 @@
 """Text to ids, and long texts to pieces."""
 
 import json
+import re
 import sys
 import time
 from dataclasses import replace
@@ -63,6 +64,36 @@ def test_control_and_zero_width_characters_go():
 
 def texts(tokenizer, text, language="en"):
     return [piece.text for piece in tokenizer.split(text, language)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Use `<div>` for that.", "use div for that"),
+        ("It is a `List<String>`.", "it is a list string"),
+        ("A ``<br>`` and `</p>`.", "a br and p"),
+        ("| a | b |\n|---|---|\n| one<br>two | three<br/> |", "a b one two three"),
+    ],
+)
+def test_inline_code_and_tables_with_breaks_are_read_and_not_refused(tokenizer, text, expected):
+    """Their signs look like tags, and an unknown tag is refused."""
+    assert re.findall(r"\w+", " ".join(texts(tokenizer, text))) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>\nHm, what?\n</think>\nHello.", "hello."),
+        ("Hm, what?</think>Hello.", "hello."),
+        ("<b>Hello</b>, <i>you</i>!<br>Yes.", "hello, you! yes."),
+        ("<p>Hello.</p><ul><li>One.</li></ul>", "hello. one."),
+    ],
+)
+def test_answers_of_chat_models_are_read_without_thoughts_and_formatting(tokenizer, text, expected):
+    """Only with Markdown switched off are they refused as unknown tags (docs/text.md)."""
+    assert " ".join(texts(tokenizer, text)) == expected
+    with pytest.raises(TextError, match="tag"):
+        list(tokenizer.split(text, "en", plain=True))
 
 
 def test_a_short_text_is_one_piece_with_the_ids_that_it_has_alone(tokenizer):
