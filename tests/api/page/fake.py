@@ -24,6 +24,14 @@ class Answers(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
+    def parse_request(self) -> bool:
+        """Removes the path of the proxy; nothing is above it."""
+        parsed = super().parse_request()
+        if parsed and self.world.below:
+            inside = self.path.startswith(f"{self.world.below}/")
+            self.path = self.path.removeprefix(self.world.below) if inside else "/above"
+        return parsed
+
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path == "/":

@@ -4,7 +4,18 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.page.desk import DONE, PHONE, SECONDS, add_voice, outside, say, says, speak, until
+from tests.api.page.desk import (
+    DESK,
+    DONE,
+    PHONE,
+    SECONDS,
+    add_voice,
+    outside,
+    say,
+    says,
+    speak,
+    until,
+)
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
@@ -46,6 +57,16 @@ def test_it_stops_at_a_click(page, world):
     page.wait_for_timeout(300)
     assert page.evaluate(SECONDS) <= stood + 0.1
     assert page.is_hidden("#speak-fault")
+
+
+def test_the_page_speaks_below_a_path_of_a_proxy(world, address, open_page):
+    world.below = "/tts"
+    page = open_page(f"{address}/tts/", ready=DESK)
+    speak(page, "Good morning.")
+    assert world.spoken_with == ["/v1/audio/speech"]
+    page.click("#request summary")
+    until(page, "document.getElementById('as-curl').textContent !== ''")
+    assert f"curl '{address}/tts/v1/audio/speech'" in page.text_content("#as-curl")
 
 
 GENERATED = "document.getElementById('say').textContent === 'Speak'"

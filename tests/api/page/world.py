@@ -153,6 +153,8 @@ class World:
     news: list[tuple[str, str]] = field(default_factory=list)
     pause_seconds: float = 0.0
     breaks_off: bool = False
+    # The path that a proxy removes, as /tts.
+    below: str = ""
     evaluation: dict[str, Any] | None = None
     follows: str | None = None
     spoken_with: list[str] = field(default_factory=list)
