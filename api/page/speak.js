@@ -250,7 +250,7 @@ export class SpeakBox {
   /** Makes this stream the one that is played. */
   #play(stream) {
     this.#stream = stream;
-    say(find("again"), "Stop playing");
+    say(find("again"), "Stop sound");
     stream.finished.then(() => stream === this.#stream && say(find("again"), "Play again"));
     this.#playhead();
   }

@@ -77,7 +77,7 @@ def test_the_box_is_free_as_soon_as_the_service_has_finished(page, world):
     page.click("#speak summary")
     say(page, "Good morning.")
     until(page, GENERATED)
-    assert page.text_content("#again") == "Stop playing"
+    assert page.text_content("#again") == "Stop sound"
     assert all(page.is_enabled(button) for button in ("#take", "#again", "#keep-spoken"))
     page.fill("[name=seed]", "42")
     page.focus("#text")
