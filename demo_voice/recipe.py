@@ -23,6 +23,8 @@ ADVICE = TrainingAdvice(
     freeze="conditioning_*,text_*,mel_pos_embedding",
     ema_decay=0.98,
     learn_decoder="auto",
+    decoder_rate=4e-4,
+    decoder_steps=45.0,
 )
 
 

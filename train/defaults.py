@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from train.settings import TrainSettings
 from xtts.model.config import TrainingAdvice
+from xtts.workers.decoder_schedule import STEPS
 
 # As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py), but for the warm-up.
 DROPOUT = 0.1
@@ -47,6 +48,11 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     """LEARNING_RATE, else the base model's recommendation, else Coqui's recipe."""
     recipe = (XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
+
+
+def decoder_steps(advice: TrainingAdvice) -> float:
+    """The steps of a decoder for one minute of clips."""
+    return advice.decoder_steps or STEPS
 
 
 def advised(settings: TrainSettings, advice: TrainingAdvice) -> TrainSettings:

@@ -208,8 +208,9 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
 def _steps_left(evaluator: Evaluator, epochs: Sequence[int]) -> int:
     """The steps of the base's decoder, if it continues that of the newest epoch."""
     minutes = minutes_of(clips_to_learn_from(evaluator.plan.clips))
-    before = steps_until(max(epochs), minutes) if epochs else 0
-    return max(steps_for(minutes) - before, steps_until(1, minutes))
+    for_one = evaluator.plan.decoder_steps
+    before = steps_until(max(epochs), minutes, for_one) if epochs else 0
+    return max(steps_for(minutes, for_one) - before, steps_until(1, minutes, for_one))
 
 
 def _ask(evaluator: Evaluator, whose: str, request: LearnDecoderRequest) -> DecoderLearned:
@@ -323,7 +324,9 @@ def _speaker(
         learned_decoder.remove(tensors)
         if evaluator.plan.learns_decoder and len(clips) >= FEWEST_CLIPS:
             some = clips_to_learn_from(clips)
-            request = request_for(some, voice, steps=steps_for(minutes_of(some)))
+            request = request_for(
+                some, voice, steps=steps_for(minutes_of(some), plan.decoder_steps)
+            )
             ask = partial(_ask, evaluator, name)
             learn(ask, tensors, verdict.weights, request, judge=judge, whose=name)
     except GpuLost:

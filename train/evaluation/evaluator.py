@@ -396,7 +396,7 @@ class Evaluator:
         try:
             with Progress("Training a decoder", 100, "%") as progress:
                 ask = partial(self.sampler.ask, progress=progress.reach)
-                learn_for_base(self.run, ask, self.plan.clips, voice)
+                learn_for_base(self.run, ask, self.plan.clips, voice, self.plan.decoder_steps)
         except Exception as error:
             stopped = isinstance(error, WorkerFailed) and error.reason_code == "interrupted"
             if stopped or isinstance(error, GpuLost):

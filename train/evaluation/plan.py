@@ -32,6 +32,7 @@ from xtts.evaluation.recogniser import recogniser_of
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.text.language_names import short_code
+from xtts.workers.decoder_schedule import STEPS
 from xtts.workers.requests import (
     SLOTS,
     HeardRecordings,
@@ -91,6 +92,7 @@ class EvaluationPlan:
         no_naturalness: Why naturalness is not judged, or None.
         no_speaker_judge: Why the base's speaker encoder compares voices, or None.
         learns_decoder: Whether decoders learn the clips (LEARN_DECODER and the base's advice).
+        decoder_steps: Their steps for one minute of clips.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -107,6 +109,7 @@ class EvaluationPlan:
     no_naturalness: str | None = NATURALNESS_OFF
     no_speaker_judge: str | None = "not asked for"
     learns_decoder: bool = False
+    decoder_steps: float = STEPS
 
     @property
     def sentence_set(self) -> str:
@@ -158,6 +161,7 @@ def plan_of(
         texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added,
         naturalness_of(settings.evaluate_naturalness), speaker_judge.missing(),
         defaults.advised(settings, config.training).learn_decoder != "off",
+        defaults.decoder_steps(config.training),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_schedule import steps_for, steps_until
+from xtts.workers.decoder_schedule import STEPS, steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
@@ -128,13 +128,14 @@ def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path |
 
 
 def learn_for_base(
-    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, for_one: float = STEPS
 ) -> LearnedDecoder:
     """The decoder for the base's weights, trained unless it already continues the newest epoch's:
     for all steps that the minutes of sound allow, and at least a quarter of them, because the
     epochs' decoders have heard other latents.
 
-    clips: all of the person's; voice: of the base's weights. Raises as `learn`.
+    clips: all of the person's; voice: of the base's weights; for_one: the steps for one minute of
+    clips. Raises as `learn`.
     """
     tensors, (after, state) = run.decoder_path(0), newest_state(run)
     record = learned_decoder.read(tensors)
@@ -143,8 +144,9 @@ def learn_for_base(
     some = clips_to_learn_from(clips)
     minutes = minutes_of(some)
     request = request_for(
-        some, voice, steps=steps_for(minutes), least_steps=steps_until(1, minutes), state=state
-    )
+        some, voice, steps=steps_for(minutes, for_one),
+        least_steps=steps_until(1, minutes, for_one), state=state,
+    )  # fmt: skip
     _, record = learn(
         ask, tensors, {**OF_BASE, "after_epoch": after}, request,
         state=run.decoder_state_path(0), whose="Untrained model",
@@ -197,12 +199,16 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
 class EpochDecoders:
     """Trains the decoder of one epoch after another.
 
-    clips: all of the person's; reference: the recording with the speaker embedding of samples.
+    clips: all of the person's; reference: the recording with the speaker embedding of samples;
+    for_one: the steps for one minute of clips.
     step_seconds: of the last decoder; 0 until one was trained.
     """
 
-    def __init__(self, run: RunFolder, clips: Sequence[Clip], reference: Path) -> None:
+    def __init__(
+        self, run: RunFolder, clips: Sequence[Clip], reference: Path, for_one: float = STEPS
+    ) -> None:
         self._run = run
+        self._for_one = for_one
         self._clips = clips_to_learn_from(clips)
         self._reference = reference
         self.step_seconds = 0.0
@@ -218,7 +224,7 @@ class EpochDecoders:
             learned_decoder.remove(tensors)
             request = request_for(
                 self._clips, TunedVoice(self._reference, checkpoint),
-                steps=steps_until(epoch, minutes_of(self._clips)),
+                steps=steps_until(epoch, minutes_of(self._clips), self._for_one),
                 state=newest_state(self._run, epoch)[1],
             )  # fmt: skip
             result, _ = learn(

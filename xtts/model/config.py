@@ -55,7 +55,8 @@ class ConfigError(SotaqueError):
 class TrainingAdvice:
     """The base model's recommendations for settings that are `auto`; None means none.
     freeze: names of weights with *, separated by commas. learn_decoder: "off" if a decoder that
-    learns a person would sound worse."""
+    learns a person would sound worse. decoder_rate, decoder_steps: its learning rate, and its steps
+    for one minute of clips (`xtts.workers.decoder_schedule`)."""
 
     num_epochs: int | None = None
     learning_rate: float | None = None
@@ -63,6 +64,8 @@ class TrainingAdvice:
     freeze: str | None = None
     ema_decay: float | None = None
     learn_decoder: str | None = None
+    decoder_rate: float | None = None
+    decoder_steps: float | None = None
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class DecoderLearner:
             `WARM_UP` steps.
         speaker: the speaker embedding `[1, 512, 1]`.
         fft_device: computes the spectrograms; the CPU if the GPU's FFT is faulty.
+        rate: the vocoder's learning rate.
 
     Attributes:
         average: the vocoder that speaks.
@@ -70,6 +71,7 @@ class DecoderLearner:
         fft_device: torch.device | str = "cpu",
         *,
         seed: int = 0,
+        rate: float = LEARNING_RATE,
     ) -> None:
         self.device = next(vocoder.parameters()).device
         self.fft_device = torch.device(fft_device)
@@ -81,7 +83,7 @@ class DecoderLearner:
         self.seed, self.step, self.alone = seed, 0, 0
         self.closest, self.farther = 1.0, 0
         adam = eager(torch.optim.AdamW)
-        self._own = adam(self.vocoder.parameters(), lr=LEARNING_RATE, betas=BETAS)
+        self._own = adam(self.vocoder.parameters(), lr=rate, betas=BETAS)
         self._theirs = adam(self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS)
 
     def learn(self, clips: Sequence[SpokenClip]) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file
 from xtts.workers.decoder_clips import SpokenClip
+from xtts.workers.decoder_schedule import LEARNING_RATE
 from xtts.workers.requests import (
     DecoderLearned,
     LearnDecoderRequest,
@@ -79,7 +80,7 @@ def learn(
     published = loading.read_tensors(tuned.base / "model.pth")
     learner = DecoderLearner(
         _laid_out(published, model), discriminators, whose.speaker, tuned.compute.mel_device,
-        seed=request.seed,
+        seed=request.seed, rate=model.config.training.decoder_rate or LEARNING_RATE,
     )  # fmt: skip
     of_base = learner.distance(learner.average, held_out)
     if request.state is not None:

@@ -2,15 +2,17 @@
 
 Measured with the prototype of this learner on the base of 2026-11: 150 steps suit 3 to 4 minutes of
 clips (similarity 0.15 to 0.46 of 0.79 at the same naturalness); 300 steps at twice the rate are
-nearer and less natural; with eleven clips, 150 steps cost naturalness. Measure again with each new
-base. Nothing here depends on NUM_EPOCHS or on the time: a run that is killed and resumed, or that
-is continued with more epochs, takes the same steps.
+nearer and less natural; with eleven clips, 150 steps cost naturalness. A base may recommend its own
+steps and rate in config.json (`TrainingAdvice`): the embedded one learns as much in a quarter of
+the steps at four times the rate (benchmarks/record.md). Nothing here depends on NUM_EPOCHS or on
+the time: a run that is killed and resumed, or that is continued with more epochs, takes the same
+steps.
 """
 
 import math
 
 # All steps for some minutes of a person's clips: STEPS * minutes ** GROWTH. Eight clips (0.4
-# minutes) take 40 steps, 3.5 minutes 148, 12 minutes 311.
+# minutes) take 41 steps, 3.5 minutes 149, 12 minutes 311.
 STEPS, GROWTH = 70.0, 0.6
 FEWEST_STEPS, MOST_STEPS = 24, 400
 # The first epochs of a run share the steps equally; later epochs take no more.
@@ -30,15 +32,15 @@ AVERAGE_SHARE = 9.0
 CHECK_EVERY, PATIENCE, LEAST_GAIN = 20, 2, 1e-3
 
 
-def steps_for(minutes: float) -> int:
-    """All steps for some minutes of a person's clips."""
-    steps = math.ceil(STEPS * max(minutes, 0.0) ** GROWTH)
+def steps_for(minutes: float, for_one: float = STEPS) -> int:
+    """All steps for some minutes of a person's clips. for_one: the steps for one minute."""
+    steps = math.ceil(for_one * max(minutes, 0.0) ** GROWTH)
     return min(MOST_STEPS, max(FEWEST_STEPS, steps))
 
 
-def steps_until(epoch: int, minutes: float) -> int:
+def steps_until(epoch: int, minutes: float, for_one: float = STEPS) -> int:
     """The steps that are done at the end of an epoch (from 1)."""
-    every = steps_for(minutes)
+    every = steps_for(minutes, for_one)
     return min(every, epoch * -(-every // EPOCHS))
 
 
