@@ -229,8 +229,9 @@ def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> Learned
         learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
     if (natural := gaps.get(NATURALNESS)) is not None:
         learned = replace(
-            learned, more_natural=round(natural.mean, 4), less_natural=less_natural(natural)
-        )
+            learned, more_natural=round(natural.mean, 4),
+            less_natural=less_natural(natural, gaps.get(VOICE)),
+        )  # fmt: skip
     return learned
 
 
@@ -356,7 +357,7 @@ def _outcome(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
     worse = (
         (words is not None and words.low > 0, "harder to understand"),
         (voice is not None and voice.high < 0, "less like the speaker"),
-        (less_natural(than_base.get(NATURALNESS)), "less natural"),
+        (less_natural(than_base.get(NATURALNESS), voice), "less natural"),
     )
     better = (
         (words is not None and words.high < 0, "easier to understand"),

@@ -10,7 +10,7 @@ overlook:
     person       it sounds less like the person (`_less_alike`) or, with a learned decoder, less
                  like the reference (`_less_like_reference`), speaks at another rate or pitch
                  (`_off`), or is monotone (`_monotone`)
-    natural      it sounds less natural (`_less_natural`)
+    natural      it sounds less natural by more than its voice is nearer (`_less_natural`)
 
 If the base itself cannot be served, only the floors count that need no comparison with it.
 """
@@ -168,7 +168,7 @@ def _less_like_reference(one: Candidate, base: Candidate) -> str | None:
 
 def _less_natural(one: Candidate, base: Candidate) -> str | None:
     gap = against(one, base, NATURALNESS)
-    if gap is None or not less_natural(gap):
+    if gap is None or not less_natural(gap, against(one, base, VOICE)):
         return None
     return (
         f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."

@@ -49,8 +49,10 @@ COVERAGE = 0.95
 # Fewer values give no meaningful interval.
 FEWEST = 4
 
-# MOS: a smaller difference of naturalness does not count as a loss.
-NATURALNESS_MARGIN = 0.1
+# MOS: a smaller difference of naturalness does not count as a loss; nor does one below the second,
+# if the voice comes at least VOICE_WORTH_IT nearer, a fifth of the way to the person.
+NATURALNESS_MARGIN, NEARER_MARGIN = 0.1, 0.3
+VOICE_WORTH_IT = 0.2
 
 WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
@@ -220,10 +222,12 @@ def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]  # fmt: skip
 
 
-def less_natural(gap: MeanInterval | None) -> bool:
-    """Whether a difference by `NATURALNESS` is a loss: measurable, and large enough to hear. False
-    for None, because this judge is optional."""
-    return gap is not None and gap.high < 0 and gap.mean <= -NATURALNESS_MARGIN
+def less_natural(gap: MeanInterval | None, voice: MeanInterval | None = None) -> bool:
+    """Whether a difference by `NATURALNESS` is a loss: measurable, and larger than what the
+    difference by `VOICE` is worth. False for None, because this judge is optional."""
+    nearer = voice is not None and voice.low > 0 and voice.mean >= VOICE_WORTH_IT
+    margin = NEARER_MARGIN if nearer else NATURALNESS_MARGIN
+    return gap is not None and gap.high < 0 and gap.mean <= -margin
 
 
 def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:

@@ -145,6 +145,20 @@ def test_a_loss_of_naturalness_is_measurable_and_large_enough_to_hear(mean, high
     assert not judges.less_natural(None)
 
 
+@pytest.mark.parametrize(
+    ("natural", "voice", "low", "loss"),
+    [
+        (-0.2, 0.3, 0.2, False),
+        (-0.31, 0.3, 0.2, True),
+        (-0.2, 0.1, 0.05, True),
+        (-0.2, 0.3, -0.1, True),
+    ],
+)
+def test_a_voice_that_is_much_nearer_may_lose_a_little_naturalness(natural, voice, low, loss):
+    gap = MeanInterval(natural, natural - 0.1, -0.01, 16)
+    assert judges.less_natural(gap, MeanInterval(voice, low, 0.4, 16)) is loss
+
+
 def test_the_persons_own_clips_are_the_reference_of_naturalness():
     heard = [RecordingFacts(2.0, [1.0, 0.1 * n], None, naturalness=4.0 + 0.1 * n) for n in range(4)]
     others = [RecordingFacts(2.0, [0.0, 1.0], None, naturalness=1.0)]

@@ -519,6 +519,16 @@ def test_who_is_measurably_less_natural_than_the_base_is_ruled_out(kind, natural
         assert ("naturalness 3." in cost(verdict)) == (natural == 3.28), verdict.reason
 
 
+@pytest.mark.parametrize(("voice", "best"), [(0.9, 1), (0.5, 0)])
+def test_a_voice_that_is_much_nearer_is_served_though_it_lost_a_little_naturalness(voice, best):
+    """Both lose 0.2; the first is half of the way nearer."""
+    near = candidate(facts(105, voice=voice, errors=0.1, natural=3.2))
+    told, verdict = verdict_of(base(0, errors=0.1, natural=3.4), near)
+    assert verdict.epoch == best, verdict.reason
+    assert (told["epoch 1"].ruled_out is None) is bool(best)
+    assert not best or "naturalness 3." in cost(verdict)
+
+
 def test_words_come_before_naturalness_in_what_rules_out():
     worse = candidate(facts(105, voice=0.9, errors=0.5, natural=2.0))
     told, _ = verdict_of(base(0, errors=0.1, natural=3.4), worse)

@@ -89,6 +89,15 @@ def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
     assert all(one.budget_seconds is None for one in learning.requests)
 
 
+def test_a_base_recommends_the_steps_for_a_minute(learning):
+    learning.decoders = EpochDecoders(learning.run, CLIPS, Path("person.wav"), 45.0)
+    learning.epoch(1)
+    learning.epoch(4)
+    first, last = (request.steps for request in learning.requests)
+    assert (first, last) == (steps_until(1, MINUTES, 45.0), steps_for(MINUTES, 45.0))
+    assert last < steps_for(MINUTES)
+
+
 def test_a_start_over_learns_only_what_is_missing(learning):
     learning.epoch(1)
     learning.epoch(1)

@@ -51,10 +51,10 @@ def a_vocoder(shape: str) -> vocoder.Vocoder:
     return made
 
 
-def a_learner(shape: str, *, of_base: bool = True) -> DecoderLearner:
+def a_learner(shape: str, *, of_base: bool = True, **options: float) -> DecoderLearner:
     torch.manual_seed(1)
     brought = Discriminators(2) if of_base else None
-    return DecoderLearner(a_vocoder(shape), brought, torch.randn(1, 32, 1))
+    return DecoderLearner(a_vocoder(shape), brought, torch.randn(1, 32, 1), **options)  # type: ignore[arg-type]
 
 
 def weights(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -74,9 +74,8 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("faster")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_sound_comes_closer_and_every_weight_learns(shape, monkeypatch):
-    monkeypatch.setattr(decoder_learner, "LEARNING_RATE", 3e-3)
-    learner = a_learner(shape)
+def test_the_sound_comes_closer_and_every_weight_learns(shape):
+    learner = a_learner(shape, rate=3e-3)
     before, started = learner.distance(learner.average, CLIPS), weights(learner.vocoder)
     for _ in range(10):
         learner.learn(CLIPS)
@@ -87,7 +86,7 @@ def test_the_sound_comes_closer_and_every_weight_learns(shape, monkeypatch):
 
 
 @pytest.mark.usefixtures("faster")
-def test_an_oscillator_learns_the_person_s_pitch(monkeypatch):
+def test_an_oscillator_learns_the_person_s_pitch():
     """A new one speaks an octave higher."""
 
     def octaves_off() -> float:
@@ -96,8 +95,7 @@ def test_an_oscillator_learns_the_person_s_pitch(monkeypatch):
             height, _ = learner.average.waveform_decoder.predicted_pitch(steps, None)
         return float((height - math.log2(HERTZ)).abs().mean())
 
-    monkeypatch.setattr(decoder_learner, "LEARNING_RATE", 1e-2)
-    learner = a_learner("oscillator")
+    learner = a_learner("oscillator", rate=1e-2)
     before = octaves_off()
     for _ in range(12):
         learner.learn(CLIPS)

@@ -100,6 +100,15 @@ def test_the_steps_are_those_of_the_request(learned):
     assert learned.distance_after != learned.distance_before
 
 
+def test_the_rate_is_that_which_the_base_recommends(learned, decoder):
+    """Adam moves no weight by much more than the rate in a step."""
+    published = loading.read_tensors(DEMO / "model.pth")
+    moved = torch.load(decoder.with_suffix(".pt"), weights_only=True)["vocoder"]
+    name = "waveform_decoder.filters.last.bias"
+    farthest = (moved[name] - published[f"hifigan_decoder.{name}"].float()).abs().max()
+    assert 2.5 * 4e-4 < farthest < 4 * 4e-4
+
+
 @pytest.mark.slow
 def test_clips_that_it_did_not_learn_from_come_closer_and_are_heard(speaker, tmp_path, monkeypatch):
     """The base never heard this person, whose pitch and timbre are shifted."""
