@@ -23,8 +23,8 @@ from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read, resample
 
 VOICES = ("awb", "rms", "kal16", "slt")
-# The voice of the demo dataset, which hibari-tts speaks.
-DEMO_PERSON = "hibari"
+# hibari-tts's unchanged voice, which no base has heard.
+HIBARI = "hibari"
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
 
@@ -34,18 +34,17 @@ class TeacherError(SotaqueError):
 
 
 def teacher(voice: str, text: str) -> Tensor:
-    """`text` by the demo's person or one of flite's voices: [samples] at 16 kHz. Raises
-    SotaqueError."""
-    if voice == DEMO_PERSON:
-        return demo_person(text)
+    """`text` by hibari or one of flite's voices: [samples] at 16 kHz. Raises SotaqueError."""
+    if voice == HIBARI:
+        return hibari(text)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
         _flite(voice, text, "-o", str(path))
         return read(path, RATE)
 
 
-def demo_person(text: str) -> Tensor:
-    """`text` by the demo's person: [samples] at 16 kHz. Raises SotaqueError without hibari-tts."""
+def hibari(text: str) -> Tensor:
+    """`text` by hibari: [samples] at 16 kHz. Raises SotaqueError without hibari-tts."""
     from demo_voice import speaking
     from demo_voice.teachers.hibari import RATE as HIBARI_RATE
 

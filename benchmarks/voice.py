@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle", default="demo", help="demo, an exported voice, a checkpoint, or source"
     )
     parser.add_argument(
-        "--speak-as", default=judges.DEMO_PERSON, help="voices whose recordings it is given"
+        "--speak-as", default=judges.HIBARI, help="voices whose recordings it is given"
     )
     parser.add_argument(
         "--reference",
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
-    """All figures of speaking as the demo's person or one of flite's voices."""
+    """All figures of speaking as hibari or one of flite's voices."""
     clips = {
         name: [judges.teacher(name, text) for text in JUDGE_TEXTS]
         for name in dict.fromkeys((*judges.VOICES, voice))

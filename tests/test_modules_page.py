@@ -18,7 +18,7 @@ PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmar
 # Folders of files other than Python.
 DATA = {
     "xtts/assets/demo/": "The embedded voice: weights, config, vocabulary, reference, model card.",
-    "train/data/demo/": "The demo dataset: 300 short clips with their transcripts.",
+    "train/data/demo/": "The demo dataset: 200 short clips with their transcripts.",
     "train/data/evaluation/": "Evaluation sentences in each language, and other voices to compare.",
     "extras/cut/report.html": "The template of the report on a cut recording.",
     "extras/studio/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
