@@ -369,8 +369,8 @@ class Evaluator:
             self.write(replace(known, left_out=left))
 
     def _judge_base_with_decoder(self) -> None:
-        """Judges the base with a decoder trained on the clips. If that rules it out, no epoch keeps
-        its decoder, because the two differ in nothing else."""
+        """Judges the base with a decoder trained on the clips. If that breaks a floor, each epoch
+        that breaks one, too, loses its decoder, and is judged again without."""
         whole = self.run.newest_whole()
         if whole is None or not self._with_base().candidates[0].knows_language:
             return
@@ -384,7 +384,10 @@ class Evaluator:
         other = known.with_id(BASE_DECODER)
         if other is None or (fault := fault_of_decoder(other, known.candidates[0])) is None:
             return
-        for epoch in self.run.epochs():
+        passed = {
+            one.epoch for one in known.candidates if one.kind == "epoch" and not one.ruled_out
+        }
+        for epoch in set(self.run.epochs()) - passed:
             if leave_out(self.run.decoder_path(epoch)):
                 text = (
                     "Epoch %d speaks with the base's decoder, because of the one for the base: %s"

@@ -138,6 +138,22 @@ def test_a_decoder_that_costs_naturalness_is_not_served(tmp_path, base_folder, g
     assert len(ground.speaking.requests) == count and ground.evaluation().verdict == verdict
 
 
+def test_an_earlier_decoder_that_breaks_no_floor_stays(tmp_path, base_folder):
+    """The base's took the most steps, and so did epoch 2's."""
+    fine, rough = {"voice": 0.8, "natural": 3.4}, {"voice": 0.8, "natural": 2.9}
+    ground = made(
+        tmp_path, base_folder, {},
+        {(0, 0.0): rough, (1, 1.0): fine, (2, 1.0): rough,
+         **{(epoch, share): fine for epoch in (1, 2) for share in (0.7, 0.5, 0.3)}},
+    )  # fmt: skip
+    ground.conclude()
+    kept = [decoder_beside(ground.run.checkpoint_path(epoch)) is not None for epoch in (1, 2)]
+    assert kept == [True, False]
+    assert "less natural" in ground.evaluation().with_id("base_decoder").ruled_out
+    verdict = ground.evaluation().verdict
+    assert verdict.epoch == 1 and sha256_of(ground.run.best_decoder) == verdict.decoder
+
+
 def test_one_that_reproduces_no_clip_better_is_no_candidate(tmp_path, base_folder):
     ground = made(tmp_path, base_folder, {(1, 1.0): WORSE, (2, 1.0): WORSE}, {})
     ground.speaking.distance_after = 2.0
