@@ -18,7 +18,7 @@ CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "
 # recordings.
 ADVICE = TrainingAdvice(
     num_epochs=4,
-    learning_rate=1e-5,
+    learning_rate=2e-6,
     batch_seconds=10.0,
     freeze="conditioning_*,text_*,mel_pos_embedding",
     ema_decay=0.98,
