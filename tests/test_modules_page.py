@@ -118,7 +118,7 @@ def test_every_file_of_data_is_at_a_place_that_the_page_names():
         ["git", "ls-files", *PACKAGES],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
-    others = [name for name in listed if not name.endswith((".py", ".md"))]
+    others = [name for name in listed if not name.endswith((".py", ".md", "/py.typed"))]
     assert [name for name in others if not name.startswith(tuple(DATA))] == []
     assert all((ROOT / place).exists() or is_deleted(place) for place in DATA)
 

@@ -26,8 +26,22 @@ def packages(project) -> set[str]:
 
 
 def test_a_wheel_has_every_module(packages):
+    """All that a clone imports, except the tests, the benchmarks and the making of the demo voice,
+    which tests/test_architecture.py forbids the rest to import."""
     tracked = {path for path in MODULES if path.parts[:2] != ("train", "data")}
-    assert {".".join(path.parts[:-1]) for path in tracked} - packages == set()
+    needed = {path for path in tracked if path.parts[0] not in ("benchmarks", "demo_voice")}
+    assert {".".join(path.parts[:-1]) for path in needed} - packages == set()
+
+
+def test_a_wheel_has_only_what_runs(packages):
+    tops = {name.partition(".")[0] for name in packages}
+    assert tops == {"machine", "xtts", "train", "api", "extras"}
+
+
+def test_a_wheel_says_that_its_packages_have_types(project, packages):
+    rules = project["tool"]["setuptools"]["package-data"]
+    for top in {name.partition(".")[0] for name in packages}:
+        assert "py.typed" in rules[top] and (ROOT / top / "py.typed").is_file()
 
 
 def test_a_wheel_has_nothing_that_a_run_writes(packages):
