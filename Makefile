@@ -11,7 +11,7 @@ DEVELOP := $(INSTALLED)-dev
 TWO_AT_ONCE := OMP_NUM_THREADS=1 $(RUN) pytest -q -n 2 --dist loadfile
 COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra wyoming --extra aac --extra cut --extra naturalness --extra speaker-judge --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 
-.PHONY: help train test test-gpu test-slow test-system check serve studio bench doctor tensorboard demo-voice env-example install lock
+.PHONY: help train test test-gpu test-slow test-system lint types check serve studio bench doctor tensorboard demo-voice env-example install lock
 
 # `make help` prints the lines that begin with `##`.
 ## make train         fine-tune on your clips, or on the demo's
@@ -21,7 +21,7 @@ COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --ex
 ## make tensorboard   show the curves of a finished run at http://localhost:6006
 ## make install       install into .venv, nothing else
 ## make test          the default tests; test-slow, test-system and test-gpu run the others
-## make check         format, lint, types and the default tests
+## make check         lint (format and rules), types and the default tests; lint and types alone, too
 ## make bench         measure the demo voice
 ## make demo-voice    train the demo's base model again (a GPU, or days of two cores)
 ## make env-example   write .env.example and docs/settings.md from the settings
@@ -32,7 +32,9 @@ test: $(DEVELOP); $(TWO_AT_ONCE)
 test-slow: $(DEVELOP); $(RUN) pytest -q -m slow --timeout 1800
 test-gpu: $(DEVELOP); $(RUN) pytest -q -m gpu --timeout 600
 test-system: $(DEVELOP); $(RUN) pytest -q -m system --timeout 1800
-check: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(TWO_AT_ONCE)
+lint: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check .
+types: $(DEVELOP); $(RUN) mypy
+check: lint types test
 serve: $(INSTALLED); @$(RUN) api
 studio: $(INSTALLED); @$(RUN) extras.studio
 doctor: $(INSTALLED); @$(RUN) xtts doctor
