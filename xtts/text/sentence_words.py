@@ -56,8 +56,8 @@ ALSO = {
         fr. sa. so. s.# max. min. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl. abzgl. jr.
         sen. st. str. hrsg. aufl. anm. bes. ders. ebd. f.# ff. usf. u.v.m. v.a. i.a.
         i.v. a.d. g.""",
-    "fr": """janv. févr. fév. avr. juil. sept. oct. nov. déc. p.# pp.# vol.# fig.# chap.# art.#
-        bd. boul. éd. trad. cie. ex. max. min. hab.""",
+    "fr": """janv. févr. fév. avr. juil. juill. sept. oct. nov. déc. p.# pp.# vol.# fig.# chap.#
+        art.# bd. boul. éd. trad. cie. ex. max. min. hab.""",
     "es": """ene. feb. mar. abr. may. jun. jul. ago. sep. sept. oct. nov. dic. p.# pp.# vol.#
         fig.# cap.# ed. izq. dcha. dto. dpto. máx. mín. ee.""",
     "pt": """jan. fev. mar. abr. mai. jun. jul. ago. set. out. nov. dez. p.# pp.# vol.# fig.# ed.

@@ -9,7 +9,7 @@ SHORT = {
     "en": "Jan Feb Mar Apr - Jun Jul Aug Sep/Sept Oct Nov Dec",
     "de": "Jan Feb/Febr Mär/Mrz Apr - Jun Jul Aug Sep/Sept Okt Nov Dez",
     "nl": "jan feb/febr mrt apr - jun jul aug sep/sept okt nov dec",
-    "fr": "janv fév/févr mars* avr - juin* juil août* sept* oct nov déc",
+    "fr": "janv fév/févr mars* avr - juin* juil/juill août* sept* oct nov déc",
     "es": "ene feb mar* abr may jun jul ago* sep/sept/set* oct nov dic",
     "pt": "jan fev mar* abr mai* jun jul ago* set* out* nov dez*",
     "it": "gen feb/febbr mar* apr mag giu lug ago* set*/sett ott nov dic",

@@ -70,3 +70,14 @@ def test_nine_of_ten_phrases_that_nobody_had_seen_are_read_right(folder):
     wrong = missed(ours, folder)
     told = "\n".join(f"{one.language} {one.written!r}: {said!r}" for one, said in wrong)
     assert len(wrong) <= 0.10 * len(unseen), told
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("Le 7 juill. 2023.", "Le sept juillet deux mille vingt-trois."),
+        ("Elle part le 7 juill. Nous restons.", "Elle part le sept juillet. Nous restons."),
+    ],
+)
+def test_the_second_short_form_of_juillet_is_a_month(written, said):
+    assert ours(written, "fr") == said.lower()
