@@ -15,6 +15,8 @@ from train.dataset.tags import without_speakers, without_tags
 
 _TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})(?:[.,](\d{1,3}))?"
 TIMES = re.compile(rf"^\s*{_TIME}\s*(?:-->|,)\s*{_TIME}", re.M)
+# What stands above a word to say how it is read.
+_RUBY = re.compile(r"<rt\b[^<>]*>[^<>]{0,80}</rt>", re.I)
 # Bold, italics, colours, positions, ruby, and the times of single words.
 _FORMAT = re.compile(r"</?(?:[biu]|c|font|lang|ruby|rt)\b[^<>]*>|</?[\d:.,]+>|\{\\[^}]*\}", re.I)
 _ENCLOSED = re.compile(r"\[[^\[\]]{0,80}\]|\([^()]{0,80}\)")
@@ -90,7 +92,7 @@ def seconds_of(groups: Sequence[str | None]) -> float:
 
 def _with_plain_lines(cue: Shown) -> Shown:
     """The cue without formatting. Brackets that span lines are closed in the first."""
-    text = unescape(_FORMAT.sub("", "\n".join(cue.lines)))
+    text = unescape(_FORMAT.sub("", _RUBY.sub("", "\n".join(cue.lines))))
     text = _ENCLOSED.sub(lambda one: one[0].replace("\n", " "), text)
     lines = (" ".join(line.split()) for line in text.split("\n"))
     return Shown(cue.start, cue.end, tuple(filter(None, lines)))

@@ -32,7 +32,7 @@ NEVER = {
 # Abbreviations that often end a sentence: a capital after them begins a new one.
 CLOSING = {
     "en": """etc. a.m. p.m. jr. sr. inc. ltd. co. corp. llc. ph.d. m.d. b.c. a.d. min. sec. hr.
-        hrs. in. ft. lb. lbs. oz. mi. yd. bn.""",
+        hrs. mins. secs. wk. wks. mo. mos. yr. yrs. gal. in. ft. lb. lbs. oz. mi. yd. bn.""",
     "de": "usw. etc. jh. chr. mio. mrd. min. std. sek. tsd. u.ä. o.ä. gmbh. str.",
     "fr": "etc. j.-c. apr. av.",
     "es": "etc. h. hs. hrs. uu. c. a.c. d.c. s.a. s.l. aprox.",
@@ -52,21 +52,24 @@ ALSO = {
         ed. eds. jan. feb. mar. apr. jun. jul. aug. sept. sep. oct. nov. dec. mon. tue. tues.
         wed. thu. thur. thurs. fri. sat. sun. dept. est. esp. incl. max. misc. op.# par.# al.
         bros. univ. assn. ext.# tel. u.s. u.k. u.n. d.c.""",
-    "de": """jan. feb. febr. mär. apr. jun. jul. aug. sep. sept. okt. nov. dez. mo. di. mi. do.
-        fr. sa. so. s.# max. min. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl. abzgl. jr.
+    "de": """jan. jän. feb. febr. mär. mrz. apr. jun. jul. aug. sep. sept. okt. nov. dez. mo. di.
+        mi. do. fr. sa. so. s.# max. min. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl. abzgl. jr.
         sen. st. str. hrsg. aufl. anm. bes. ders. ebd. f.# ff. usf. u.v.m. v.a. i.a.
         i.v. a.d. g.""",
-    "fr": """janv. févr. fév. avr. juil. juill. sept. oct. nov. déc. p.# pp.# vol.# fig.# chap.#
-        art.# bd. boul. éd. trad. cie. ex. max. min. hab.""",
-    "es": """ene. feb. mar. abr. may. jun. jul. ago. sep. sept. oct. nov. dic. p.# pp.# vol.#
+    "fr": """janv. jan. févr. fév. avr. juil. juill. sept. oct. nov. déc. p.# pp.# vol.# fig.#
+        chap.# art.# bd. boul. éd. trad. cie. ex. max. min. hab.""",
+    "es": """ene. feb. febr. mar. abr. may. jun. jul. ago. sep. sept. oct. nov. dic. p.# pp.# vol.#
         fig.# cap.# ed. izq. dcha. dto. dpto. máx. mín. ee.""",
     "pt": """jan. fev. mar. abr. mai. jun. jul. ago. set. out. nov. dez. p.# pp.# vol.# fig.# ed.
         máx. mín. cia. sto. sta.""",
-    "it": """gen. feb. mar. apr. mag. giu. lug. ago. set. sett. ott. nov. dic. p.# pp.# vol.#
+    "it": """gen. genn. feb. febbr. mar. apr. mag. magg. giu. lug. lugl. ago. set. sett.
+        ott. nov. dic. p.# pp.# vol.#
         fig.# n.# ed. cfr. c.so v. p.zza max. min. s.""",
-    "nl": """jan. feb. mrt. apr. jun. jul. aug. sep. sept. okt. nov. dec. p.# fig.# hfst.# max.
+    "nl": """jan. feb. febr. mrt. apr. jun. jul. aug. sep. sept. okt. nov. dec. p.# fig.# hfst.#
+        max.
         min. jr. sr. resp. incl. excl. vgl. str.""",
-    "pl": """sty. lut. kwi. cze. lip. sie. wrz. paź. lis. gru. s.# t.# rys.# tab.# rozdz.# ww.
+    "pl": """sty. stycz. lut. kwi. kwiec. cze. czerw. lip. sie. sierp. wrz. wrześ. paź. paźdz. lis.
+        listop. gru. grudz. s.# t.# rys.# tab.# rozdz.# ww.
         pt. os. im. r. zob. por. m.""",
     "cs": "obr.# tab.# kap.# s.# r.# stol. tř. vl. ev. resp. příp. r. nar. zejm. max. min.",
     "ru": """янв. фев. февр. мар. апр. июн. июл. авг. сен. сент. окт. нояб. дек. рис.# гл.# с.#

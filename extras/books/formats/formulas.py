@@ -1,6 +1,6 @@
-"""Reads simple formulas of MathML as text: `m = 5`, `x² + y²`, `H₂O`, `½`.
+"""Reads simple formulas of MathML as text: `m = 5`, `x² + y²`, `√2`, `½`.
 
-Others, such as sums, roots and matrices, have no words here: they are left out, and counted.
+Others, such as sums and matrices, have no words here: they are left out, and counted.
 """
 
 import re
@@ -99,6 +99,9 @@ def _built(tag: str, parts: list[str]) -> str:
             return base + _index(index)
         case "msubsup", [base, index, exponent]:
             return base + _index(index) + _power(exponent)
+        case "msqrt", [*inside] if inside:
+            root = " ".join(inside)
+            return f"√{root}" if root.isalnum() else f"√({root})"
         case "mfrac", [top, bottom] if _is_short(top) and _is_short(bottom):
             if top.isdigit() and bottom.isdigit():
                 return with_meaning(f"{raised(top)}/{lowered(bottom)}")

@@ -220,6 +220,7 @@ class _Reader(HTMLParser):
         # A drop cap that was a separate paragraph.
         self._letter: _Letter | None = None
         self._formula: Formula | None = None
+        self._end_of_formula = 0  # the number of parts up to the last formula
         # The readings of the open ruby.
         self._ruby: list[str] = []
 
@@ -291,6 +292,7 @@ class _Reader(HTMLParser):
             text, self._formula = self._formula.said(), None
             if text and not (self._open and self._open[-1].unread):
                 self._parts.append(f" {text} ")
+                self._end_of_formula = len(self._parts)
             self.page.num_unread_formulas += not text
         else:
             self._formula.end(plain)
@@ -305,6 +307,8 @@ class _Reader(HTMLParser):
         elif self._open and self._open[-1].tag == "rt":
             self._ruby.append(data)
         elif not (self._open and self._open[-1].unread):
+            if len(self._parts) == self._end_of_formula > 0 and data[:1] in tuple(".,;:!?)"):
+                self._parts[-1] = self._parts[-1].rstrip()
             self._parts.append(data.replace(DROP_CAP_MARK, ""))
 
     def finish(self) -> None:

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from extras.books.book import Book, Chapter, Kind, Paragraph, left_out
 from extras.books.formats import furniture
-from extras.books.formats.headings import NUMBER, NUMBERED, chapter_level, joined_titles
+from extras.books.formats.headings import (
+    NUMBER,
+    NUMBERED,
+    chapter_level,
+    is_part,
+    joined_titles,
+)  # fmt: skip
 from extras.books.formats.html_text import visible
 from extras.books.formats.raised import with_meaning
 from xtts.line_breaks import joiner
@@ -20,6 +26,10 @@ _HEADING_LINE = re.compile(
     rf"(?:{NUMBERED})\.?\s+{NUMBER}(?:\s*[.:,—–-].{{0,60}})?|(?:{_ALONE})[.:]?|[IVXLC]{{1,7}}\.?"
     r"|\d{1,3}\.?",
     re.I,
+)
+# A line with the number of a chapter, above the line of its title.
+_TITLE_BELOW = re.compile(
+    rf"(?<=\n)((?:{NUMBERED})[ ]+{NUMBER})\.?\n[ ]*(\S.{{0,58}}[^\s.!?,;])(?=\n[ ]*\n)", re.I
 )
 # A value may continue in indented lines.
 _FACT = re.compile(r"^(Title|Author|Language):[ \t]*(\S.*(?:\n[ \t]+\S.*){0,5})$", re.M)
@@ -41,12 +51,14 @@ def read_text(name: str, text: str) -> Book:
     """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
     a chapter. Project Gutenberg's licence is left out. name: the title if the text lacks one."""
     body, facts = _without_licence(_PICTURE.sub(" ", text))
+    body = _TITLE_BELOW.sub(r"\1. \2", body)
     language = code_of(facts.get("Language", ""))
     said = list(_text_paragraphs(body, language))
     blocks = [
         Paragraph(_UNDERSCORED.sub(r"\1", one), Kind.HEADING if _is_heading(one) else Kind.TEXT)
         for one in said
     ]
+    _mark_names_of_parts(blocks)
     title = facts.get("Title") or _title_line(said)
     if title and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
         blocks[0] = Paragraph(blocks[0].text, Kind.HEADING)
@@ -54,6 +66,19 @@ def read_text(name: str, text: str) -> Book:
     notes = any(map(_NOTE_TEXT.match, said))
     paragraphs = [_without_notes(one) for one in blocks] if notes else blocks
     return Book(title, facts.get("Author", ""), language, chapters_of(paragraphs, title))
+
+
+def _mark_names_of_parts(blocks: list[Paragraph]) -> None:
+    """Makes the name between the number of a part and its first chapter a heading."""
+    for row in range(1, len(blocks) - 1):
+        part, name, chapter = blocks[row - 1 : row + 2]
+        if (
+            part.kind is chapter.kind is Kind.HEADING
+            and is_part(part.text)
+            and len(name.text) <= _LONGEST_TITLE
+            and name.text[-1] not in ".!?"
+        ):
+            blocks[row] = Paragraph(name.text, Kind.HEADING)
 
 
 def _title_line(paragraphs: Sequence[str]) -> str:

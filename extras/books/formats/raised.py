@@ -15,6 +15,7 @@ _NUMBER = re.compile(r"[-+−–]?\d{1,4}")
 _NUMBERS = re.compile(r"\d{1,4}(?:\s*[,;–-]\s*\d{1,4})+")
 # The exponents that are letters; others, such as `e` and `o`, belong to ordinals and titles.
 _LETTER_POWERS = frozenset("nxk")
+_SUM = re.compile(r"(?=.*[a-z])[0-9]?[a-z0-9]\s?[+−–-]\s?[0-9]?[a-z0-9]")
 _INDICES = frozenset(("i", "j", "k", "m", "n", "max", "min"))
 _HIGH, _LOW = "⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉"
 _FRACTION = re.compile(
@@ -54,6 +55,8 @@ def raised(text: str) -> str:
         return text.translate(_UP)
     if _NUMBERS.fullmatch(text):
         return "".join(one.translate(_UP) if one.isdigit() else one for one in text)
+    if _SUM.fullmatch(text):
+        return f"^({text})"
     return f"^{text}" if text in _LETTER_POWERS else text
 
 

@@ -50,6 +50,33 @@ def read(path: Path, language: str = "en", notes: list[str] | None = None) -> li
     return read_cues(path, language, [] if notes is None else notes)
 
 
+def test_captions_roll_and_name_who_speaks(tmp_path):
+    """Entities, sounds, ruby and a pause between two equal words."""
+    rolling = tmp_path / "a.srt"
+    rolling.write_text(
+        "1\n00:00:00,120 --> 00:00:02,510\n \nso today we talk about\n\n"
+        "2\n00:00:02,510 --> 00:00:02,520\nso today we talk about\n \n\n"
+        "3\n00:00:02,520 --> 00:00:05,190\nso today we talk about\n3 lamps &amp; [Music]\n\n"
+        "4\n00:00:05,190 --> 00:00:05,200\n3 lamps &amp; [Music]\n \n\n"
+        "5\n00:00:05,200 --> 00:00:07,900\n3 lamps &amp; [Music]\nmy dog no no\n\n"
+        "6\n00:00:09,500 --> 00:00:11,000\nno\n"
+    )
+    assert [cue.text for cue in read(rolling)] == [
+        "so today we talk about", "3 lamps &", "my dog no no", "no",
+    ]  # fmt: skip
+    named = tmp_path / "b.vtt"
+    named.write_text(
+        "WEBVTT\n\nSTYLE\n::cue { color: red }\n\nintro\n00:00.000 --> 00:02.000 align:start\n"
+        "<v.loud Anna>Good <c.red>day</c>, Ben.</v>\n\n00:02.100 --> 00:04.000\n"
+        "<v Ben>Hi! (laughs) It&#39;s 5 &lt; 6.\n\n00:04.100 --> 00:06.000\n<v Anna>- Yes.\n"
+        "<v Ben>- No, <00:05.000><c>really</c>.\n\n00:08.100 --> 00:09.500\n"
+        "BEN (quietly): <ruby>Tokyo<rt>tow-kyow</rt></ruby> (not Kyoto).\n"
+    )
+    assert [cue.text for cue in read(named)] == [
+        "Good day, Ben.", "Hi! It's 5 < 6.", "Yes. No, really.", "Tokyo (not Kyoto).",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("a.srt", SRT), ("a.vtt", VTT), ("a.lab", HTK), ("b.lab", AUDACITY), ("a.TextGrid", GRID)],

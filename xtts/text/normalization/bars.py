@@ -55,7 +55,7 @@ class BarRules(RateRules):
         """Reads fractions, alone and after a number, with the unit after them: ⅔, 2 1/2 kg."""
         hour = {"h": self.times["h"]} if "h" in self.times else {}
         nouns = {**hour, **self.units, **self.percents}
-        unit = rf"(?:\s?({alternatives(nouns)}){self.unit_end})?"
+        unit = rf"(?:[\s-]?({alternatives(nouns)}){self.unit_end})?"
         mixed = re.compile(
             rf"{self.begin}(?<![$€£])(?!0[0-9])([0-9]{{1,6}})(?:\s?({_SIGNS})"
             rf"|[ -]([1-9]/(?:[2-9]|10|16))){self.end}(?!/|[.,-]\d){unit}"
@@ -67,8 +67,10 @@ class BarRules(RateRules):
             noun = nouns.get(match[4] or "")
             if top >= bottom or is_numbered(match):
                 return match[0]
+            if noun and "-" in match.string[match.start(4) - 1 : match.start(4)]:
+                noun = Noun.of(noun.one, noun.gender)
             if noun:
-                return f" {self.measured(int(match[1]), noun, top, bottom)}"
+                return f" {self.measured(int(match[1]), noun, top, bottom)}{self.stop(match)}"
             whole = self.whole(match[1], self.mixed_gender)
             return f" {self.mixed_words(int(match[1]), whole, top, bottom)} "
 
@@ -78,7 +80,7 @@ class BarRules(RateRules):
             if match[3] and not self.is_fraction(match, top, bottom, counted=noun is not None):
                 return match[0]
             if noun is None:
-                words = self.part_words(top, bottom)
+                words = self.part_before(match, top, bottom)
                 return f" {words} " if match[1] else words
             return f" {self.part_of(noun, top, bottom)}{self.stop(match)}"
 
@@ -119,6 +121,22 @@ class BarRules(RateRules):
             joiner = " d'"
         return f"{self.part_words(top, bottom)}{joiner}{form}"
 
+    def part_before(self, match: re.Match[str], top: int, bottom: int) -> str:
+        """A fraction without a unit, which agrees with the noun after it: media taza. An article
+        before it takes the place of its one."""
+        after = match.string[match.end() : match.end() + 40]
+        half = self.halves.get(self.half_gender(after)) if (top, bottom) == (1, 2) else None
+        words = half or self.part_words(top, bottom)
+        before = match.string[max(0, match.start() - 8) : match.start()]
+        if _ARTICLE.search(before) and self.code != "en":
+            words = re.sub(r"^(?:eine?|une?|una|um|uma|een) ", "", words)
+        return words
+
+    def half_gender(self, after: str) -> str:
+        """The gender of the noun after a half; "" if it is not known."""
+        return next((gender for gender, nouns in _HALVED.get(self.code, {}).items()
+                     if re.match(rf"\s(?:{nouns})\b", after)), "")  # fmt: skip
+
     def part_words(self, top: int, bottom: int) -> str:
         """A fraction in words."""
         if words := self.fractions.get(_CHARACTERS.get((top, bottom), "")):
@@ -139,7 +157,9 @@ class BarRules(RateRules):
     # --- Scores and other pairs
 
     def read_pairs(self, text: str) -> str:
-        """Reads scores and other pairs, and keeps their two numbers apart."""
+        """Reads verses, scores and other pairs, and keeps their two numbers apart."""
+        if ":" in text:
+            text = _VERSE.sub(rf"\1\2{APART}\3", text)
         if "/" not in text:
             return text
         if self.spaced:
@@ -162,10 +182,14 @@ class BarRules(RateRules):
         first, second = match.groups()
         top, bottom = int(first), int(second)
         words = OUT_OF.get(self.code, "")
+        if is_numbered(match):
+            words = ""
+        if top < bottom and _PAGES.search(match.string[max(0, match.start() - 20) : match.start()]):
+            return f"{first} {self.to} {second}"
         pressure = _PRESSURE.search(match.string[max(0, match.start() - 40) : match.start()])
         if pressure and self.code in OVER:
             return f"{first} {OVER[self.code]} {second}"
-        if words and ((1 < top < bottom and bottom in (10, 20, 50, 100, 1000))
+        if words and ((1 < top < bottom and bottom in _TOPS.get(self.code, _FULL_MARKS))
                       or top == bottom in (10, 20, 100)):  # fmt: skip
             return self._scored(first, second, words)
         equation = re.match(r"\s?=", match.string[match.end() :])
@@ -184,9 +208,22 @@ OUT_OF = pairs("""en = {} out of {}, de = {} von {}, fr = {} sur {}, es = {} sob
     it = {} su {}, pt = {} de {}, nl = {} van de {}, pl = {} na {}, ar = {} من {},
     cs = {} {}; 10=z deseti; 20=z dvaceti; 50=z padesáti; 100=ze sta; 1000=z tisíce,
     ru = {} из {}; 10=десяти; 20=двадцати; 50=пятидесяти; 100=ста; 1000=тысячи""")
+# The best marks that are possible; Italian schools and universities have three.
+_FULL_MARKS = (10, 20, 50, 100, 1000)
+_TOPS = {"it": (*_FULL_MARKS, 30, 110)}
 # Between the two numbers of a ratio, and of a blood pressure.
 RATIO = pairs("en = to, de = zu, nl = op, pl = do, es = a, it = a, pt = por, fr = sur")
 OVER = pairs("en = over, de = zu, fr = sur, es = sobre, it = su, pt = por, nl = over, pl = na")
+# Nouns of which one takes a half, by gender, in languages whose endings do not show it.
+_HALVED = {
+    "de": {
+        "f": "Tasse|Stunde|Packung|Flasche|Dose|Zwiebel|Zitrone|Seite|Portion|Minute|Gurke|Scheibe",
+        "n": "Glas|Jahr|Stück|Brot|Huhn|Ei|Bund|Päckchen",
+        "m": "Becher|Tag|Apfel|Monat|Löffel|Teelöffel|Esslöffel|Würfel|Kopf",
+    },
+    "fr": {"f": "tasse|heure|journée|bouteille|douzaine|page|cuillère|cuillerée|pomme|année"},
+}
+_ARTICLE = re.compile(r"(?<!\w)(?:eine[rnms]?|ein|une?|una|um|uma|een)\s$", re.I)
 # Fractions that are one character, and figures that may be a fraction.
 _SIGNS = "[¼½¾⅐-⅟↉]"
 _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
@@ -201,7 +238,7 @@ _PRESSURE = re.compile(
 )
 # Words that number what follows: "page 1/5" is the first of five.
 _NUMBERED = (
-    "№|no|nr|nº|n°|núm|номер|numer|číslo|numéro|número|numero|nummer|chapter|part|page|pages|track|episode|lesson|volume|season|step|section|scene|act|size|room|"
+    "№|no|nr|nº|n°|núm|номер|numer|číslo|numéro|número|numero|nummer|chapter|chapters|part|page|pages|verse|psalm|track|episode|lesson|volume|season|step|section|scene|act|size|room|"
     "level|grade|question|exercise|figure|table|slide|disc|day|number|kapitel|teil|folge|seite|"
     "größe|zimmer|raum|stufe|aufgabe|frage|abbildung|tabelle|tag|band|chapitre|partie|épisode|"
     "taille|salle|niveau|exercice|tableau|tome|jour|capítulo|parte|episodio|página|talla|sala|"
@@ -210,6 +247,21 @@ _NUMBERED = (
     "część|odcinek|strona|stronie|rozmiar|pokój|poziom|pytanie|zadanie|kapitola|část|díl|strana|"
     "velikost|pokoj|fejezet|rész|oldal|méret|szoba|bölüm|sayfa|oda|глава|часть|серия|страница|"
     "странице|размер|комната|уровень|вопрос"
+)
+# A verse of a chapter: chapter 12:3, John 3:16.
+_VERSE = re.compile(
+    r"((?<!\w)(?:chapters?|kapitel|chapitre|capítulo|capitolo|hoofdstuk|rozdział|psalms?|psaume|salmo|"
+    r"genesis|exodus|leviticus|numbers|deuteronomy|joshua|proverbs|ecclesiastes|isaiah|jeremiah|"
+    r"matthew|mark|luke|john|acts|romans|corinthians|galatians|ephesians|hebrews|revelation|"
+    r"matthäus|markus|lukas|johannes|mateo|marcos|lucas|juan|matteo|marco|luca|giovanni|matthieu|"
+    r"marc|luc|jean|mateus|joão)\s)([0-9]{1,3}):([0-9]{1,3})(?!\d|:|\s?[ap]\.?m\b)",
+    re.I,
+)
+# Words in the plural, which number from one to another.
+_PAGES = re.compile(
+    r"(?<!\w)(?:pages|seiten|páginas|pagine|bladzijden|pagina's|strony|stronach|strany|страницы|"
+    r"chapters|kapitel|chapitres|capítulos|capitoli)\s$",
+    re.I,
 )
 _NUMBERED_BEFORE = re.compile(rf"(?<!\w)(?:{_NUMBERED})\.?\s$", re.I)
 

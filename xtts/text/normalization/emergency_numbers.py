@@ -16,6 +16,7 @@ _EMERGENCY = (
     "nouzi|экстренных случаях|acil"
 )
 _CALLS = r"(?=\s(?:calls?|operators?|dispatch(?:er|ers)?|emergency)\b)"
+_COUNTING = r"|\s(?:people|times|users|years|days|minutes|seconds|hours)\b"
 # Languages that read them as whole numbers.
 _AS_NUMBERS = ("fr",)
 
@@ -27,10 +28,12 @@ def reader(
     words = f"{calling}|{_DIALLED if language == 'en' else _EMERGENCY}"
     called = re.compile(
         rf"((?<!\w)(?:{words})(?!\w)[^\d\n+(.!?]{{0,14}})(?<![\w.,-])({_SHORT})"
-        r"(?![\w/%€$°-]|[.,:]\d|\s[0-9%€$£]|\s(?:people|times|users|years|days|minutes)\b)",
+        rf"(?![\w/%€$°-]|[.,:]\d|\s[0-9%€$£]{_COUNTING})",
         re.IGNORECASE,
     )
-    again = re.compile(rf"({_SAID}(?:,|\s\w{{1,4}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d)")
+    again = re.compile(
+        rf"({_SAID}(?:,|,?\s\w{{1,5}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d{_COUNTING})"
+    )
     text_code = re.compile(
         r"(?<!\w)((?:text|sms)\s(?:\w+\s(?:to|at)\s)?)([0-9]{4,6})(?![\w.,]?\d)", re.I
     )

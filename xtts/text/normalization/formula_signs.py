@@ -47,11 +47,13 @@ _BETWEEN = re.compile(
 _BEFORE = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
 _ANY = re.compile(r"\s?([×÷±≥≤≠≈])\s?(?=[\w$€£(√+−-])")
 _ROOT = re.compile(rf"√\s?(?={_TERM})")
+_SECTIONS = {"en": "sections", "de": "Paragrafen", "nl": "paragrafen"}
 _SECTION = re.compile(r"(?<!\w)§§?\s?(?=[0-9])")
 _POWER = re.compile(
     r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([-+−]?[0-9]{1,4})\)?(?!\w))"
 )
 _NAMED_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^\{?([a-zA-Z])\}?(?!\w)")
+_POWER_OF_SUM = re.compile(r"(?<=[0-9A-Za-z)\]])\^\(([^()]{2,30})\)")
 _RAISED = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 _SIGNS = re.compile(f"[{_ORDER}*^+]")
 
@@ -76,8 +78,12 @@ def reader(language: str, power: str, plus: str) -> Callable[[str], str]:
             return text
         text = _POWER.sub(lambda match: (match[1] or match[2]).translate(_RAISED), text)
         if power:
+            text = _POWER_OF_SUM.sub(lambda match: f" {power.format(match[1])} ", text)
             text = _NAMED_POWER.sub(lambda match: f" {power.format(match[1])} ", text)
-        text = _SECTION.sub(f"{words['§']} ", text)
+        text = _SECTION.sub(
+            lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ",
+            text,
+        )
         text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
         text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))
         text = _ANY.sub(lambda match: f" {words[match[1]]} ", text)

@@ -61,8 +61,11 @@ class EnglishRules(LanguageRules):
         in² = square inch/-es, in³ = cubic inch/-es, psi = pound/-s + per square inch,
         yd yd. = yard/-s, ha = hectare/-s, dB = decibel/-s,
         tsp tsp. = teaspoon/-s, tbsp tbsp. = tablespoon/-s, l L = liter/-s, ml mL = milliliter/-s,
-        h hr hrs = hour/-s,
-        min min. = minute/-s, s sec sec. = second/-s, ms = millisecond/-s,
+        h hr hrs hr. hrs. = hour/-s, min min. mins mins. = minute/-s,
+        s sec sec. secs secs. = second/-s, ms = millisecond/-s,
+        wk wks wk. wks. = week/-s, mo mos mo. mos. = month/-s,
+        yr yrs yr. yrs. = year/-s, in/h in/hr = inch/-es + per hour, in/s = inch/-es + per second,
+        in/min = inch/-es + per minute, gal gal. = gallon/-s,
         °C ℃ = degree/-s + celsius, °F ℉ = degree/-s + fahrenheit, ° = degree/-s, W = watt/-s,
         kW = kilowatt/-s, kWh = kilowatt hour/-s, V = volt/-s, Hz = hertz, kHz = kilohertz,
         MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/-s, MB = megabyte/-s, GB = gigabyte/-s,
@@ -71,9 +74,12 @@ class EnglishRules(LanguageRules):
         approx. = approximately, No.# = number, Prof. = professor, Ave. = avenue, Blvd. = boulevard,
         Rd. = road, Sept. = September, Mrs. = misess, Ms. = miss, Mt. = mount, dept. = department,
         Jan. = January, Feb. = February, Aug. = August, Oct. = October, Nov. = November,
-        Dec. = December, St. = saint, Sr. = senior, Tel. = telephone, Fig.# = figure,
-        Figs.# = figures, p.# = page, pp.# = pages, Vol.# = volume, Ch.# = chapter,
-        Chap.# = chapter, Eq.# = equation, Apt.# = apartment""")
+        Dec. = December, St. = saint, Sr. = senior, Tel. = telephone, fig.# = figure,
+        figs.# = figures, p.# = page, pp.# = pages, vol.# = volume, vols.# = volumes,
+        ch.# = chapter, chs.# = chapters, chap.# = chapter, eq.# = equation, apt.# = apartment,
+        Gen.# = Genesis, Matt.# = Matthew,
+        Ps.# = Psalm, Rom.# = Romans, Cor.# = Corinthians, Rev.# = Revelation, Sec.# = section,
+        Art.# = article, para.# = paragraph, paras.# = paragraphs, Ph.D. = P H D, PhD = P H D""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(
         zip(
@@ -260,7 +266,11 @@ _AT = re.compile(
 )
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
 _THE_YEAR = re.compile(
-    r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
+    r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])"
+    # The subject of a sentence.
+    r"|(?:(?<=[.!?] )|^)(?:19|20)[0-9]{2}"
+    r"(?= (?:was|will|is|has|had|saw|brought|began|ended|would)\b)"
+    r"|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
 )
 _BEFORE_A_YEAR = (
     r"in|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
@@ -354,7 +364,8 @@ class GermanRules(LanguageRules):
         v. Chr. = vor Christus, n. Chr. = nach Christus, Jh. = Jahrhundert, Tel. = Telefon,
         MwSt. = Mehrwertsteuer,
         MwSt = Mehrwertsteuer, zzgl. = zuzüglich, exkl. = exklusive, mind. = mindestens,
-        Tab.# = Tabelle, Kap.# = Kapitel, Bd.# = Band, ff. = folgende""")
+        Tab.# = Tabelle, Kap.# = Kapitel, Abs.# = Absatz, Art.# = Artikel, Ziff.# = Ziffer,
+        Bd.# = Band, ff. = folgende""")
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
     halves = {"m": "ein halber", "f": "eine halbe", "n": "ein halbes"}
 
@@ -470,5 +481,5 @@ class DutchRules(LanguageRules):
         nr. = nummer, prof. = professor, i.p.v. = in plaats van, t.a.v. = ter attentie van,
         a.u.b. = alstublieft, etc. = et cetera, mln. = miljoen, blz. = bladzijde,
         drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina, tel. = telefoon,
-        fig.# = figuur, hfdst.# = hoofdstuk""")
+        fig.# = figuur, art.# = artikel, hfdst.# = hoofdstuk""")
     fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}

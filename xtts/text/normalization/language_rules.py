@@ -13,7 +13,13 @@ from typing import ClassVar
 
 from xtts.text import formulas
 from xtts.text.cleaning import GROUP
-from xtts.text.normalization import emergency_numbers, formula_signs, numerals, short_months
+from xtts.text.normalization import (
+    emergency_numbers,
+    formula_signs,
+    numerals,
+    roman_numerals,
+    short_months,
+)  # fmt: skip
 from xtts.text.normalization.bars import RATIO, BarRules, is_numbered
 from xtts.text.normalization.nouns import Money, Noun, alternatives
 from xtts.text.normalization.numbers import ANY_GROUPS, APART, WrittenNumber
@@ -97,6 +103,7 @@ class LanguageRules(BarRules):
     def read(self, text: str) -> str:
         """The text in words."""
         text = numerals.plain_digits(formulas.spoken(text))
+        text = roman_numerals.figures(text, self.code)
         text = _PLAIN_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
         if GROUP in text:
             text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
@@ -480,6 +487,21 @@ class LanguageRules(BarRules):
             rf"({self.signed})(?:\s?({alternatives(self.scale_marks)})|([kKMBКМк])){end}"
         )
         joiner = self.scale_joiner.strip()
+        # Before a noun: a 100-g bar, ein 5-kg-Sack.
+        names = alternatives(
+            sign for sign in self.units if sign.isascii() and sign.strip(".").isalpha()
+        )
+        hyphened = re.compile(
+            rf"{self.begin}([0-9]{{1,4}}(?:[.,][0-9]{{1,3}})?)-({names})(?![\w/.]|\s?\d)(?=-?\s?[^\W\d])"
+        )
+
+        def before_noun(match: re.Match[str]) -> str:
+            noun = self.units[match[2]]
+            return (
+                match[0]
+                if is_numbered(match)
+                else f"{self.number(match[1], noun.gender)} {noun.one}"
+            )
 
         def scaled(match: re.Match[str]) -> str:
             amount, mark = match[1], match[2] or match[3]
@@ -504,7 +526,9 @@ class LanguageRules(BarRules):
             words = self.counted(match[1], self.units[match[2]])
             return words + self.rate(match[3]) + self.stop(match)
 
-        return lambda text: marks.sub(scaled, units.sub(counted, text))
+        return lambda text: marks.sub(
+            scaled, units.sub(counted, hyphened.sub(before_noun, text) if "-" in text else text)
+        )
 
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
         """Whether k, M or B after a digit is a scale: 5M users, over 2M in cash. 4K is a screen, 3M
@@ -576,6 +600,8 @@ class LanguageRules(BarRules):
             elif kind == "number" or (kind == "ideograph" and self.spaced):
                 parts.append(f" {self.amount_words(numerals.value_of(part))} ")
             else:
+                if parts and part[0] in ",.;:!?)":
+                    parts[-1] = parts[-1].rstrip()
                 parts.append(part)
         return "".join(parts)
 
@@ -726,7 +752,7 @@ _PADDED = re.compile(
     r"0+(?=[1-9][0-9]{0,2}(?![\d-])(?![.,]\d))"
 )
 # The base of a power: a number, a bracket, a variable of one or two letters.
-_BASE = re.compile(r"[0-9)\]]$|(?:^|[^\w])(?:[^\W\d_]|[a-zα-ω]{2})$")
+_BASE = re.compile(r"[0-9)\]]$|(?:^|[\W\d])(?:[^\W\d_]|[a-zα-ω]{2})$")
 # A number in the American form is whole: a number behind it counts something.
 _GROUPS = (
     r"(?:(?:1-)?[0-9]{3}-)?[0-9]{3}-[0-9]{4}(?![-./0-9])"

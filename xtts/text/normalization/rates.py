@@ -123,7 +123,7 @@ class RateRules(NumberRules):
         pattern = re.compile(
             rf"(?<=[0-9])(\s?)({units}|{signs})/(?=[0-9][0-9.,]{{0,9}}\s?({units}){self.unit_end})"
         )
-        per = PER.get(self.code, ("{}",))[-1].format("").strip()
+        per = "ogni" if self.code == "it" else PER.get(self.code, ("{}",))[-1].format("").strip()
 
         def spoken(match: re.Match[str]) -> str:
             kinds = [kind for kind in _KINDS if match[2] in kind and match[3] in kind]

@@ -24,6 +24,15 @@ _MASCULINE = frozenset(
     "sintoma sintomas".split()
 )
 _FEMININE = tuple("a as ción ciones dad dades ção ções dade gem gens sión siones".split())
+_AGREEING = {"un ": "una ", "um ": "uma ", "dois ": "duas "}
+# Feminine nouns whose ending does not show it, in Spanish and Portuguese.
+_FEMININE_NOUNS = frozenset(
+    "vez veces vezes noche noches noite noites tarde tardes parte partes mujer mujeres mulher "
+    "mulheres clase clases calle calles llave llaves chave chaves flor flores mano manos mão mãos "
+    "voz voces vozes luz luces luzes ley leyes lei leis red redes rede torre torres fase fases "
+    "frase frases mãe mães serie series série séries imagen imágenes orden órdenes nube nubes "
+    "sede sedes base bases pared paredes parede".split()
+)
 _NO_NOUNS = frozenset(
     "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos "
     "das und e y o u a en em é".split()
@@ -54,13 +63,27 @@ class RomanceRules(LanguageRules):
 class IberianRules(RomanceRules):
     """Spanish and Portuguese: one, two and hundreds agree with the noun."""
 
+    def half_gender(self, after: str) -> str:
+        """Media taza, meio copo."""
+        return self.gender_before("1", after)
+
+    def part_before(self, match: re.Match[str], top: int, bottom: int) -> str:
+        """Dos quintas partes."""
+        words = super().part_before(match, top, bottom)
+        if not re.match(r"\spartes?\b", match.string[match.end() :]):
+            return words
+        words = re.sub(
+            "^(?:un|um|dois) ", lambda m: _AGREEING[m[0]], words.replace("tercio", "tercero")
+        )
+        return re.sub(r"o(s?)$", r"a\1", words)
+
     def gender_before(self, amount: str, after: str) -> str:
         """The gender of the following noun, by its ending."""
         match = _WORD_BEHIND.match(after)
         word = match[1] if match else ""
         if not word or word in _NO_NOUNS:
             return ""
-        feminine = word.endswith(_FEMININE)
+        feminine = word.endswith(_FEMININE) or word in _FEMININE_NOUNS
         if feminine and word not in _MASCULINE:
             return "f"
         return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else ""
@@ -108,6 +131,7 @@ class SpanishRules(IberianRules):
     abbreviations = pairs("""p. ej. = por ejemplo, etc. = etcétera, Ud. = usted, Uds. = ustedes,
         Vd. = usted, núm. = número, n.º = número, nº = número, pág. = página, págs. = páginas,
         Srta. = señorita, Sres. = señores, Dña. = doña, Prof. = profesor, Profa. = profesora,
+        art.# = artículo, arts.# = artículos, apdo.# = apartado,
         EE. UU. = Estados Unidos, aprox. = aproximadamente, Avda. = avenida,
         a. C. = antes de Cristo, d. C. = después de Cristo, C/ = calle, tel. = teléfono,
         fig.# = figura, cap.# = capítulo, vol.# = volumen""")
@@ -167,7 +191,7 @@ class FrenchRules(RomanceRules):
         c.-à-d. = c'est-à-dire, n° = numéro, env. = environ, av. = avenue, bd = boulevard,
         av. J.-C. = avant Jésus-Christ, apr. J.-C. = après Jésus-Christ, St = saint, Ste = sainte,
         tél. = téléphone, fig.# = figure, chap.# = chapitre, vol.# = volume, p.# = page,
-        max. = maximum, min. = minimum""")
+        max. = maximum, min. = minimum, art.# = article, al.# = alinéa""")
     halves = {"m": "un demi", "f": "une demi"}
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
 
@@ -238,11 +262,16 @@ class ItalianRules(RomanceRules):
         Dott.ssa = dottoressa, Prof. = professor, Prof.ssa = professoressa, Ing. = ingegner,
         Avv. = avvocato, ecc. = eccetera, ad es. = ad esempio, p. es. = per esempio, n.# = numero,
         pag. = pagina, tel. = telefono, ca. = circa, S.p.A. = società per azioni,
-        a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor, fig.# = figura, cap.# = capitolo,
+        a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor, art.# = articolo,
+        artt.# = articoli, fig.# = figura, cap.# = capitolo,
         vol.# = volume""")
     halves = {"m": "mezzo", "f": "mezza"}
     part_joiner = " di "
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
+
+    def half_gender(self, after: str) -> str:
+        """Mezza tazza, mezzo bicchiere."""
+        return self.gender_before("1", after)
 
     def per_unit(self, form: str, word: str, gender: str) -> str:
         """All'ora, alla settimana, allo studente, al mese."""
@@ -308,7 +337,8 @@ class PortugueseRules(IberianRules):
     abbreviations = pairs("""p. ex. = por exemplo, etc. = etcétera, nº = número, n.º = número,
         pág. = página, Profa. = professora, Prof. = professor, Av. = avenida, tel. = telefone,
         aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,
-        Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, fig.# = figura,
+        Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, na R. = na rua,
+        da R. = da rua, à R. = à rua, art.# = artigo, inc.# = inciso, fig.# = figura,
         cap.# = capítulo, vol.# = volume""")
     halves = {"m": "meio", "f": "meia"}
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}

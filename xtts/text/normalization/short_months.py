@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 # ("set", "mar", "dez"), so that only a full stop, a year or a dash makes them months.
 SHORT = {
     "en": "Jan Feb Mar Apr - Jun Jul Aug Sep/Sept Oct Nov Dec",
-    "de": "Jan Feb/Febr Mär/Mrz Apr - Jun Jul Aug Sep/Sept Okt Nov Dez",
-    "nl": "jan feb/febr mrt apr - jun jul aug sep/sept okt nov dec",
-    "fr": "janv fév/févr mars* avr - juin* juil/juill août* sept* oct nov déc",
-    "es": "ene feb mar* abr may jun jul ago* sep/sept/set* oct nov dic",
+    "de": "Jan/Jän Feb/Febr Mär/Mrz Apr - Jun Jul Aug Sep/Sept Okt Nov Dez",
+    "nl": "jan feb/febr mrt/maa* apr - jun jul aug sep/sept okt nov dec",
+    "fr": "janv/jan fév/févr mars* avr - juin* juil/juill août* sept* oct nov déc",
+    "es": "ene feb/febr mar* abr may jun jul ago*/agto sep/sept/set* oct nov dic",
     "pt": "jan fev mar* abr mai* jun jul ago* set* out* nov dez*",
-    "it": "gen feb/febbr mar* apr mag giu lug ago* set*/sett ott nov dic",
-    "pl": "sty lut mar* kwi - cze lip sie* wrz paź lis* gru",
+    "it": "gen/genn feb/febbr mar* apr mag/magg giu lug/lugl ago* set*/sett ott nov dic",
+    "pl": "sty/stycz lut mar* kwi/kwiec - cze/czerw lip sie*/sierp wrz/wrześ paź/paźdz lis*/listop "
+    "gru/grudz",
     "cs": "led* úno bře dub* kvě čvn čvc srp zář říj lis* pro*",
     "ru": "янв фев/февр мар* апр - июн июл авг сен*/сент окт ноя/нояб дек",
-    "hu": "jan feb/febr márc ápr máj jún júl aug szept okt nov dec",
+    "hu": "jan feb/febr márc ápr máj jún júl aug szept/szep okt nov dec",
     "tr": "Oca* Şub Mar* Nis May* Haz Tem Ağu Eyl Eki Kas* Ara*",
     "hi": "जन फ़र/फर - अप्रै - - जुल अग* सित अक्टू नव* दिस",
 }

@@ -174,7 +174,10 @@ class PolishRules(SlavicRules):
         MB = megabajt/-y/-ów/-a, GB = gigabajt/-y/-ów/-a""")
     abbreviations = pairs("""np. = na przykład, itd. = i tak dalej, itp. = i tym podobne,
         m.in. = między innymi, tzn. = to znaczy, tj. = to jest, tzw. = tak zwany, ok. = około,
-        dr = doktor, mgr = magister, inż. = inżynier, prof. = profesor, ul. = ulica, nr = numer,
+        dr = doktor, mgr = magister, inż. = inżynier, prof. = profesor, ul. = ulica,
+        do ul. = do ulicy, na ul. = na ulicy,
+        przy ul. = przy ulicy, z ul. = z ulicy, od ul. = od ulicy, z art.# = z artykułem,
+        w art.# = w artykule, art.# = artykuł, ust.# = ustęp, nr = numer,
         al. = aleja, pl. = plac, św. = święty, str. = strona, tel. = telefon, wg = według,
         p.n.e. = przed naszą erą, n.e. = naszej ery, woj. = województwo, o godz. = o godzinie,
         od godz. = od godziny, do godz. = do godziny, godz.# = godzina, hab. = habilitowany,
@@ -195,6 +198,13 @@ class PolishRules(SlavicRules):
     def read(self, text: str) -> str:
         """Gr after złoty is grosz, not gram."""
         return super().read(_GROSZ.sub(r"\1 grosz", text))
+
+    def _numbered(self, match: re.Match[str]) -> str:
+        """Bez pięciu, od dwóch do trzech: the genitive."""
+        governed = _TAKES_GENITIVE.search(match.string[max(0, match.start() - 12) : match.start()])
+        if not governed or not match[0].isdecimal() or match[0][0] == "0" or len(match[0]) > 6:
+            return super()._numbered(match)
+        return spell("pl", int(match[0]), "cardinal-masculine-genitive")
 
     def ratio(self, first: str, second: str) -> str:
         """Dwa do jednego."""
@@ -240,6 +250,9 @@ class PolishRules(SlavicRules):
         return self.ordinal(int(match[1]), gender)
 
 
+_TAKES_GENITIVE = re.compile(
+    r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I
+)
 _GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
 

@@ -397,7 +397,7 @@ def test_sections_of_a_chapter_are_no_chapters(tmp_path):
 
 
 def test_formulas_that_are_left_out_are_counted_in_a_note(tmp_path):
-    body = "<p>It is <math><msqrt><mn>2</mn></msqrt></math> here.</p>"
+    body = "<p>It is <math><mroot><mn>2</mn><mn>3</mn></mroot></math> here.</p>"
     path = write_epub(tmp_path / "b.epub", {"a.xhtml": page(body), "b.xhtml": page(body)}, [])
     assert read_book(path).notes == [
         "2 formulas are left out, because only simple ones can be read as words."

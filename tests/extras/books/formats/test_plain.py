@@ -342,3 +342,16 @@ def test_words_divided_at_the_ends_of_lines(tmp_path):
     assert texts == [
         "It was a negative and a well-known thing, from 1914-1918.", "The end-", "of it.",
     ]  # fmt: skip
+
+
+def test_a_title_below_the_number_of_its_chapter_and_that_of_a_part(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "THE LONG ROAD\n\n\nPART ONE\n\nTHE HOUSE\n\nCHAPTER I\n\nIt began.\n\nCHAPTER II.\n"
+        "The Sea\n\nIt went on.\n\nPART TWO\n\nCHAPTER III\nThe End\n\nThey came back.\n"
+    )
+    titles = [one.title for one in read_book(path).chapters]
+    assert titles == [
+        "THE LONG ROAD PART ONE THE HOUSE CHAPTER I", "CHAPTER II. The Sea",
+        "PART TWO CHAPTER III. The End",
+    ]  # fmt: skip

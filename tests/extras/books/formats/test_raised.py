@@ -20,7 +20,7 @@ def text_of(body: str) -> str:
         ("x<sup>2</sup> + a<sup>2</sup> = c<sup>2</sup>", "x² + a² = c²"),
         ("E = mc<sup>2</sup>, πr<sup>2</sup>", "E = mc², πr²"),
         ("(a + b)<sup>2</sup> and sin<sup>2</sup> x", "(a + b)² and sin² x"),
-        ("2<sup>n</sup>", "2^n"),
+        ("2<sup>n</sup>, 2<sup>n+1</sup>", "2^n, 2^(n+1)"),
         ("H<sub>2</sub>O and CO<sub>2</sub>, x<sub>1</sub>", "H₂O and CO₂, x₁"),
         ("a<sub>n</sub> and log<sub>10</sub> x", "a n and log₁₀ x"),
         ("1<sup>1</sup>/<sub>2</sub> cups", "1½ cups"),
@@ -75,6 +75,8 @@ M = '<math xmlns="http://www.w3.org/1998/Math/MathML">'
          "</m:math>", "10⁻⁶"),
         (f"{M}<msub><mi>H</mi><mn>2</mn></msub><mi>O</mi></math>", "H₂ O"),
         (f"{M}<mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "½"),
+        (f"{M}<mi>a</mi><mo>≤</mo><msqrt><mn>2</mn></msqrt></math>", "a ≤ √2"),
+        (f"{M}<msqrt><mi>x</mi><mo>+</mo><mn>1</mn></msqrt></math>", "√(x + 1)"),
         (f"{M}<mi>f</mi><mo>&#8289;</mo><mo>(</mo><mi>x</mi><mo>)</mo></math>", "f (x)"),
         (f"{M}<semantics><mi>x</mi><annotation>\\frac</annotation></semantics></math>", "x"),
         ('<math alttext="the sum of all"><munderover><mo>∑</mo></munderover></math>',
@@ -87,8 +89,14 @@ def test_a_simple_formula_is_read(formula, text):
     assert page.num_unread_formulas == 0
 
 
+def test_a_full_stop_follows_a_formula_without_a_space():
+    assert text_of(f"<p>It is {M}<mi>x</mi></math>. Then {M}<mi>y</mi></math> is.</p>") == (
+        "It is x. Then y is."
+    )
+
+
 def test_other_formulas_are_counted():
-    root = "<math alttext='\\sqrt{2}'><msqrt><mn>2</mn></msqrt></math>"
+    root = "<math alttext='\\sqrt{2}'><mroot><mn>2</mn><mn>3</mn></mroot></math>"
     deep = "<math>" + "<mrow>" * 9000 + "</math>"
     open_ones = f"<p>{M}<mi>x</p>y.{M}<mi>z<p>End.</p>"
     page = page_of(f"<body><p>It is {root} or {deep} here.</p>{open_ones}</body>", "a.xhtml")
