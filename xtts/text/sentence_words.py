@@ -53,8 +53,8 @@ ALSO = {
         wed. thu. thur. thurs. fri. sat. sun. dept. est. esp. incl. max. misc. op.# par.# al.
         bros. univ. assn. ext.# tel. u.s. u.k. u.n. d.c.""",
     "de": """jan. jän. feb. febr. mär. mrz. apr. jun. jul. aug. sep. sept. okt. nov. dez. mo. di.
-        mi. do. fr. sa. so. s.# max. min. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl. abzgl. jr.
-        sen. st. str. hrsg. aufl. anm. bes. ders. ebd. f.# ff. usf. u.v.m. v.a. i.a.
+        mi. do. fr. sa. so. s.# max. min. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl.
+        abzgl. jr. sen. st. str. hrsg. aufl. anm. bes. ders. ebd. f.# ff. usf. u.v.m. v.a. i.a.
         i.v. a.d. g.""",
     "fr": """janv. jan. févr. fév. avr. juil. juill. sept. oct. nov. déc. p.# pp.# vol.# fig.#
         chap.# art.# bd. boul. éd. trad. cie. ex. max. min. hab.""",

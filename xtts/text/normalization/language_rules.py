@@ -492,7 +492,7 @@ class LanguageRules(BarRules):
             sign for sign in self.units if sign.isascii() and sign.strip(".").isalpha()
         )
         hyphened = re.compile(
-            rf"{self.begin}([0-9]{{1,4}}(?:[.,][0-9]{{1,3}})?)-({names})(?![\w/.]|\s?\d)(?=-?\s?[^\W\d])"
+            rf"{self.begin}([0-9]{{1,4}}(?:[.,][0-9]{{1,3}})?(?:[-–][0-9]{{1,4}})?)-({names})(?![\w/.]|\s?\d)(?=-?\s?[^\W\d])"
         )
 
         def before_noun(match: re.Match[str]) -> str:
@@ -500,7 +500,7 @@ class LanguageRules(BarRules):
             return (
                 match[0]
                 if is_numbered(match)
-                else f"{self.number(match[1], noun.gender)} {noun.one}"
+                else f"{self.amount_words(match[1], noun.gender)} {noun.one}"
             )
 
         def scaled(match: re.Match[str]) -> str:

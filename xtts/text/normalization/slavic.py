@@ -204,6 +204,8 @@ class PolishRules(SlavicRules):
         governed = _TAKES_GENITIVE.search(match.string[max(0, match.start() - 12) : match.start()])
         if not governed or not match[0].isdecimal() or match[0][0] == "0" or len(match[0]) > 6:
             return super()._numbered(match)
+        if match[0] == "1" and self.gender_before(match[0], match.string[match.end() :]):
+            return "jednej"
         return spell("pl", int(match[0]), "cardinal-masculine-genitive")
 
     def ratio(self, first: str, second: str) -> str:

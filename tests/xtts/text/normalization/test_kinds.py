@@ -50,6 +50,7 @@ KINDS = {
          "one hundred gram bars, a five kilogram bag and a nine inch pipe"),
         ("en", "a 1/2-in. drill, a 2 1/2-hr drive",
          "a one half inch drill, a two and a half hour drive"),
+        ("en", "a 3-5-kg bag", "a three to five kilogram bag"),
         ("de", "ein 5-kg-Sack", "ein fünf Kilogramm-Sack"),
         ("nl", "een 5-kg zak", "een vijf kilogram zak"),
         ("ru", "на 3-м этаже", "на третьем этаже"),
@@ -77,6 +78,7 @@ KINDS = {
     ],
     "an amount after a preposition": [
         ("pl", "bez 5 osób, od 2 do 3 lat", "bez pięciu osób, od dwóch do trzech lat"),
+        ("pl", "dla 1 osoby", "dla jednej osoby"),
         ("pl", "do ul. Długiej", "do ulicy Długiej"),
     ],
     "a formula with a factor": [
