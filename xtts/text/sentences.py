@@ -102,7 +102,7 @@ class SentenceEnds:
         last = written.casefold()
         spaced = _SPACED.search(before)
         joined = re.sub(r"\s", "", spaced[0]).casefold() + "." if spaced else ""
-        name = f"{last}."
+        name = "str." if last.endswith("str") else f"{last}."
         for one in filter(None, (joined, name)):
             if one in self._never:
                 return "never"

@@ -79,7 +79,9 @@ class EnglishRules(LanguageRules):
         ch.# = chapter, chs.# = chapters, chap.# = chapter, eq.# = equation, apt.# = apartment,
         Gen.# = Genesis, Matt.# = Matthew,
         Ps.# = Psalm, Rom.# = Romans, Cor.# = Corinthians, Rev.# = Revelation, Sec.# = section,
-        Art.# = article, para.# = paragraph, paras.# = paragraphs, Ph.D. = P H D, PhD = P H D""")
+        Art.# = article, para.# = paragraph, paras.# = paragraphs, Mon. = Monday,
+        Tue. = Tuesday, Tues. = Tuesday, Wed. = Wednesday, Thu. = Thursday, Thur. = Thursday,
+        Thurs. = Thursday, Fri. = Friday, Ph.D. = P H D, PhD = P H D""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(
         zip(
@@ -407,12 +409,19 @@ class GermanRules(LanguageRules):
         spoken = self.dated(match, match[1], match[2]) if sure else ""
         return spoken + self.stop(match) if spoken else match[0]
 
+    @cached_property
+    def read_abbreviations(self) -> Step:
+        """Also the street at the end of its name: Hauptstr. 5."""
+        others = super().read_abbreviations
+        return lambda text: others(_STREET.sub(lambda m: f"straße{self.stop(m)}", text))
+
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
         return _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
 
 
+_STREET = re.compile(r"(?<=[a-zäöüß])str\.(?!\w)")
 _GERMAN_ARTICLE = re.compile(
     r"\b(der|die|das|jede|diese|den|dem|des|am|im|vom|zum|zur|beim|ab|bis|seit|jeden|jedem|"
     r"diesen|diesem|dieser|unserem|seinem|ihrem|seinen|ihren|dessen|montag|dienstag|mittwoch|"
@@ -481,5 +490,5 @@ class DutchRules(LanguageRules):
         nr. = nummer, prof. = professor, i.p.v. = in plaats van, t.a.v. = ter attentie van,
         a.u.b. = alstublieft, etc. = et cetera, mln. = miljoen, blz. = bladzijde,
         drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina, tel. = telefoon,
-        fig.# = figuur, art.# = artikel, hfdst.# = hoofdstuk""")
+        p.p. = per persoon, fig.# = figuur, art.# = artikel, hfdst.# = hoofdstuk""")
     fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}

@@ -315,7 +315,9 @@ class LanguageRules(BarRules):
     def read_clock_words(self, text: str) -> str:
         """Writes a colon in times that a word or a sign marks, and reads the first hour of a range:
         9-17:30."""
-        text = self.clock_sign.sub(r"\1:\2", self.clock_range.sub(self._until, text))
+        text = self.clock_sign.sub(
+            lambda m: f"{m[1]}:{m[2]}{self.stop(m)}", self.clock_range.sub(self._until, text)
+        )
         return re.sub(
             rf"(?<!\w)((?:{self.clock_words})\s)([0-9]{{1,2}})\.([0-5][0-9])"
             r"(?:(\s?[–—-]\s?)([0-9]{1,2})\.([0-5][0-9]))?(?![\d.,]\d|\d)",

@@ -15,6 +15,11 @@ KINDS = {
         ("en", "It takes 5 min. Then", "It takes five minutes. Then"),
         ("de", "Obst usw. Danach", "Obst und so weiter. Danach"),
         ("es", "p. ej. Madrid", "por ejemplo Madrid"),
+        ("es", "a las 14:30 h. El tren", "a las catorce treinta. El tren"),
+        ("de", "in der Hauptstr. 5. Dort", "in der Hauptstraße fünf. Dort"),
+        ("de", "in der Hauptstr. Dort", "in der Hauptstraße. Dort"),
+        ("en", "on Fri., Oct. 3", "on Friday, October third"),
+        ("nl", "€ 5 p.p.", "vijf euro per persoon."),
     ],
     "a formula": [
         ("en", r"$6x_1 + 4x_2 \leq 24$",
