@@ -266,7 +266,12 @@ class LanguageRules(BarRules):
             re.IGNORECASE,
         )
         return lambda text: pattern.sub(
-            lambda m: self.dated(m, m[1], known[m[2].casefold()], m[3]) or m[0], text
+            lambda m: (
+                f"{words}{self.stop(m)}"
+                if (words := self.dated(m, m[1], known[m[2].casefold()], m[3]))
+                else m[0]
+            ),
+            text,
         )
 
     @cached_property

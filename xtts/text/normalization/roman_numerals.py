@@ -10,7 +10,8 @@ _CENTURIES = {
 }
 # A part of a book, a world war, a century: the word before its number, in any language.
 _NUMBERED = re.compile(
-    r"((?<!\w)(?:chapter|part|volume|vol\.|book|act|scene|section|article|appendix|phase|world war|"
+    r"((?<!\w)(?:chapter|part|volume|vol\.|ch\.|cap\.|chap\.|kap\.|bd\.|"
+    r"book|act|scene|section|article|appendix|phase|world war|"
     r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
     r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|capitolo|atto|scena|volumen|livro|ato|"
     r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
