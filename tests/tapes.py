@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from xtts import audio
+
 DEMO = Path(__file__).parents[1] / "train/data/demo"
 RATE = 16_000
 
@@ -29,7 +31,7 @@ def join_demo(path: Path, numbers: list[int], pause: float = 0.7) -> list[tuple[
     generator = np.random.default_rng(1)
     parts, spans, frames = [np.zeros(RATE // 2)], list[tuple[float, float]](), RATE // 2
     for number in numbers:
-        samples, _ = soundfile.read(DEMO / f"wavs/demo-{number:02d}.flac")
+        samples = audio.read(DEMO / f"wavs/demo-{number:02d}.flac", RATE).numpy()
         spans.append((frames / RATE, (frames + len(samples)) / RATE))
         parts += [samples, np.zeros(round(pause * RATE))]
         frames += len(samples) + round(pause * RATE)

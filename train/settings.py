@@ -79,7 +79,7 @@ class TrainSettings(SharedSettings):
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
     ] = None
     """The peak learning rate of the schedule. auto is the base model's recommendation (demo
-    1e-4), or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
+    2e-6), or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
     rehearsal: Annotated[
         Annotated[float, Field(gt=0, le=0.9)] | Literal["auto", "off"],
         Means("auto, off, or a number above 0, to 0.9", words=True),

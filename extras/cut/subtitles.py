@@ -15,7 +15,7 @@ from train.dataset.tags import without_speakers, without_tags
 
 _TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})(?:[.,](\d{1,3}))?"
 TIMES = re.compile(rf"^\s*{_TIME}\s*(?:-->|,)\s*{_TIME}", re.M)
-# What stands above a word to say how it is read.
+# A ruby annotation, which repeats its word by sound.
 _RUBY = re.compile(r"<rt\b[^<>]*>[^<>]{0,80}</rt>", re.I)
 # Bold, italics, colours, positions, ruby, and the times of single words.
 _FORMAT = re.compile(r"</?(?:[biu]|c|font|lang|ruby|rt)\b[^<>]*>|</?[\d:.,]+>|\{\\[^}]*\}", re.I)

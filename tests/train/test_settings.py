@@ -140,11 +140,11 @@ def test_what_auto_takes_is_told():
     recipe = f"{defaults.XTTS_LEARNING_RATE:.0e}".replace("e-0", "e-")
     for name, demo, other in (
         ("num_epochs", advice.num_epochs, defaults.DEFAULT_EPOCHS),
-        ("learning_rate", "1e-4", recipe),
+        ("learning_rate", "2e-6", recipe),
     ):
         assert f"(demo {demo}), or" in purpose(known[name])
         assert re.search(rf"else .*\b{other}, as for XTTS-v2\.", purpose(known[name]))
-    assert advice.learning_rate == 1e-4
+    assert advice.learning_rate == 2e-6
 
 
 def test_how_long_the_container_waits_is_told():

@@ -52,7 +52,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
     assert asked == [(str(folder), "pt")]
     assert "ear wrote their transcripts" in caplog.text
     entries = read_entries(to, "auto", "pt")
-    assert len(entries) == len(ear.heard) - 1 >= 3
+    assert len(entries) == len(ear.heard) - 1 >= 2
     assert all(entry.text.startswith("Ouço ") for entry in entries)
     (unsure,) = [row for row in account_of(to) if row["text"] == "[Music]"]
     assert unsure["reason"] == "unsure words"

@@ -86,7 +86,7 @@ def clips(count: int) -> tuple[list[str], list[np.ndarray]]:
 
 def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer):
     pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
-    texts, waves = clips(3)
+    texts, waves = clips(8)
     two = opened(POCKETSPHINX, "en", 2)
     with ThreadPoolExecutor(two.at_once) as pool:
         heard = list(pool.map(two.hear, waves))

@@ -15,7 +15,7 @@ _NUMBERED = re.compile(
     r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
     r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|capitolo|atto|scena|volumen|livro|ato|"
     r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
-    # "Part I played" is no first part.
+    # "Part I played" does not number a part.
     rf"(?-i:(?!I\s[\w])({_ROMAN}))",
     re.I,
 )
