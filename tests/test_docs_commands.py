@@ -162,6 +162,7 @@ CANNOT = {
     "sudo": "it changes the machine",
     "unset": "it changes the reader's shell",
     "git clone": "the sentence leaves out the address, and there is no network here",
+    "MAX_TRAIN_SAMPLES=64 ": "its clips are not here",
     "echo DOCKER_RUNTIME": "it needs an NVIDIA GPU and Docker",
     "API_PORT=800": "it needs a shared folder; tests/api/test_replicas.py runs two replicas",
     ".venv/bin/torchrun": "it needs several GPUs; tests/train/test_distributed.py runs processes",
