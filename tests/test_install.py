@@ -169,7 +169,7 @@ def test_pip_takes_over_where_uv_knows_no_way_out(folder):
     assert [call.split()[0] for call in installs(folder)] == ["uv", "python", "uv", "python"]
 
 
-def test_a_failed_installation_is_not_taken_for_one(folder):
+def test_a_failed_installation_is_not_taken_minute_steps(folder):
     stub(folder, "uv", NO_UV)
     stub(folder, "python3", PYTHON + '\n[ "$3" != install ]')
     assert install(folder).returncode != 0 and not stamps(folder)

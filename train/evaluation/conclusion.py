@@ -208,9 +208,9 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
 def _steps_left(evaluator: Evaluator, epochs: Sequence[int]) -> int:
     """The steps of the base's decoder, if it continues that of the newest epoch."""
     minutes = minutes_of(clips_to_learn_from(evaluator.plan.clips))
-    for_one = evaluator.plan.decoder_steps
-    before = steps_until(max(epochs), minutes, for_one) if epochs else 0
-    return max(steps_for(minutes, for_one) - before, steps_until(1, minutes, for_one))
+    minute_steps = evaluator.plan.decoder_steps
+    before = steps_until(max(epochs), minutes, minute_steps) if epochs else 0
+    return max(steps_for(minutes, minute_steps) - before, steps_until(1, minutes, minute_steps))
 
 
 def _ask(evaluator: Evaluator, whose: str, request: LearnDecoderRequest) -> DecoderLearned:

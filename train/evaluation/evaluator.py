@@ -385,7 +385,9 @@ class Evaluator:
         if other is None or (fault := fault_of_decoder(other, known.candidates[0])) is None:
             return
         passed = {
-            one.epoch for one in known.candidates if one.kind == "epoch" and not one.ruled_out
+            candidate.epoch
+            for candidate in known.candidates
+            if candidate.kind == "epoch" and not candidate.ruled_out
         }
         for epoch in set(self.run.epochs()) - passed:
             if leave_out(self.run.decoder_path(epoch)):

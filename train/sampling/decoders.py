@@ -128,14 +128,14 @@ def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path |
 
 
 def learn_for_base(
-    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, for_one: float = STEPS
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, minute_steps: float = STEPS
 ) -> LearnedDecoder:
     """The decoder for the base's weights, trained unless it already continues the newest epoch's:
     for all steps that the minutes of sound allow, and at least a quarter of them, because the
     epochs' decoders have heard other latents.
 
-    clips: all of the person's; voice: of the base's weights; for_one: the steps for one minute of
-    clips. Raises as `learn`.
+    clips: all of the person's; voice: of the base's weights; minute_steps: the steps for one minute
+    of clips. Raises as `learn`.
     """
     tensors, (after, state) = run.decoder_path(0), newest_state(run)
     record = learned_decoder.read(tensors)
@@ -144,8 +144,8 @@ def learn_for_base(
     some = clips_to_learn_from(clips)
     minutes = minutes_of(some)
     request = request_for(
-        some, voice, steps=steps_for(minutes, for_one),
-        least_steps=steps_until(1, minutes, for_one), state=state,
+        some, voice, steps=steps_for(minutes, minute_steps),
+        least_steps=steps_until(1, minutes, minute_steps), state=state,
     )  # fmt: skip
     _, record = learn(
         ask, tensors, {**OF_BASE, "after_epoch": after}, request,
@@ -200,15 +200,15 @@ class EpochDecoders:
     """Trains the decoder of one epoch after another.
 
     clips: all of the person's; reference: the recording with the speaker embedding of samples;
-    for_one: the steps for one minute of clips.
+    minute_steps: the steps for one minute of clips.
     step_seconds: of the last decoder; 0 until one was trained.
     """
 
     def __init__(
-        self, run: RunFolder, clips: Sequence[Clip], reference: Path, for_one: float = STEPS
+        self, run: RunFolder, clips: Sequence[Clip], reference: Path, minute_steps: float = STEPS
     ) -> None:
         self._run = run
-        self._for_one = for_one
+        self._minute_steps = minute_steps
         self._clips = clips_to_learn_from(clips)
         self._reference = reference
         self.step_seconds = 0.0
@@ -224,7 +224,7 @@ class EpochDecoders:
             learned_decoder.remove(tensors)
             request = request_for(
                 self._clips, TunedVoice(self._reference, checkpoint),
-                steps=steps_until(epoch, minutes_of(self._clips), self._for_one),
+                steps=steps_until(epoch, minutes_of(self._clips), self._minute_steps),
                 state=newest_state(self._run, epoch)[1],
             )  # fmt: skip
             result, _ = learn(

@@ -424,8 +424,8 @@ def sampler_of(
     reference, decoders = kept_reference(settings, context, run), None
     if defaults.advised(settings, context.config.training).learn_decoder != "off":
         clips = [clip for clip in context.data.clips if clip.speaker == reference.speaker]
-        for_one = defaults.decoder_steps(context.config.training)
-        decoders = EpochDecoders(run, clips, reference.path, for_one)
+        minute_steps = defaults.decoder_steps(context.config.training)
+        decoders = EpochDecoders(run, clips, reference.path, minute_steps)
     return Sampler(
         chosen, run, reference, speaker, seed=settings.seed, decoders=decoders, **options
     )

@@ -32,15 +32,15 @@ AVERAGE_SHARE = 9.0
 CHECK_EVERY, PATIENCE, LEAST_GAIN = 20, 2, 1e-3
 
 
-def steps_for(minutes: float, for_one: float = STEPS) -> int:
-    """All steps for some minutes of a person's clips. for_one: the steps for one minute."""
-    steps = math.ceil(for_one * max(minutes, 0.0) ** GROWTH)
+def steps_for(minutes: float, minute_steps: float = STEPS) -> int:
+    """All steps for some minutes of a person's clips. minute_steps: the steps for one minute."""
+    steps = math.ceil(minute_steps * max(minutes, 0.0) ** GROWTH)
     return min(MOST_STEPS, max(FEWEST_STEPS, steps))
 
 
-def steps_until(epoch: int, minutes: float, for_one: float = STEPS) -> int:
+def steps_until(epoch: int, minutes: float, minute_steps: float = STEPS) -> int:
     """The steps that are done at the end of an epoch (from 1)."""
-    every = steps_for(minutes, for_one)
+    every = steps_for(minutes, minute_steps)
     return min(every, epoch * -(-every // EPOCHS))
 
 

@@ -14,11 +14,13 @@ from machine.storage.hashes import sha256_of
 from tests.forked import in_child
 from train.checkpointing.checkpoints import prune
 from train.dataset.dataset import Clip
-from train.sampling.decoders import EpochDecoders
+from train.defaults import decoder_steps
+from train.sampling.decoders import EpochDecoders, learn_for_base
+from xtts.model.config import TrainingAdvice
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for
 from xtts.voices.run_folder import RunFolder, manifest_beside
-from xtts.workers.decoder_schedule import EPOCHS, steps_for, steps_until
+from xtts.workers.decoder_schedule import EPOCHS, STEPS, steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
 
@@ -46,10 +48,10 @@ class Learning:
         sha256 = sha256_of(checkpoint)
         files = {checkpoint.name: Written(sha256, checkpoint.stat().st_size)}
         write_manifest(self.run.manifest_path(epoch), Manifest(epoch, 1, files))
-        self.decoders.learn(self._learn, epoch, checkpoint, sha256)
+        self.decoders.learn(self.ask, epoch, checkpoint, sha256)
         return checkpoint
 
-    def _learn(self, request: LearnDecoderRequest) -> DecoderLearned:
+    def ask(self, request: LearnDecoderRequest) -> DecoderLearned:
         self.requests.append(request)
         if self.fault:
             raise self.fault
@@ -96,6 +98,18 @@ def test_a_base_recommends_the_steps_for_a_minute(learning):
     first, last = (request.steps for request in learning.requests)
     assert (first, last) == (steps_until(1, MINUTES, 45.0), steps_for(MINUTES, 45.0))
     assert last < steps_for(MINUTES)
+
+
+def test_the_decoder_of_the_base_takes_the_steps_that_the_base_recommends(learning):
+    learn_for_base(learning.run, learning.ask, CLIPS, TunedVoice(Path("person.wav")), 45.0)
+    (request,) = learning.requests
+    assert request.steps == steps_for(MINUTES, 45.0)
+    assert request.least_steps == steps_until(1, MINUTES, 45.0)
+
+
+def test_without_a_recommendation_the_steps_are_those_of_xtts_v2():
+    assert decoder_steps(TrainingAdvice()) == STEPS
+    assert decoder_steps(TrainingAdvice(decoder_steps=45.0)) == 45.0
 
 
 def test_a_start_over_learns_only_what_is_missing(learning):

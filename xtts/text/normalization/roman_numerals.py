@@ -43,6 +43,6 @@ def figures(text: str, language: str) -> str:
 
 def value_of(numeral: str) -> int:
     """The value of a Roman numeral below 40."""
-    values = [_VALUES[one] for one in numeral]
+    values = [_VALUES[digit] for digit in numeral]
     return sum(-one if one < then else one
                for one, then in zip(values, [*values[1:], 0], strict=True))  # fmt: skip
