@@ -12,7 +12,7 @@ from benchmarks import texts
 from machine.errors import SotaqueError
 from tests.models import ALL_LANGUAGES
 from tests.train.evaluation.spoken import PERSON
-from train.dataset.dataset import Clip
+from train.dataset.dataset import Clip, Dataset
 from train.evaluation.judges import WORD_ERRORS, descriptions
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
@@ -20,13 +20,16 @@ from train.evaluation.plan import (
     built_in,
     naturalness_of,
     old_sentences,
+    plan_of,
     recogniser_of,
     sentences_of,
 )
 from train.sampling.sample_files import SampleReference
+from train.settings import TrainSettings
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
+from xtts.workers.decoder_schedule import STEPS
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,16 @@ def test_another_seed_text_or_recording_is_another_set(tmp_path):
 
     sets = {set_of("en", 0, "a"), set_of("en", 1, "a"), set_of("de", 0, "a"), set_of("en", 0, "b")}
     assert len(sets) == 4
+
+
+@pytest.mark.parametrize("recommended", [45.0, None])
+def test_decoders_take_the_steps_that_the_base_recommends(tmp_path, recommended):
+    config = ModelConfig.read(DEMO)
+    config = replace(config, training=replace(config.training, decoder_steps=recommended))
+    clip = Clip("a", tmp_path / "a.wav", "One.", "ana", "en", 4.0, "00", (1,))
+    reference = SampleReference(tmp_path / "a.wav", "One.", "en", "ana")
+    plan = plan_of(TrainSettings(), Dataset((clip,), (), (0,), ()), reference, {}, config)
+    assert plan.learns_decoder and plan.decoder_steps == (recommended or STEPS)
 
 
 def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_one():

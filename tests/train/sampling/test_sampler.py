@@ -404,6 +404,22 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path, base
     assert (found.seed, found.reference.path) == (5, tmp_path / "samples" / "reference.wav")
 
 
+def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(
+    tmp_path, base_folder, monkeypatch
+):
+    path = make_dataset(tmp_path / "data", 1, 3.0) / "wavs" / "clip-0.wav"
+    config = ModelConfig.read(base_folder)
+    context: Any = SimpleNamespace(
+        machine=CORES, device=Choice("cpu", ""), base=base_folder,
+        config=replace(config, training=replace(config.training, decoder_steps=45.0)),
+        data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
+    )  # fmt: skip
+    asked = list[float]()
+    monkeypatch.setattr(sampling, "EpochDecoders", lambda *given: asked.append(given[-1]))
+    sampler_of(TrainSettings(sample_device="cpu"), context, RunFolder(tmp_path))
+    assert asked == [45.0]
+
+
 def test_each_request_for_a_sample_has_files_of_its_own_apart_from_the_epochs(tmp_path):
     run = RunFolder(tmp_path)
     first, again, other = (on_demand(run, 2, [text]) for text in ("one", "one", "two"))
