@@ -155,7 +155,7 @@ def listened(
 ) -> HeardCandidate:
     """Has a candidate speak the set, like the sample worker, and recognises the speech."""
     lines = sentences(arguments.set)
-    reference = next(DATASET.rglob(run.person["reference"]))
+    reference = RunFolder(folder).samples / run.person["reference"]
     rate = SpeakingRate(run.person["codes_per_token"], run.person["codes_per_sentence"])
     weights = None if one.kind == "base" else RunFolder(folder).checkpoint_path(one.epoch)
     compute = ComputeConfig(threads=arguments.threads)

@@ -48,6 +48,9 @@ checks.negative_data_rejection.enabled = false
 [[operations]]
 include-name = "POST /v1/voices/{voice_id}/recordings"
 checks.negative_data_rejection.enabled = false
+[[operations]]
+include-path-regex = "^/v1/audio/voice(s|_consents)$"
+checks.negative_data_rejection.enabled = false
 # Nor is a field that a form leaves empty (`temperature=`) a wrong number: it is left out.
 [[operations]]
 include-name = "POST /api/tts-generate"
