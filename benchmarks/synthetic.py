@@ -78,8 +78,8 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
     from demo_voice.new_gpt import new_gpt
-    from xtts.model.dvae import new_dvae
     from xtts.model.gpt import to_coqui
+    from xtts.model.loading import new_dvae
     from xtts.model.shapes import DVAEShape
 
     shape = FULL_SHAPE if full else replace(FULL_SHAPE, layers=4, width=256, heads=4)
@@ -337,7 +337,7 @@ def noise_batch(shape: GPTShape, sizes: Sequence[tuple[int, int, int]], seconds:
     import torch
 
     from train.dataset.batches import Batch
-    from xtts.model.packed_batch import pack
+    from xtts.model.training import pack
 
     draw = torch.Generator().manual_seed(0)
     texts, codes, frames = zip(*sizes, strict=True)

@@ -14,9 +14,8 @@ from demo_voice.new_gpt import new_gpt
 from demo_voice.recipe import BaseRecipe
 from machine.errors import SotaqueError
 from xtts.model.config import ModelConfig
-from xtts.model.dvae import load_dvae
 from xtts.model.gpt import GPT, from_coqui
-from xtts.model.loading import read_tensors
+from xtts.model.loading import load_dvae, read_tensors
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 
 # Added to each count of a pair of codes, so that a code without a partner takes the mean of all.

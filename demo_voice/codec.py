@@ -17,7 +17,7 @@ from demo_voice.speech import FRAMES_PER_CODE, Mels, Speech
 from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE
 from xtts.audio import MEL_BANDS
-from xtts.model.dvae import new_dvae
+from xtts.model.loading import new_dvae
 
 COMMITMENT = 0.25
 PHONE_WEIGHT, PITCH_WEIGHT = 0.5, 1.0

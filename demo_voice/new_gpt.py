@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from xtts.model.gpt import GPT
+from xtts.model.gpt import GPT, Transformer
 from xtts.model.shapes import GPTShape
-from xtts.model.transformer import Transformer
 
 
 def new_gpt(shape: GPTShape, seed: int) -> GPT:

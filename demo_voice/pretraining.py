@@ -24,10 +24,9 @@ from demo_voice.teachers.hibari import PITCHES_PER_CODE
 from demo_voice.text.sentences import is_judged
 from xtts.audio import MEL_BANDS
 from xtts.model import training
-from xtts.model.gpt import GPT
-from xtts.model.packed_batch import STOP_TARGETS
+from xtts.model.gpt import GPT, Attention
 from xtts.model.shapes import NUM_LATENTS
-from xtts.model.transformer import Attention
+from xtts.model.training import STOP_TARGETS
 from xtts.model.varlen import VarlenLayout
 
 TEXT_WEIGHT, MEL_WEIGHT, PITCH_WEIGHT, GUIDE_WEIGHT = 0.02, 0.5, 0.3, 0.3
@@ -172,7 +171,7 @@ class Grid(NamedTuple):
 
 
 def grid(rows: Rows, recipe: BaseRecipe) -> Grid:
-    """Lays rows out like `xtts.model.packed_batch.pack`, but padded; a test compares the two."""
+    """Lays rows out like `xtts.model.training.pack`, but padded; a test compares the two."""
     shape, device = recipe.gpt, rows.text.device
     starts = rows.text_lengths + 2
     ends = starts + rows.code_lengths + STOP_TARGETS

@@ -19,8 +19,8 @@ from tests.installed import has
 from xtts.inference.voice import Voice
 from xtts.model.adapter import MATRICES
 from xtts.model.config import ModelConfig
-from xtts.model.dvae import new_dvae
 from xtts.model.gpt import PREFIX, to_coqui
+from xtts.model.loading import new_dvae
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 from xtts.voices import formats

@@ -22,9 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
 from train.trainer import train_step
-from xtts.model import casting, varlen
+from xtts.model import varlen
+from xtts.model.gpt import Dropout
 from xtts.model.shapes import GPTShape
-from xtts.model.transformer import Dropout
 
 LAYERS = 30
 _COUNTED_AT = (2, 4)
@@ -102,7 +102,7 @@ def as_on_a_gpu() -> Iterator[None]:
     with (
         mock.patch.object(varlen, "attends_per_clip", lambda _: False),
         mock.patch.object(Dropout, "forward", _dropped),
-        mock.patch.object(casting, "counts_launches", lambda _: True),
+        mock.patch.object(varlen, "counts_launches", lambda _: True),
     ):
         yield
 

@@ -22,8 +22,7 @@ from machine.errors import SotaqueError
 from train.losses import LOSS_TERMS
 from xtts.model import training
 from xtts.model.gpt import GPT
-from xtts.model.packed_batch import PackedBatch
-from xtts.model.training import Losses
+from xtts.model.training import Losses, PackedBatch
 
 # Rank 0 may speak a sample or write to a slow disk while the others wait for it.
 LONGEST_WAIT = timedelta(hours=2)

@@ -26,8 +26,7 @@ from train.optim.optimizer import rate_factor
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model import training
 from xtts.model.gpt import GPT
-from xtts.model.packed_batch import PackedBatch
-from xtts.model.training import Losses
+from xtts.model.training import Losses, PackedBatch
 
 MAX_NON_FINITE_IN_A_ROW = 3
 # With a scale below 1, gradients overflow fp16 even unscaled, and that only gets worse.

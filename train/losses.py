@@ -11,8 +11,7 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from train.defaults import AUDIO_LOSS_WEIGHT, TEXT_LOSS_WEIGHT
-from xtts.model.packed_batch import PackedBatch
-from xtts.model.training import Losses
+from xtts.model.training import Losses, PackedBatch
 
 
 class LossTerm(NamedTuple):

@@ -27,9 +27,8 @@ from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
 from xtts.evaluation.word_evidence import code_logits
 from xtts.model.config import ModelConfig
-from xtts.model.dvae import load_dvae
 from xtts.model.gpt import GPT
-from xtts.model.loading import load_gpt, mel_stats, read_tensors
+from xtts.model.loading import load_dvae, load_gpt, mel_stats, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 

@@ -34,7 +34,7 @@ from train.optim.optimizer import new_optimizer, weight_groups
 from train.progress import Progress
 from xtts.model import training
 from xtts.model.gpt import GPT
-from xtts.model.packed_batch import STOP_TARGETS, pack, row_length
+from xtts.model.training import STOP_TARGETS, pack, row_length
 
 log = logging.getLogger("train")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 
 from train.learner import Learner
-from xtts.model.packed_batch import PackedBatch
 from xtts.model.shapes import GPTShape
+from xtts.model.training import PackedBatch
 
 ENCODER_BLOCKS = 6
 PERCEIVER_LAYERS = 2

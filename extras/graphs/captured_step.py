@@ -30,8 +30,8 @@ from machine.text import first_line
 from train.dataset.batches import Batch
 from train.learner import Learner
 from train.losses import LOSS_TERMS
-from xtts.model.packed_batch import PackedBatch
 from xtts.model.shapes import NUM_LATENTS
+from xtts.model.training import PackedBatch
 from xtts.model.varlen import VarlenLayout
 
 log = logging.getLogger("train")

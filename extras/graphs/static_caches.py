@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtts.model.kv_cache import KeyValueCache, QueryLog
+from xtts.model.gpt import KeyValueCache, QueryLog
 
 
 class StaticCaches:

@@ -4,7 +4,7 @@ import torch
 
 from demo_voice import codec
 from demo_voice.recipe import SHORT
-from xtts.model.dvae import new_dvae
+from xtts.model.loading import new_dvae
 
 
 def test_half_of_the_segments_are_stretched_and_every_second_is_filtered():

@@ -34,8 +34,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model.discriminators import read_discriminators
-from xtts.model.dvae import load_dvae
-from xtts.model.loading import load_model
+from xtts.model.loading import load_dvae, load_model
 from xtts.voices.base_models import DEMO
 
 

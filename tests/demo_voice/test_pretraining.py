@@ -20,7 +20,7 @@ from demo_voice.pretraining import (
 )
 from demo_voice.recipe import SHORT
 from xtts.model import training
-from xtts.model.packed_batch import pack
+from xtts.model.training import pack
 
 LENGTHS = ((7, 20, 64), (12, 9, 40), (3, 31, 100))
 

@@ -7,10 +7,9 @@ from torch.nn import functional as F
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
 from xtts.inference.decode_step import DecodeStep
 from xtts.model import training
-from xtts.model.gpt import to_coqui
-from xtts.model.kv_cache import KeyValueCache
-from xtts.model.packed_batch import PackedBatch, pack
+from xtts.model.gpt import KeyValueCache, to_coqui
 from xtts.model.shapes import GPTShape
+from xtts.model.training import PackedBatch, pack
 
 
 def a_batch(shape: GPTShape, seconds: list[float], seed: int = 3) -> dict:

@@ -19,7 +19,7 @@ from train.dataset.batches import Batch, agreed
 from train.distributed import ALONE, Agreement, World, device_of, joined, world_of
 from train.learner import Learner, StepResult
 from train.trainer import forward_backward, train_step
-from xtts.model.packed_batch import pack
+from xtts.model.training import pack
 
 
 def a_small_learner(world: World = ALONE, **changes) -> Learner:

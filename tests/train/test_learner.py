@@ -16,8 +16,8 @@ from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model import training
-from xtts.model.packed_batch import pack
 from xtts.model.shapes import GPTShape
+from xtts.model.training import pack
 
 SHAPE = GPTShape(
     text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=18, audio_start=16,

@@ -32,8 +32,8 @@ from train.dataset.features import FeatureCache
 from train.distributed import Agreement, World
 from train.progress import lookahead
 from xtts.audio import CODE_RATE
-from xtts.model.packed_batch import PackedBatch, pack
 from xtts.model.shapes import GPTShape
+from xtts.model.training import PackedBatch, pack
 
 log = logging.getLogger("train")
 

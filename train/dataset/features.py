@@ -52,8 +52,7 @@ from xtts.audio import (
     read,
 )
 from xtts.model.config import ModelConfig
-from xtts.model.dvae import load_dvae
-from xtts.model.loading import mel_stats, read_tensors
+from xtts.model.loading import load_dvae, mel_stats, read_tensors
 
 log = logging.getLogger("train")
 

@@ -30,7 +30,7 @@ from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
 from xtts import audio
-from xtts.model.packed_batch import PackedBatch
+from xtts.model.training import PackedBatch
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 

@@ -14,10 +14,8 @@ from torch import Tensor, nn
 
 from machine import extras
 from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
-from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches, StepCache
+from xtts.model.gpt import GPT, Block, KeyValueCache, QueryLog, SlotCaches, StepCache
 from xtts.model.shapes import NUM_LATENTS, GPTShape
-from xtts.model.transformer import Block
 
 _gelu = torch._C._nn.gelu  # as nn.functional.gelu, with less overhead
 # MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads

@@ -25,8 +25,7 @@ from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Utterance, Voice
 from xtts.model.adapter import Adapter
-from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache, QueryLog
+from xtts.model.gpt import GPT, KeyValueCache, QueryLog
 from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.streaming_vocoder import ChunkedVocoder

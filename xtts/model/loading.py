@@ -1,7 +1,8 @@
-"""Loads a model folder onto a device, with `model.pth` in Coqui's names.
+"""Loads a model folder onto a device, with `model.pth` in Coqui's names, and its DVAE for training.
 
 The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights are memory-mapped and
-copied once; the GPT can be replaced without loading the rest again.
+copied once; the GPT can be replaced without loading the rest again. The DVAE is Coqui's module; it
+makes codes of mels.
 """
 
 import zipfile
@@ -17,10 +18,12 @@ from torch import Tensor, nn
 
 from machine.memory import MappedFiles, trim_heap
 from machine.text import load_error
-from xtts.model import kv_cache, quantization
+from xtts.audio import MEL_BANDS
+from xtts.model import quantization
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.gpt import GPT, from_coqui
+from xtts.model.gpt import GPT, from_coqui, type_for_rounded_weights
+from xtts.model.shapes import DVAEShape
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
 
@@ -217,7 +220,7 @@ def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -
             parent, _, own = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), own, module)
     if kind != "fp32":
-        gpt.gpt.cache_type = kv_cache.type_for_rounded_weights()
+        gpt.gpt.cache_type = type_for_rounded_weights()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -262,3 +265,32 @@ def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
         )
     stats: Tensor = torch.load(path, map_location="cpu", weights_only=True)
     return stats.float()
+
+
+def new_dvae(shape: DVAEShape) -> Any:
+    """Coqui's `DiscreteVAE` at these sizes: mel `[batch, 80, frames]` <-> codes `[batch, n]`."""
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+    return DiscreteVAE(
+        channels=MEL_BANDS, normalization=None, positional_dims=1, num_tokens=shape.num_codes,
+        codebook_dim=shape.codebook_dim, hidden_dim=shape.hidden_dim,
+        num_resnet_blocks=shape.num_resnet_blocks, kernel_size=3, num_layers=shape.num_layers,
+        use_transposed_convs=False,
+    )  # fmt: skip
+
+
+def load_dvae(folder: Path, config: ModelConfig) -> Any:
+    """The DVAE of a base folder, for `get_codebook_indices` only, because its decoder may be
+    missing."""
+    dvae = new_dvae(config.dvae)
+    state = torch.load(folder / "dvae.pth", map_location="cpu", weights_only=True)
+    state = {name: tensor.float() for name, tensor in state.items()}
+    missing, unexpected = dvae.load_state_dict(state, strict=False)
+    needed = [name for name in missing if name.startswith("encoder.") or name == "codebook.embed"]
+    if needed or unexpected:
+        raise ConfigError(
+            f"{folder / 'dvae.pth'} is not this model's DVAE: "
+            f"{(needed + list(unexpected))[0]} does not fit. Take the dvae.pth published with it."
+        )
+    del dvae.decoder
+    return dvae.eval().requires_grad_(False)

@@ -59,7 +59,6 @@ def learn(
     """
     import torch
 
-    from xtts.model import dvae as codec
     from xtts.model import loading
     from xtts.model.discriminators import read_discriminators
     from xtts.voices import learned_decoder
@@ -68,7 +67,7 @@ def learn(
     started = time.perf_counter()
     model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
     with torch.random.fork_rng(devices=[]):  # modules draw initial weights
-        new_dvae = partial(codec.load_dvae, tuned.base, model.config)
+        new_dvae = partial(loading.load_dvae, tuned.base, model.config)
         spoken = tuned.clips.spoken(model, whose, new_dvae, request.clips, progress)
         discriminators = read_discriminators(tuned.base)
     held_out, learned_from = divided(spoken)

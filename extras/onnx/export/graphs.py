@@ -1,6 +1,6 @@
 """The four exported graphs as torch modules: step, conditioning, vocoder, speaker.
 
-The transformer is `xtts.model.transformer`'s, with a cache that takes the past as inputs and
+The transformer is `xtts.model.gpt`'s, with a cache that takes the past as inputs and
 returns the new keys and values. Keys are transposed ([.., head_width, time]), so that a step can
 multiply with them directly. The past is neither copied nor returned; the caller stores it.
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from xtts.model.gpt import GPT
+from xtts.model.gpt import GPT, AttentionLayout
 from xtts.model.source_filter import SourceFilter
-from xtts.model.transformer import AttentionLayout
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
 # Added to the scores of empty places. With -inf, a row with only empty places would become NaN.
@@ -22,7 +21,7 @@ NOTHING = -1e30
 
 @dataclass
 class GraphCache(AttentionLayout):
-    """A cache like `xtts.model.kv_cache.KeyValueCache`, for tracing: the past is an input, and the
+    """A cache like `xtts.model.gpt.KeyValueCache`, for tracing: the past is an input, and the
     new keys and values are collected. The caller of the graph counts positions.
 
     past_keys[i]: [batch, heads, head_width, places]; past_values[i]: [batch, heads, places,

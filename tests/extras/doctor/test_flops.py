@@ -10,8 +10,8 @@ from extras.doctor.flops import of_steps, peak_flops, peak_of_gpu, step_flops
 from tests.peers.coqui import SMALL
 from tests.train.test_learner import a_batch, a_learner
 from xtts.model import training
-from xtts.model.packed_batch import pack
 from xtts.model.shapes import GPTShape
+from xtts.model.training import pack
 
 
 def test_as_torch_counts(monkeypatch):

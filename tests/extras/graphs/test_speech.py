@@ -17,8 +17,7 @@ from tests.xtts.inference.test_adapters import adapters_of
 from xtts.inference import decode_step
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.torch_backend import DecodingSlots, prefill
-from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache
+from xtts.model.gpt import GPT, KeyValueCache
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,7 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.audio import CODE_RATE
 from xtts.model.config import ModelConfig
-from xtts.model.dvae import load_dvae
-from xtts.model.loading import mel_stats, read_tensors
+from xtts.model.loading import load_dvae, mel_stats, read_tensors
 from xtts.text.tokenizer import Tokenizer
 
 

@@ -12,8 +12,7 @@ from tests.xtts.voices.adapters import RANK
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode, prefill
 from xtts.model.adapter import Adapter
-from xtts.model.gpt import GPT
-from xtts.model.kv_cache import SlotCaches
+from xtts.model.gpt import GPT, SlotCaches
 
 
 def adapters_of(gpt: GPT) -> list[Adapter | None]:

@@ -13,10 +13,8 @@ from xtts.inference import decode_step
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.torch_backend import DecodingSlots
 from xtts.model import quantization
-from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache
+from xtts.model.gpt import GPT, AttentionLayout, KeyValueCache
 from xtts.model.shapes import GPTShape
-from xtts.model.transformer import AttentionLayout
 
 
 def filled(gpt: GPT, rows: int) -> KeyValueCache:

@@ -14,8 +14,8 @@ from tests.train.test_learner import RECIPE
 from train.learner import Learner
 from train.optim.trainable import TrainableParts
 from train.trainer import forward_backward
-from xtts.model import casting, varlen
-from xtts.model.casting import cast_together
+from xtts.model import varlen
+from xtts.model.varlen import cast_together
 
 # Text tokens, codes and frames of each clip.
 CLIPS = noise_batch(small_shape(2), ((30, 65, 260), (70, 150, 400)), 20.0)
@@ -26,7 +26,7 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
     learner.optimizer.zero_grad()
     with (
         mock.patch.object(varlen, "attends_per_clip", lambda _: False),
-        mock.patch.object(casting, "counts_launches", lambda _: together),
+        mock.patch.object(varlen, "counts_launches", lambda _: together),
     ):
         losses, _ = forward_backward(learner, CLIPS)
     found = {
@@ -66,7 +66,7 @@ def test_two_launches_cast_what_took_one_for_each():
     counts = []
     for together in (False, True):
         with (
-            mock.patch.object(casting, "counts_launches", lambda _, own=together: own),
+            mock.patch.object(varlen, "counts_launches", lambda _, own=together: own),
             torch.autocast("cpu", dtype=torch.bfloat16),
             OperationCounter() as counter,
             cast_together(layers),
@@ -82,7 +82,7 @@ def test_the_weights_are_back_whatever_happens():
     layer = nn.Linear(3, 3)
     weight = layer.weight
     with (
-        mock.patch.object(casting, "counts_launches", lambda _: True),
+        mock.patch.object(varlen, "counts_launches", lambda _: True),
         torch.autocast("cpu", dtype=torch.bfloat16),
         pytest.raises(ZeroDivisionError),
         cast_together([layer, nn.LayerNorm(3)]),
@@ -99,5 +99,5 @@ def test_without_autocast_and_on_a_cpu_nothing_is_copied():
         assert layer.weight is weight
     with torch.autocast("cpu", dtype=torch.bfloat16), cast_together([layer]):
         assert layer.weight is weight
-    with mock.patch.object(casting, "counts_launches", lambda _: True), cast_together([layer]):
+    with mock.patch.object(varlen, "counts_launches", lambda _: True), cast_together([layer]):
         assert layer.weight is weight

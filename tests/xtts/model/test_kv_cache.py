@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches
+from xtts.model.gpt import KeyValueCache, QueryLog, SlotCaches
 
 LAYERS, HEADS, CAPACITY, WIDTH = 2, 2, 8, 4
 

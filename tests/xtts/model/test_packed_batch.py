@@ -2,8 +2,8 @@
 
 import torch
 
-from xtts.model.packed_batch import PackedBatch, pack, row_length
 from xtts.model.shapes import GPTShape
+from xtts.model.training import PackedBatch, pack, row_length
 
 SHAPE = GPTShape(text_ids=20, text_start=18, audio_ids=12, audio_start=10, audio_stop=11)
 

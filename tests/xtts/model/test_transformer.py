@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from demo_voice.new_gpt import initialise
-from xtts.model.transformer import Dropout, Transformer
+from xtts.model.gpt import Dropout, Transformer
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from demo_voice.new_gpt import new_gpt
 from tests.peers.coqui import SMALL
 from xtts.model import training, varlen
 from xtts.model.gpt import GPT
-from xtts.model.packed_batch import PackedBatch, pack
+from xtts.model.training import PackedBatch, pack
 from xtts.model.varlen import VarlenLayout
 
 

@@ -8,7 +8,7 @@ import torch
 
 from tests.datasets import make_dataset
 from xtts.inference.voice import read_reference, voice_from_reference
-from xtts.model import dvae as codec
+from xtts.model import loading
 from xtts.model.loading import load_model, read_tensors
 from xtts.workers import decoder_clips
 from xtts.workers.decoder_clips import ClipCache
@@ -34,7 +34,7 @@ def test_latents_are_computed_when_drawn_and_again_for_other_weights(
 
     def new_dvae():
         loaded.append(1)
-        return codec.load_dvae(base_folder, model.config)
+        return loading.load_dvae(base_folder, model.config)
 
     monkeypatch.setattr(decoder_clips, "forced_latents", counted)
     cache = ClipCache()
@@ -68,6 +68,6 @@ def test_clips_that_are_too_short_are_left_out(base_folder, tmp_path):
     data = make_dataset(tmp_path / "short", clips=2, seconds=1.06)  # 23 codes are 1.068 s
     some = [TranscribedClip(path, "one", "en") for path in sorted(data.rglob("*.wav"))]
     whose = voice_from_reference(model, read_reference(model.config, some[0].recording))
-    dvae = codec.load_dvae(base_folder, model.config)
+    dvae = loading.load_dvae(base_folder, model.config)
     found = ClipCache().spoken(model, whose, lambda: dvae, some, no_progress)
     assert len(found) == 1 and len(found[0].sound.codes) == decoder_clips.ROW_CODES

@@ -17,7 +17,7 @@ from xtts.inference.alignment.words import words_of_speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.transformer import AttentionLayout
+from xtts.model.gpt import AttentionLayout
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
