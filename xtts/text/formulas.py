@@ -1,4 +1,4 @@
-r"""Formulas of LaTeX as signs that normalisation reads: `$x^2 \leq \frac{7}{10}$` is x² ≤ 7/10.
+r"""Formulas: LaTeX in signs, `$x^2 \leq \frac{7}{10}$` is x² ≤ 7/10, and the signs in words.
 
 A formula stands between dollar signs, as in Markdown (Pandoc's rule: no space after the first and
 before the last, and no digit after it), or in `\(…\)` and `\[…\]`. What has no mark of a formula is
@@ -6,6 +6,7 @@ money.
 """
 
 import re
+from collections.abc import Callable
 
 _FORMULA = re.compile(
     r"\$\$([^$]{1,400})\$\$|\\\(((?:(?!\\[()])[^\n]){1,400})\\\)|\\\[((?:(?!\\[\[\]]).){1,400})\\\]"
@@ -24,7 +25,7 @@ _POWER = re.compile(r"\^\{([^{}]{1,40})\}")
 # Braces and columns are layout; a sign that could begin a tag is of full width.
 _LAYOUT = str.maketrans({"{": " ", "}": " ", "&": " ", "~": " ", "<": " ＜ ", ">": " ＞ "})
 # Signs that are read, and names that are; other commands of layout are silent.
-_SIGNS = {
+_COMMAND_SIGNS = {
     "leq": "≤", "le": "≤", "leqslant": "≤", "geq": "≥", "ge": "≥", "geqslant": "≥", "neq": "≠",
     "ne": "≠", "approx": "≈", "sim": "≈", "times": "×", "cdot": "×", "ast": "×", "div": "÷",
     "pm": "±", "mp": "±", "lt": "<", "gt": ">", "equiv": "=", "circ": "°", "degree": "°",
@@ -82,6 +83,97 @@ def _command(match: re.Match[str]) -> str:
     if name is None:
         return match[2] if match[2] in "%$&#_" else " "
     plain = name[0].lower() + name[1:]
-    if name in _SIGNS:
-        return f" {_SIGNS[name]} "
+    if name in _COMMAND_SIGNS:
+        return f" {_COMMAND_SIGNS[name]} "
     return f" {_FULL_NAMES.get(name) or (plain if plain in _NAMES else '')} "
+
+
+_ORDER = "=×÷±≥≤≠≈<>√§"
+# The words of these signs, in this order.
+_SIGN_WORDS = {
+    "en": "equals|times|divided by|plus or minus|greater than or equal to|less than or equal to|"
+          "not equal to|approximately|less than|greater than|the square root of|section",
+    "de": "gleich|mal|geteilt durch|plus minus|größer gleich|kleiner gleich|ungleich|ungefähr|"
+          "kleiner als|größer als|Wurzel aus|Paragraf",
+    "nl": "is|keer|gedeeld door|plus of min|groter dan of gelijk aan|kleiner dan of gelijk aan|"
+          "niet gelijk aan|ongeveer|kleiner dan|groter dan|wortel|paragraaf",
+    "fr": "égale|fois|divisé par|plus ou moins|supérieur ou égal à|inférieur ou égal à|"
+          "différent de|environ|inférieur à|supérieur à|racine de|paragraphe",
+    "es": "igual a|por|entre|más menos|mayor o igual que|menor o igual que|distinto de|"
+          "aproximadamente|menor que|mayor que|raíz de|párrafo",
+    "pt": "igual a|vezes|dividido por|mais ou menos|maior ou igual a|menor ou igual a|diferente de|"
+          "aproximadamente|menor que|maior que|raiz de|parágrafo",
+    "it": "uguale a|per|diviso|più o meno|maggiore o uguale a|minore o uguale a|diverso da|circa|"
+          "minore di|maggiore di|radice di|paragrafo",
+    "pl": "równa się|razy|podzielić przez|plus minus|większe lub równe|mniejsze lub równe|"
+          "nie równa się|około|mniejsze niż|większe niż|pierwiastek z|paragraf",
+    "cs": "rovná se|krát|děleno|plus minus|větší nebo rovno|menší nebo rovno|nerovná se|přibližně|"
+          "menší než|větší než|odmocnina z|paragraf",
+    "ru": "равно|умножить на|разделить на|плюс минус|больше или равно|меньше или равно|не равно|"
+          "примерно|меньше|больше|корень из|параграф",
+    "tr": "eşittir|çarpı|bölü|artı eksi|büyük eşit|küçük eşit|eşit değil|yaklaşık|küçüktür|"
+          "büyüktür|karekök|paragraf",
+    "hu": "egyenlő|szor|osztva|plusz mínusz|nagyobb vagy egyenlő|kisebb vagy egyenlő|nem egyenlő|"
+          "körülbelül|kisebb mint|nagyobb mint|gyök|paragrafus",
+    "ar": "يساوي|ضرب|قسمة|زائد أو ناقص|أكبر من أو يساوي|أصغر من أو يساوي|لا يساوي|حوالي|أصغر من|"
+          "أكبر من|جذر|فقرة",
+    "hi": "बराबर|गुणा|भाग|प्लस माइनस|से बड़ा या बराबर|से छोटा या बराबर|बराबर नहीं|लगभग|से छोटा|से बड़ा|"
+          "वर्गमूल|धारा",
+    "zh": "等于|乘以|除以|正负|大于等于|小于等于|不等于|约等于|小于|大于|根号|第",
+    "ja": "イコール|かける|割る|プラスマイナス|大なりイコール|小なりイコール|ノットイコール|約|"
+          "小なり|大なり|ルート|第",
+    "ko": "는|곱하기|나누기|플러스 마이너스|크거나 같다|작거나 같다|같지 않다|약|작다|크다|루트|제",
+}  # fmt: skip
+_TERM = r"[-+±√(−]?(?:[0-9.$€£(]|[A-Za-z](?![^\W\d_²³¹⁰⁴-⁹])|\|)"
+# Between two terms; before one; and a power.
+_BETWEEN = re.compile(
+    rf"(?:(?<=[0-9)\]%|²³¹⁰⁴-⁹°′″])|(?<=(?<![^\W\d_])[A-Za-z]))(\s?)([=<>*+])\s?(?={_TERM})"
+)
+_BEFORE = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
+_ANY = re.compile(r"\s?([×÷±≥≤≠≈])\s?(?=[\w$€£(√+−-])")
+_ROOT_SIGN = re.compile(rf"√\s?(?={_TERM})")
+_SECTIONS = {"en": "sections", "de": "Paragrafen", "nl": "paragrafen"}
+_SECTION = re.compile(r"(?<!\w)§§?\s?(?=[0-9])")
+_FIGURE_POWER = re.compile(
+    r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([-+−]?[0-9]{1,4})\)?(?!\w))"
+)
+_NAMED_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^\{?([a-zA-Z])\}?(?!\w)")
+_POWER_OF_SUM = re.compile(r"(?<=[0-9A-Za-z)\]])\^\(([^()]{2,30})\)")
+_SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
+SIGNS = re.compile(f"[{_ORDER}*^+]")
+
+
+def signs_reader(language: str, power: str, plus: str) -> Callable[[str], str]:
+    """The step that writes signs as words. power: the words of a power, with `{}` for it;
+    plus: the word of its sign."""
+    words = dict(zip(_ORDER, _SIGN_WORDS.get(language, "").split("|"), strict=False))
+    if len(words) < len(_ORDER):
+        return lambda text: text
+    words |= {"*": words["×"], "+": plus}
+
+    def between(match: re.Match[str]) -> str:
+        sign = match[2]
+        around = match.string[match.start() - 1] + match.string[match.end() : match.end() + 1]
+        if sign == "*" and not around.isdigit():
+            return match[0]
+        return f" {words[sign]} "
+
+    def step(text: str) -> str:
+        if not SIGNS.search(text):
+            return text
+        text = _FIGURE_POWER.sub(
+            lambda match: (match[1] or match[2]).translate(_SUPERSCRIPTS), text
+        )
+        if power:
+            text = _POWER_OF_SUM.sub(lambda match: f" {power.format(match[1])} ", text)
+            text = _NAMED_POWER.sub(lambda match: f" {power.format(match[1])} ", text)
+        text = _SECTION.sub(
+            lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ",
+            text,
+        )
+        text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
+        text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))
+        text = _ANY.sub(lambda match: f" {words[match[1]]} ", text)
+        return _ROOT_SIGN.sub(f" {words['√']} ", text)
+
+    return step

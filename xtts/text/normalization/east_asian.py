@@ -3,9 +3,9 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import LanguageRules, Step
+from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.nouns import Noun, moneys, nouns
-from xtts.text.normalization.numbers import WrittenNumber, spell
+from xtts.text.normalization.numbers import Step, WrittenNumber, spell
 
 
 class EastAsianRules(LanguageRules):

@@ -3,10 +3,11 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import ClockTime, LanguageRules, Step
+from xtts.text.normalization.clock import ClockTime
+from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import CLEAR_GROUPS, LONG_GROUPS, spell
-from xtts.text.normalization.science_units import science_units
+from xtts.text.normalization.numbers import CLEAR_GROUPS, LONG_GROUPS, Step, spell
+from xtts.text.normalization.units import science_units
 
 
 class EnglishRules(LanguageRules):

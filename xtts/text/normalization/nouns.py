@@ -47,6 +47,11 @@ def alternatives(signs: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(signs, key=len, reverse=True))) or "(?!)"
 
 
+def folded_sign(sign: str) -> str:
+    """A sign or an abbreviation without spaces, in lower case, by which it is found."""
+    return re.sub(r"\s", "", sign).casefold()
+
+
 def words(table: str) -> tuple[str, ...]:
     """The words of a table."""
     return tuple(table.split())

@@ -6,7 +6,7 @@ module of each language corrects CLDR's errors.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -25,6 +25,11 @@ CLEAR_GROUPS = rf"{_HUNDREDS}[1-9][0-9]{{0,2}}(?:(?: [0-9]{{3}}){{2,}}| 000)"
 LONG_GROUPS = rf"(?:{CLEAR_GROUPS}|{_HUNDREDS}[1-9][0-9]{{1,2}} [0-9]{{3}}(?!\s?%))"
 # Between two numbers that are not one.
 APART = "\ue8fd"
+Step = Callable[[str], str]
+Pattern = re.Pattern[str]
+# For what a language does not write: fails fast, at a letter that no text has, and has the groups
+# that replacements name.
+NEVER = re.compile("\ue8fe(?!)()()")
 
 
 class NoWordsError(Exception):
@@ -99,6 +104,20 @@ class NumberRules:
     hundred = ""
     # Whether the digits after a decimal separator are spoken one by one.
     fraction_digits = False
+
+    @property
+    def begin(self) -> str:
+        """The pattern of what no number continues."""
+        return rf"(?<![{self.joining}.,:/-])"
+
+    @property
+    def end(self) -> str:
+        """The pattern of the end of a word."""
+        return rf"(?![{self.joining}])"
+
+    def stop(self, match: re.Match[str]) -> str:
+        """The full stop at the end of a match if it ends a sentence, too: "at 9 p.m. Then"."""
+        return ""
 
     def cardinal(self, number: int, gender: str = "") -> str:
         """An integer in words. gender: of the noun that it counts."""

@@ -3,10 +3,11 @@
 import re
 from typing import ClassVar
 
-from xtts.text.normalization.language_rules import NEVER, ClockTime, LanguageRules
+from xtts.text.normalization.clock import ClockTime
+from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import LONG_GROUPS, WrittenNumber, spell
-from xtts.text.normalization.science_units import science_units
+from xtts.text.normalization.numbers import LONG_GROUPS, NEVER, WrittenNumber, spell
+from xtts.text.normalization.units import science_units
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.

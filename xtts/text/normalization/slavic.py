@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xtts.text.normalization.language_rules import NEVER, ClockTime, LanguageRules, Pattern
+from xtts.text.normalization.clock import ClockTime
+from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import WrittenNumber, spell
-from xtts.text.normalization.science_units import science_units
+from xtts.text.normalization.numbers import NEVER, Pattern, WrittenNumber, spell
+from xtts.text.normalization.units import science_units
 
 
 class SlavicRules(LanguageRules):

@@ -1,19 +1,18 @@
-"""Numbers with a bar: fractions (2/5), scores (95/100) and pairs (120/80)."""
+"""Fractions (2/5, ½), and other pairs of numbers: scores (95/100), ratios (16:9), verses."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
 
 from xtts.text.normalization import numerals
+from xtts.text.normalization.dates import DateRules
 from xtts.text.normalization.nouns import Noun, alternatives, pairs
-from xtts.text.normalization.numbers import APART, WrittenNumber
-from xtts.text.normalization.rates import RateRules
-
-Step = Callable[[str], str]
+from xtts.text.normalization.numbers import APART, Step, WrittenNumber
+from xtts.text.normalization.units import UnitRules
 
 
-class BarRules(RateRules):
+class FractionRules(UnitRules, DateRules):
     """How a language says fractions and scores."""
 
     percent: ClassVar[Noun]
@@ -26,27 +25,11 @@ class BarRules(RateRules):
     # A half of a unit by its gender, if it agrees; the word between another part and its unit.
     halves: ClassVar[Mapping[str, str]] = {}
     part_joiner = " "
-    # Words after which 3/5 is a day and a month.
-    date_words = "(?!)"
-
-    @property
-    def begin(self) -> str:
-        """The pattern of what no number continues."""
-        return rf"(?<![{self.joining}.,:/-])"
-
-    @property
-    def end(self) -> str:
-        """The pattern of the end of a word."""
-        return rf"(?![{self.joining}])"
 
     @property
     def percents(self) -> Mapping[str, Noun]:
         """The percent sign and its noun."""
         return {"%": self.percent}
-
-    def stop(self, match: re.Match[str]) -> str:
-        """The full stop at the end of a match if it ends a sentence, too: "at 9 p.m. Then"."""
-        return ""
 
     # --- Fractions
 

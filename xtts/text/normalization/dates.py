@@ -1,0 +1,189 @@
+"""Dates in words: 2024-03-05, 5/3/2024, 5 March 2024, 3-5 May, 5 Jan."""
+
+import re
+from functools import cached_property
+from typing import ClassVar
+
+from xtts.text.normalization.nouns import alternatives
+from xtts.text.normalization.numbers import NumberRules, Step
+
+
+class DateRules(NumberRules):
+    """How a language reads dates."""
+
+    months: ClassVar[tuple[str, ...]] = ()
+    # A date without its year, and with it; the first of a month if that is an ordinal; marks after
+    # a day and a year beside the name of a month.
+    date_forms, first_day = ("{day} {month}", "{day} {month} {year}"), ""
+    day_mark = r"(?:\.|º|°|er|st|nd|rd|th)?\s(?:de\s|of\s)?"
+    year_mark = r"(?:(?:\sde|\sdel|,)?\s([0-9]{4})(?![\w.,]?\d))?"
+    # The order of day and month in numeric dates.
+    month_first = False
+    # Words after which 3/5 is a day and a month.
+    date_words = "(?!)"
+
+    @cached_property
+    def read_short_months(self) -> Step:
+        """Writes short names of months in full: 5 Jan 2024."""
+        names, unsure = dict[str, str](), set[str]()
+        for month, forms in zip(
+            self.months, _SHORT_MONTHS.get(self.code, "").split(), strict=False
+        ):
+            for form in forms.split("/"):
+                short = form.rstrip("*").casefold()
+                if short != "-" and short != month.casefold():
+                    names[short] = month
+                    unsure |= {short} if form.endswith("*") else set()
+        if not names:
+            return lambda text: text
+        short = "|".join(sorted(names, key=len, reverse=True))
+        first = "(?=[A-ZÀ-Þ])" if self.code in ("en", "de") else ""
+        ordinal = r"(?:\.|º|°|er|st|nd|rd|th)?"
+        # After the day, and after the month's name: a year, or the day of English and Hungarian.
+        after_day = re.compile(
+            rf"(?<![\w.,:/])([0-9]{{1,2}}{ordinal})(\s(?:de\s|of\s)?|-|/|\.)(?-i:{first})({short})"
+            rf"(?![^\W\d_])(\.?)(?:(\s(?:de\s)?|-|/|,\s)(?=[12][0-9]{{3}}(?!\w)))?",
+            re.IGNORECASE,
+        )
+        then = r"[12][0-9]{3}(?![\w.,]?\d)"
+        if self.code in ("en", "hu"):
+            then += r"|[0-9]{1,2}(?:st|nd|rd|th|\.|-)?(?![\w:%])"
+        before = re.compile(rf"(?<!\w)(?-i:{first})({short})(\.?)(?=\s(?:{then}))", re.IGNORECASE)
+
+        def with_day(match: re.Match[str]) -> str:
+            day, joiner, name, dot, year = match.groups()
+            found = name.casefold()
+            if found in unsure and not (dot or year or joiner in "-/" or len(joiner) > 2):
+                return match[0]
+            joiner = joiner if joiner.startswith(" ") else " "
+            return f"{day}{joiner}{names[found]}" + (
+                (year if year.startswith(" ") or year == ", " else " ") if year
+                else "." if _ends_sentence(match) else ""
+            )  # fmt: skip
+
+        def alone(match: re.Match[str]) -> str:
+            return match[0] if match[1].casefold() in unsure and not match[2] else names[
+                match[1].casefold()
+            ]  # fmt: skip
+
+        def step(text: str) -> str:
+            return before.sub(alone, after_day.sub(with_day, text))
+
+        return step
+
+    def read_dates(self, text: str) -> str:
+        """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's
+        name."""
+        order = (3, 2) if self.month_first else (2, 3)
+        text = _ISO_DATE.sub(lambda m: self.dated(m, m[3], m[2], m[1]) or m[0], text)
+        text = self._day_and_month.sub(
+            lambda m: m[1] + (self.dated(m, *m.group(*order)) or f"{m[2]}/{m[3]}"),
+            _FIGURES_DATE.sub(self._ordered, text),
+        )
+        return self.read_named_dates(self.read_day_spans(text))
+
+    @cached_property
+    def read_day_spans(self) -> Step:
+        """Reads the first day of a range: 3-5 May."""
+        pattern = re.compile(
+            r"(?<![\w.,/-])([0-9]{1,2})(?:\.|er|[º°])?\s?[–—-]\s?"
+            rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{alternatives(self.months)})(?!\w))",
+            re.IGNORECASE,
+        )
+
+        def spoken(match: re.Match[str]) -> str:
+            if not 1 <= int(match[1]) <= 31:
+                return match[0]
+            day = self.day(int(match[1]), match.string[: match.start()])
+            return f"{day} {self.to} "
+
+        return lambda text: pattern.sub(spoken, text)
+
+    def _ordered(self, match: re.Match[str]) -> str:
+        day, month = match[1], match[3]
+        swapped = self.month_first and match[2] == "/"
+        if int(day if swapped else month) > 12:
+            swapped = not swapped
+        if swapped:
+            day, month = month, day
+        return self.dated(match, day, month, match[4]) or match[0]
+
+    @cached_property
+    def _day_and_month(self) -> re.Pattern[str]:
+        return re.compile(
+            rf"(?<!\w)((?:{self.date_words})\s)([0-9]{{1,2}})/([0-9]{{1,2}})(?![\w/%]|[.,]\d|\s(?:d|of\b))",
+            re.IGNORECASE,
+        )
+
+    def dated(self, match: re.Match[str], day: str, month: str, year: str | None = None) -> str:
+        """The date of a match in words; "" if there is no such date."""
+        if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+            return ""
+        before = match.string[: match.start()]
+        return self.date(int(day), int(month), int(year) if year else None, before)
+
+    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
+        """A date in words. before: the text before it, which may govern its case."""
+        said = "" if year is None else self.year(year)
+        return self.date_forms[year is not None].format(
+            day=self.day(day, before), month=self.month(month), year=said
+        )
+
+    def month(self, number: int) -> str:
+        """The name of a month, or its number."""
+        return self.months[number - 1] if self.months else self.cardinal(number)
+
+    def day(self, number: int, before: str = "") -> str:
+        """The day of a month."""
+        return self.first_day if self.first_day and number == 1 else self.cardinal(number)
+
+    @cached_property
+    def read_named_dates(self) -> Step:
+        """Reads dates with the name of the month: 5 March 2024."""
+        known = {name.casefold(): str(month) for month, name in enumerate(self.months, start=1)}
+        pattern = re.compile(
+            rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({alternatives(self.months)})(?!\w)"
+            + self.year_mark,
+            re.IGNORECASE,
+        )
+        return lambda text: pattern.sub(
+            lambda m: (
+                f"{words}{self.stop(m)}"
+                if (words := self.dated(m, m[1], known[m[2].casefold()], m[3]))
+                else m[0]
+            ),
+            text,
+        )
+
+
+_ISO_DATE = re.compile(
+    r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
+)
+_FIGURES_DATE = re.compile(
+    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|\.\s?)([0-9]{1,2})(?(2)[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
+    re.ASCII,
+)
+# A month's short names are separated by `/`; `-` has none. With `*` they are also words or numbers
+# ("set", "mar", "dez"), so that only a full stop, a year or a dash makes them months.
+_SHORT_MONTHS = {
+    "en": "Jan Feb Mar Apr - Jun Jul Aug Sep/Sept Oct Nov Dec",
+    "de": "Jan/Jän Feb/Febr Mär/Mrz Apr - Jun Jul Aug Sep/Sept Okt Nov Dez",
+    "nl": "jan feb/febr mrt/maa* apr - jun jul aug sep/sept okt nov dec",
+    "fr": "janv/jan fév/févr mars* avr - juin* juil/juill août* sept* oct nov déc",
+    "es": "ene feb/febr mar* abr may jun jul ago*/agto sep/sept/set* oct nov dic",
+    "pt": "jan fev mar* abr mai* jun jul ago* set* out* nov dez*",
+    "it": "gen/genn feb/febbr mar* apr mag/magg giu lug/lugl ago* set*/sett ott nov dic",
+    "pl": "sty/stycz lut mar* kwi/kwiec - cze/czerw lip sie*/sierp wrz/wrześ paź/paźdz lis*/listop "
+    "gru/grudz",
+    "cs": "led* úno bře dub* kvě čvn čvc srp zář říj lis* pro*",
+    "ru": "янв фев/февр мар* апр - июн июл авг сен*/сент окт ноя/нояб дек",
+    "hu": "jan feb/febr márc ápr máj jún júl aug szept/szep okt nov dec",
+    "tr": "Oca* Şub Mar* Nis May* Haz Tem Ağu Eyl Eki Kas* Ara*",
+    "hi": "जन फ़र/फर - अप्रै - - जुल अग* सित अक्टू नव* दिस",
+}
+
+
+def _ends_sentence(match: re.Match[str]) -> bool:
+    """Whether a sentence ends with the full stop of a month's name."""
+    after = match.string[match.end() :].lstrip()
+    return match[0].endswith(".") and (not after or after[0].isupper())

@@ -1,0 +1,146 @@
+"""Numbers read digit by digit: telephone, card and service numbers (call 911), identifiers."""
+
+import re
+from functools import cached_property
+
+from xtts.text.normalization.numbers import NumberRules, Step
+
+
+class TelephoneRules(NumberRules):
+    """How a language reads telephone numbers and identifiers."""
+
+    # Words before a telephone number whose groups could be those of a number.
+    calling = "tel"
+
+    @cached_property
+    def read_services(self) -> Step:
+        """Reads emergency and service numbers digit by digit."""
+        words = f"{self.calling}|{_DIALLED if self.code == 'en' else _EMERGENCY}"
+        called = re.compile(
+            rf"((?<!\w)(?:{words})(?!\w)[^\d\n+(.!?]{{0,14}})(?<![\w.,-])({_SHORT})"
+            rf"(?![\w/%€$°-]|[.,:]\d|\s[0-9%€$£]{_COUNTING})",
+            re.IGNORECASE,
+        )
+        again = re.compile(
+            rf"({_SAID}(?:,|,?\s\w{{1,5}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d{_COUNTING})"
+        )
+        text_code = re.compile(
+            r"(?<!\w)((?:text|sms)\s(?:\w+\s(?:to|at)\s)?)([0-9]{4,6})(?![\w.,]?\d)", re.I
+        )
+        emergency = re.compile(rf"(?<![\w.,$€£-])911{_CALLS}")
+
+        def said(match: re.Match[str]) -> str:
+            return f"{match[1]}{self.digits(match[2])}{_SAID}"
+
+        def step(text: str) -> str:
+            text = _FREE.sub(lambda match: self.phone(match[0]), text)
+            if self.code in _AS_NUMBERS or not _ANY.search(text):
+                return text
+            text = called.sub(said, text)
+            if _SAID in text:
+                text = again.sub(said, text).replace(_SAID, "")
+            if self.code == "en":
+                text = text_code.sub(lambda m: m[1] + self.digits(m[2]), text)
+                text = emergency.sub(lambda m: self.digits(m[0]), text)
+            return text
+
+        return step
+
+    @cached_property
+    def read_phones(self) -> Step:
+        """Reads card numbers, and telephone numbers, which are recognised by their form or by the
+        word before them."""
+        called = re.compile(
+            rf"((?<!\w)(?:{self.calling})\b[^\d\n+(]{{0,12}})({_GROUPS})(?![\d.,]\d)", re.IGNORECASE
+        )
+
+        def if_long(text: str, digits: int) -> str:
+            return self.phone(text) if sum(map(str.isdigit, text)) >= digits else text
+
+        def step(text: str) -> str:
+            text = called.sub(lambda m: m[1] + if_long(m[2], 6), _CARD.sub(self._card, text))
+            return _PHONE.sub(lambda m: if_long(m[0], 7), text)
+
+        return step
+
+    def phone(self, text: str) -> str:
+        """A telephone number, group by group."""
+        plus = f"{self.plus} " if text.startswith("+") else ""
+        return plus + ", ".join(self.digits(part) for part in re.findall(r"\d+", text))
+
+    def read_identifiers(self, text: str) -> str:
+        """Reads chains of digits and dashes, and long numbers, digit by digit."""
+        return _LONG.sub(lambda m: f" {self.digits(m[0])} ", _CHAIN.sub(self._identifier, text))
+
+    def _card(self, match: re.Match[str]) -> str:
+        return f"{match[1] or ''} {', '.join(map(self.digits, match[2].split()))}".strip()
+
+    def _identifier(self, match: re.Match[str]) -> str:
+        """Reads three or more groups; two groups only if they cannot be a range, because they count
+        down or grow a thousandfold."""
+        groups = re.findall("[0-9]+", match[0])
+        count = sum(map(len, groups))
+        if len(groups) == 2:
+            first, second = groups
+            falls = int(second) <= int(first) and min(map(len, groups)) >= 3
+            leaps = len(second) >= len(first) + 3 and not second.endswith("000")
+            return self.phone(match[0]) if count >= 7 and (falls or leaps) else match[0]
+        if count < 7 and all(one == "0" or one[0] != "0" for one in groups):
+            return self.space.join(self.cardinal(int(one)) for one in groups)
+        return ", ".join(self.digits(one) for one in groups)
+
+
+# A card or IBAN in groups of four; digits with dashes or slashes; ten or more digits without
+# separators, unless they are a round number, and fewer if a letter touches them.
+_CARD = re.compile(
+    r"(?<![\w.,-])(?:([A-Z]{2})(?=[0-9]{2} [0-9]{4} ))?((?:[0-9]{2} )?[0-9]{4}(?: [0-9]{4}){2,7}"
+    r"(?: [0-9]{1,4})?)(?![\w-])(?![.,]\d)",
+    re.ASCII,
+)
+_CHAIN = re.compile(
+    r"(?<![\d.,+/])(?<!\d[-–])(?:[0-9]{1,3}(?:\.[0-9]{3}){2,3}[-/][0-9]{1,4}(?:-[0-9]{1,2})?"
+    r"|[0-9]{1,12}(?:[-/][0-9]{1,12}){1,6})(?![\w/-])(?![.,]\d)",
+    re.ASCII,
+)
+_LONG = re.compile(
+    r"(?<![\w.,$€£¥₹₩-])[0-9]{10,24}(?<!000)(?![\w.,]?\d|\s?[%°$€£¥₹₩])"
+    r"|(?<=[A-Z])[0-9]{5,24}(?![.,]?\d)|(?<![\w.,])[0-9]{7,24}(?=-?[A-Z](?!\w))",
+    re.ASCII,
+)
+# A number in the American form is whole: a number behind it counts something.
+_GROUPS = (
+    r"(?:(?:1-)?[0-9]{3}-)?[0-9]{3}-[0-9]{4}(?![-./0-9])"
+    r"|[+(]?[0-9]{1,8}\)?(?:(?:[ ./-]| [/–-] )\(?[0-9]{1,8}\)?){0,7}"
+)
+# Forms: international, area code in brackets, leading zero, groups with dashes, two groups of five.
+_PHONE = re.compile(
+    r"(?<![\w.,+-])(?:"
+    r"\+[0-9]{1,3}(?:[ -]?\(?[0-9]{1,5}\)?){1,7}"
+    r"|(?:[0-9]{1,2}[ -]?)?\([0-9]{2,5}\)\s?[0-9]{2,5}(?:[ -][0-9]{2,5}){1,3}"
+    r"|0[0-9]{0,4}(?:[ -][0-9]{1,8}){1,5}"
+    r"|0[0-9]{2,5}\s?/\s?[0-9]{2,8}(?:(?:[ -]| [–-] )[0-9]{1,6}){0,4}"
+    r"|0[0-9](?:\.[0-9]{2}){4}"
+    r"|[0-9]{3} [0-9]{3} [0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
+    r"|[0-9]{3}-[0-9]{4}|[0-9]{2,4}-[0-9]{3,4}-[0-9]{4}"
+    r"|[0-9]{5} [0-9]{5}"
+    r")(?![\d-])(?![.,]\d)",
+    re.ASCII,
+)
+_SHORT = (
+    "000|061|062|080|091|10[1-4]|11[0-9]|144|19[0-3]|211|311|411|511|811|911|988|999|116 ?1[0-9]{2}"
+)
+# 1300 555 019, 1800 123 456: numbers that are free to call.
+_FREE = re.compile(r"(?<![\w.,+-])1[38]00 [0-9]{3} [0-9]{3}(?![\d-])(?![.,]\d)")
+_ANY = re.compile(rf"(?<![\w.,-])(?:{_SHORT})(?![\w/%])|(?:[Tt]ext|SMS|sms)\s")
+# Words after which any short number is dialled, and the noun before which 911 is one.
+_DIALLED = "call|dial|text|sms|ring|phone|telephone|emergency|emergencies|hotline|helpline"
+_EMERGENCY = (
+    "notfall|emergencias?|emergências?|emergenz[ae]|alarmnummer|noodnummer|alarmowy|ratunkowy|"
+    "nouzi|экстренных случаях|acil"
+)
+_CALLS = r"(?=\s(?:calls?|operators?|dispatch(?:er|ers)?|emergency)\b)"
+_COUNTING = r"|\s(?:people|times|users|years|days|minutes|seconds|hours)\b"
+# Languages that read them as whole numbers.
+_AS_NUMBERS = ("fr",)
+# Behind a number that was read, so that "or 112" after it is one, too.
+_SAID = "\ue8fc"
