@@ -13,6 +13,7 @@ from xtts.text.normalization.numbers import Step, WrittenNumber
 class AmountRules(FractionRules):
     """How a language reads amounts."""
 
+    # The words of scales, those that mean a thousand, and the nouns of the others by powers of ten.
     # A thousand, or a scale without a noun, is read as one number together with its amount.
     scales: ClassVar[tuple[str, ...]] = ()
     thousands: ClassVar[tuple[str, ...]] = ()
@@ -25,8 +26,6 @@ class AmountRules(FractionRules):
     scale_joiner = money_joiner = " "
     # Whether nouns have capitals.
     capital_nouns = False
-    # The words for squared, cubed and other powers.
-    powers = ("", "", "")
 
     @cached_property
     def read_spans(self) -> Step:

@@ -31,6 +31,8 @@ class ClockTime:
 class ClockRules(NumberRules):
     """How a language reads times of day."""
 
+    # The words around the numbers of a time, between hour and minutes, and before minutes of one
+    # digit; the gender of these numbers.
     hour_form, minute_form, second_form = "{}", "{}", " {}"
     minute_joiner, zero_minute = " ", ""
     hour_gender, minute_gender = "", ""
@@ -40,12 +42,6 @@ class ClockRules(NumberRules):
     clock_range: ClassVar[Pattern] = _HOURS_TO
     clock_sign: ClassVar[Pattern] = NEVER
     clock_words = "(?!)"
-    # A written ordinal (its number and its mark), and the feminine marks.
-    ordinal_mark: ClassVar[Pattern] = NEVER
-    feminine_marks: ClassVar[tuple[str, ...]] = ()
-    # A symbol or number (group 1), and its ending (group 2) after a joiner.
-    suffix: ClassVar[Pattern] = NEVER
-    # A year (group 2), alone or after a word that marks it (group 1), which is kept.
 
     def read_clock_words(self, text: str) -> str:
         """Writes a colon in times that a word or a sign marks, and reads the first hour of a range:

@@ -26,9 +26,8 @@ class DateRules(NumberRules):
     def read_short_months(self) -> Step:
         """Writes short names of months in full: 5 Jan 2024."""
         names, unsure = dict[str, str](), set[str]()
-        for month, forms in zip(
-            self.months, _SHORT_MONTHS.get(self.code, "").split(), strict=False
-        ):
+        short_names = _SHORT_MONTHS.get(self.code, "").split()
+        for month, forms in zip(self.months, short_names, strict=False):
             for form in forms.split("/"):
                 short = form.rstrip("*").casefold()
                 if short != "-" and short != month.casefold():
@@ -56,15 +55,14 @@ class DateRules(NumberRules):
             if found in unsure and not (dot or year or joiner in "-/" or len(joiner) > 2):
                 return match[0]
             joiner = joiner if joiner.startswith(" ") else " "
-            return f"{day}{joiner}{names[found]}" + (
-                (year if year.startswith(" ") or year == ", " else " ") if year
-                else "." if _ends_sentence(match) else ""
-            )  # fmt: skip
+            end = "." if _ends_sentence(match) else ""
+            if year:
+                end = year if year.startswith(" ") or year == ", " else " "
+            return f"{day}{joiner}{names[found]}{end}"
 
         def alone(match: re.Match[str]) -> str:
-            return match[0] if match[1].casefold() in unsure and not match[2] else names[
-                match[1].casefold()
-            ]  # fmt: skip
+            name = match[1].casefold()
+            return match[0] if name in unsure and not match[2] else names[name]
 
         def step(text: str) -> str:
             return before.sub(alone, after_day.sub(with_day, text))
