@@ -31,7 +31,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.loading import load_dvae
-from xtts.text.phonemes import PHONES
+from xtts.text.pronunciations import PHONES
 from xtts.text.tokenizer import Piece
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec

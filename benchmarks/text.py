@@ -18,8 +18,8 @@ from typing import Any
 
 from xtts.text import markdown
 from xtts.text.cleaning import clean_text
-from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.normalization.registry import rules_of
+from xtts.text.reading import tokenizer_class
 
 _ROMANISED = ("zh", "ja", "ko")
 FOLDER = Path(__file__).parents[1] / "tests/xtts/text/phrases"

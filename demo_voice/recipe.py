@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from xtts.model.config import TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SourceFilterShape, SpeakerEncoderShape
-from xtts.text.phonemes import PAUSES, PHONES
+from xtts.text.pronunciations import PAUSES, PHONES
 
 # The vocabulary in the order of its ids; the special tokens have the ids of XTTS-v2.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")

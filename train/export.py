@@ -40,7 +40,7 @@ from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.recording_facts import facts
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import BundleError

@@ -17,7 +17,7 @@ from machine.devices.selection import Choice, Environment, Place
 from train.dataset.dataset import Clip, Dataset
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")

@@ -27,8 +27,7 @@ from machine.settings.types import (
     Switch,
     Text,
 )
-from xtts.text.language_names import tag_of
-from xtts.text.languages import NAMES
+from xtts.text.languages import NAMES, tag_of
 
 Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 

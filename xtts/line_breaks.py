@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from xtts.text.language_names import short_code
-from xtts.text.languages import other_language
-from xtts.text.phonemes import is_known
+from xtts.text.languages import other_language, short_code
+from xtts.text.pronunciations import is_known
 
 # The last is a soft hyphen. OCR writes `¬`.
 _HYPHENS = "-‐¬\u00ad"

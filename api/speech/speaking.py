@@ -32,7 +32,7 @@ from api.voices import store
 from machine.text import plain_name
 from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.text import language_names
+from xtts.text import languages
 from xtts.text.cleaning import speakable
 from xtts.text.markup import STYLE_MARK, of_request, voices_named
 from xtts.voices import speakers
@@ -385,12 +385,12 @@ async def styled(voice: str, style: str, instructions: str, state: AppState) -> 
 
 
 def code_of(language: str | None) -> str:
-    """The ISO 639-1 code of a client's language: a name that `language_names.code_of` knows, or a
+    """The ISO 639-1 code of a client's language: a name that `languages.code_of` knows, or a
     code of Kokoro such as `a`; "" if it leaves the choice to the server."""
     word = " ".join((language or "").casefold().split())
     if word in _ANY:
         return ""
-    return _KOKORO.get(word) or language_names.code_of(word)
+    return _KOKORO.get(word) or languages.code_of(word)
 
 
 def is_left_open(language: str | None) -> bool:
@@ -413,7 +413,7 @@ def language_of(wanted: str | None, known: Sequence[str], param: str = "language
     if not short or not known:
         return short
     for language in known:
-        if language_names.code_of(language) == short:
+        if languages.code_of(language) == short:
             return language
     text = f"{param} is {shown(wanted)}. This voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)

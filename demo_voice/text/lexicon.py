@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from xtts.text.phonemes import is_known
+from xtts.text.pronunciations import is_known
 
 WORDNET = Path("/usr/share/wordnet")
 FILES = ("noun", "verb", "adj", "adv")

@@ -14,7 +14,7 @@ from num2words import num2words
 
 from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
-from xtts.text.phonemes import is_known
+from xtts.text.pronunciations import is_known
 
 # Rarer words in WordNet's phrases teach little, because they occur once or twice.
 LEAST_COUNT = 12

@@ -13,7 +13,7 @@ from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
 from xtts.inference.compute_config import ComputeConfig
-from xtts.text.language_names import tag_of
+from xtts.text.languages import tag_of
 
 if TYPE_CHECKING:
     from xtts.inference.loaded_voice import LoadedVoice

@@ -29,7 +29,7 @@ from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
 from machine.text import counted, size_words
 from xtts.arguments import TAKES
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 
 if TYPE_CHECKING:
     from extras.books.plan import Measured

@@ -10,9 +10,8 @@ from extras.books.speaking.sentences import Sentence
 from machine.text import counted, printable, size_words, table
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
-from xtts.text.language_names import short_code
-from xtts.text.phonemes import is_known
-from xtts.text.pronunciations import MOST_CHARACTERS
+from xtts.text.languages import short_code
+from xtts.text.pronunciations import MOST_CHARACTERS, is_known
 from xtts.text.tokenizer import Tokenizer
 
 SAMPLES = 5

@@ -5,7 +5,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from extras.books import command
-from xtts.text.language_names import tag_of
+from xtts.text.languages import tag_of
 from xtts.verbs import voice_arguments
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from train.base_model import chosen_base
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 
 log = logging.getLogger("train")
 

@@ -36,7 +36,7 @@ from machine import commands
 from machine.steps import Steps
 from train.progress import clock
 from train.settings import TrainSettings
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 
 log = logging.getLogger("train")
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from extras.cut.recordings import LISTENING_RATE, CuttingError
 from machine import commands
-from xtts.text.phonemes import PHONES, to_phones
+from xtts.text.pronunciations import PHONES, to_phones
 
 _FRAME_SECONDS = 0.01
 # The scores of the free phone loop are divided by 2^10; those of an alignment are not.

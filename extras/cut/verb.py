@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from train.settings import TrainSettings
-from xtts.text.language_names import tag_of
+from xtts.text.languages import tag_of
 
 SUMMARY = """make a dataset from long recordings
 RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L]

@@ -43,7 +43,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.model.loading import read_tensors
 from xtts.text.errors import TextError, shown
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.voices.evaluation_file import Candidate
 from xtts.voices.run_folder import RunError, RunFolder
 from xtts.voices.run_lock import locked

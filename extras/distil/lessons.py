@@ -32,7 +32,7 @@ from train.progress import Progress
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.errors import TextError
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.voices.run_folder import RunError
 from xtts.workers.requests import SLOTS, TunedVoice
 from xtts.workers.tuned_model import TunedModel

@@ -31,8 +31,7 @@ from xtts.audio import AudioError
 from xtts.model.config import Extension, ModelConfig
 from xtts.recording_facts import facts
 from xtts.text.errors import TextError
-from xtts.text.language_names import short_code
-from xtts.text.languages import NAMES
+from xtts.text.languages import NAMES, short_code
 from xtts.text.normalization.registry import LANGUAGES, rules_of
 from xtts.text.tokenizer import Tokenizer
 

@@ -26,7 +26,7 @@ from train.run_context import Rehearsal, RunContext, learned_languages
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.workers.requests import EvaluateRequest, SentenceTask, TunedVoice
 from xtts.workers.tasks import FileSpeaker
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from xtts.text.phonemes import letters_to_phones
+from xtts.text.pronunciations import letters_to_phones
 from xtts.text.tokenizer import UNKNOWN
 
 

@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from train.dataset.entries import DatasetError, names_sound, short
-from xtts.text.language_names import code_of, is_code, short_code
-from xtts.text.languages import NAMES
+from xtts.text.languages import NAMES, code_of, is_code, short_code
 
 HEADER_ADVICE = (
     "Write a header line that names the columns, such as file_name|speaker|text; columns with "

@@ -38,8 +38,7 @@ from xtts.model.shapes import GPTShape
 from xtts.recording_facts import declared_bytes, facts
 from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
-from xtts.text.language_names import short_code
-from xtts.text.languages import NAMES, other_language
+from xtts.text.languages import NAMES, other_language, short_code
 from xtts.text.tokenizer import Tokenizer
 
 # -60 dB below full scale counts as silence.

@@ -30,7 +30,7 @@ from train.dataset.entries import (
     read_text,
     unsafe,
 )
-from xtts.text.language_names import tag_of
+from xtts.text.languages import tag_of
 
 # The number of headers to read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16

@@ -62,7 +62,7 @@ from train.dataset.transcripts import (
     unread_note,
 )
 from xtts.sound_endings import is_recording
-from xtts.text.language_names import tag_of
+from xtts.text.languages import tag_of
 from xtts.text.markup import STYLE_MARK
 
 # The files that each named format reads.

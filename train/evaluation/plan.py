@@ -31,7 +31,7 @@ from xtts.evaluation import naturalness, speaker_judge
 from xtts.evaluation.recogniser import recogniser_of
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.workers.decoder_schedule import STEPS
 from xtts.workers.requests import (
     SLOTS,

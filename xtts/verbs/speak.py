@@ -13,7 +13,7 @@ from machine.errors import SotaqueError
 from machine.storage.reading import decoded_text
 from xtts import encoding, speech_file
 from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
-from xtts.text.language_names import tag_of
+from xtts.text.languages import tag_of
 from xtts.verbs import voice_arguments
 
 if TYPE_CHECKING:

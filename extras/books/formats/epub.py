@@ -33,7 +33,7 @@ from extras.books.formats.html_text import (
     without_licence,
 )
 from extras.books.formats.safe_xml import children, parse, within
-from xtts.text.language_names import code_of
+from xtts.text.languages import code_of
 
 MOST_DOCUMENTS = 20_000
 _CONTAINER = "META-INF/container.xml"

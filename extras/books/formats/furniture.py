@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from extras.books.book import left_out
-from xtts.text.phonemes import is_known
+from xtts.text.pronunciations import is_known
 
 # Names without hyphens and underscores, in lower case.
 _PAGE = frozenset(

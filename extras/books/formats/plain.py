@@ -16,7 +16,7 @@ from extras.books.formats.html_text import visible
 from extras.books.formats.raised import with_meaning
 from xtts.line_breaks import joiner
 from xtts.text import markdown
-from xtts.text.language_names import code_of
+from xtts.text.languages import code_of
 
 _ALONE = (
     "prologue|epilogue|introduction|preface|foreword|afterword|vorwort|nachwort|einleitung|préface|"

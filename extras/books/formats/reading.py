@@ -23,7 +23,7 @@ from extras.books.formats.html_text import (
     without_licence,
 )
 from extras.books.formats.plain import chapters_of, read_markdown, read_text
-from xtts.text.language_names import code_of
+from xtts.text.languages import code_of
 
 FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
 MOST_FILE_BYTES = 1 << 30

@@ -1,9 +1,10 @@
 """Orders sentences so that the first ones cover many sounds and pairs of sounds.
 
 `python -m extras.studio.datasets.sentence_order` orders the files of
-`extras/studio/datasets/sentences/`. The sounds of English are its phones (`xtts.text.phonemes`).
-This package has no phonemizer for the other languages, so their sounds are letters: a good
-approximation in Spanish, a poor one in French; in Chinese and Japanese, a letter is a character.
+`extras/studio/datasets/sentences/`. The sounds of English are its phones
+(`xtts.text.pronunciations`). This package has no phonemizer for the other languages, so their
+sounds are letters: a good approximation in Spanish, a poor one in French; in Chinese and Japanese,
+a letter is a character.
 All functions except `main` are pure.
 """
 
@@ -22,7 +23,7 @@ _SOUND, _PAIR = 5.0, 1.0
 def sounds_of(text: str, language: str) -> list[str]:
     """Phones in English, lower-case letters otherwise, with a space between words."""
     if language == "en":
-        from xtts.text.phonemes import to_phones
+        from xtts.text.pronunciations import to_phones
 
         return _letters(to_phones(text.lower()))
     return _letters(unicodedata.normalize("NFC", text).lower())

@@ -24,8 +24,7 @@ from extras.studio.datasets.store import UploadedDataset
 from extras.studio.part import Studio
 from extras.studio.settings import StudioServiceSettings
 from machine import commands
-from xtts.text.language_names import tag_of
-from xtts.text.languages import NAMES
+from xtts.text.languages import NAMES, tag_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
 _BYTES = {

@@ -2,8 +2,7 @@
 
 import pytest
 
-from xtts.text.language_names import code_of, short_code, tag_of
-from xtts.text.languages import NAMES
+from xtts.text.languages import NAMES, code_of, short_code, tag_of
 
 # The bibliographic and terminological codes of ISO 639-2 for each code of ISO 639-1.
 THREE = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xtts.text.phonemes import PAUSES, PHONES, is_known, to_phones
+from xtts.text.pronunciations import PAUSES, PHONES, is_known, to_phones
 
 ALPHABET = set(PHONES.values()) | set(PAUSES) | {" "}
 

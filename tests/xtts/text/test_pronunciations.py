@@ -6,8 +6,8 @@ import pytest
 
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import NEWEST
-from xtts.text.phonemes import to_phones
-from xtts.text.pronunciations import check_entry, replacer
+from xtts.text.pronunciations import check_entry, to_phones
+from xtts.text.reading import replacer
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.voices.base_models import DEMO
 

@@ -25,14 +25,7 @@ class DateRules(NumberRules):
     @cached_property
     def read_short_months(self) -> Step:
         """Writes short names of months in full: 5 Jan 2024."""
-        names, unsure = dict[str, str](), set[str]()
-        short_names = _SHORT_MONTHS.get(self.code, "").split()
-        for month, forms in zip(self.months, short_names, strict=False):
-            for form in forms.split("/"):
-                short = form.rstrip("*").casefold()
-                if short != "-" and short != month.casefold():
-                    names[short] = month
-                    unsure |= {short} if form.endswith("*") else set()
+        names, unsure = self._short_months
         if not names:
             return lambda text: text
         short = "|".join(sorted(names, key=len, reverse=True))
@@ -68,6 +61,20 @@ class DateRules(NumberRules):
             return before.sub(alone, after_day.sub(with_day, text))
 
         return step
+
+    @property
+    def _short_months(self) -> tuple[dict[str, str], set[str]]:
+        """The months by their short names, and those of these names that are also words or
+        numbers."""
+        names, unsure = dict[str, str](), set[str]()
+        short_names = _SHORT_MONTHS.get(self.code, "").split()
+        for month, forms in zip(self.months, short_names, strict=False):
+            for form in forms.split("/"):
+                short = form.rstrip("*").casefold()
+                if short != "-" and short != month.casefold():
+                    names[short] = month
+                    unsure |= {short} if form.endswith("*") else set()
+        return names, unsure
 
     def read_dates(self, text: str) -> str:
         """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's

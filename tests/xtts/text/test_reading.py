@@ -12,7 +12,7 @@ TEXTS = (
 )  # fmt: skip
 ALONE = """
 import json, sys
-from xtts.text.coqui_tokenizer import tokenizer_class
+from xtts.text.reading import tokenizer_class
 made = tokenizer_class()(sys.argv[1])
 found = [made.preprocess_text(text, language) for language, text in json.loads(sys.argv[2])]
 left = [name for name in sys.modules if name.partition(".")[0] in ("torch", "TTS")]
@@ -39,7 +39,7 @@ def test_with_torch_it_is_coquis_own():
     import torch  # noqa: F401
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
 
-    from xtts.text.coqui_tokenizer import tokenizer_class
+    from xtts.text.reading import tokenizer_class
 
     tokenizer_class.cache_clear()
     assert tokenizer_class() is VoiceBpeTokenizer
