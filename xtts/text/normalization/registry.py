@@ -25,14 +25,24 @@ NORMALIZERS = (COQUI, SOTAQUE_1)
 NEWEST = SOTAQUE_1
 
 _CLASSES = {
-    "germanic": {"en": "EnglishRules", "de": "GermanRules", "nl": "DutchRules"},
-    "romance": {"es": "SpanishRules", "fr": "FrenchRules", "it": "ItalianRules",
-                "pt": "PortugueseRules"},
-    "slavic": {"pl": "PolishRules", "cs": "CzechRules", "ru": "RussianRules"},
+    "english": {"en": "EnglishRules"},
+    "germanic": {"de": "GermanRules", "nl": "DutchRules"},
+    "romance": {
+        "es": "SpanishRules",
+        "fr": "FrenchRules",
+        "it": "ItalianRules",
+        "pt": "PortugueseRules",
+    },
+    "slavic": {"pl": "PolishRules", "cs": "CzechRules"},
+    "russian": {"ru": "RussianRules"},
     "east_asian": {"zh": "ChineseRules", "ja": "JapaneseRules", "ko": "KoreanRules"},
-    "other_languages": {"tr": "TurkishRules", "hu": "HungarianRules", "ar": "ArabicRules",
-                        "hi": "HindiRules"},
-}  # fmt: skip
+    "other_languages": {
+        "tr": "TurkishRules",
+        "hu": "HungarianRules",
+        "ar": "ArabicRules",
+        "hi": "HindiRules",
+    },
+}
 LANGUAGES = tuple(language for classes in _CLASSES.values() for language in classes)
 
 

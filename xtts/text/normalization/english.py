@@ -1,0 +1,290 @@
+"""Rules for English."""
+
+import re
+from functools import cached_property
+
+from xtts.text.normalization.clock import ClockTime
+from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
+from xtts.text.normalization.numbers import CLEAR_GROUPS, Step, spell
+from xtts.text.normalization.units import science_units
+
+
+class EnglishRules(LanguageRules):
+    """English: American dates, and both ways to write thousands."""
+
+    code = "en"
+    spaced_groups = CLEAR_GROUPS
+    cardinals = {"m": "cardinal-verbose"}
+    ordinals = {"m": "ordinal-verbose"}
+    group = ","
+    point, minus, to = "point", "minus", "to"
+    date_words = (
+        "on|mon|tues|wednes|thurs|fri|satur|sunday|monday|tuesday|wednesday|thursday|friday"
+    )
+    month_first, date_forms = True, ("{month} {day}", "{month} {day}, {year}")
+    fraction_digits = True
+    zero_minute, second_form = "oh ", " and {} seconds"
+    # 21st
+    ordinal_mark = re.compile(
+        r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
+    )
+    calling = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
+    months = words("""January February March April May June July August September October November
+        December""")
+    percent = Noun.of("percent")
+    scales = ("thousand", "million", "billion", "trillion", "lakh", "crore")
+    thousands = ("thousand",)
+    scale_marks = marks("bn bn. Bn = 9, mn mln = 6, trn tn = 12")
+    scale_nouns = scale_words("million, billion, trillion")
+    denominators = "third/-s fifth/-s sixth/-s seventh/-s eighth/-s ninth/-s tenth/-s"
+    bar, mixed, mixed_half = "over", "{} and {}", "{} and a half"
+    powers = ("squared", "cubed", "to the power of {}")
+    clock_range = re.compile(
+        r"(?<![\w.,:/-])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"
+        r"(?=[0-9]{1,2}(?:[:.][0-9]{2})?\s?[ap]\.?m\b|[0-9]{1,2}:[0-5][0-9](?![\d:]))",
+        re.I,
+    )
+    money_joiner = " and "
+    currencies = moneys("""$ = dollar/-s; cent/-s, US$ USD = US dollar/-s; cent/-s,
+        A$ AUD = Australian dollar/-s; cent/-s, C$ CA$ CAD = Canadian dollar/-s; cent/-s,
+        CHF = Swiss franc/-s, ¢ = cent/-s, € EUR = euro/-s; cent/-s, £ GBP = pound/-s; penny/pence,
+        ¥ = yen, ₹ Rs. INR = rupee/-s; paisa/paise, ₩ = won""")
+    units = science_units("en") | nouns("""kg = kilogram/-s, g = gram/-s, mg = milligram/-s,
+        t = tonne/-s,
+        lb lbs lb. lbs. = pound/-s, oz oz. = ounce/-s, km = kilometer/-s, m = meter/-s,
+        cm = centimeter/-s, mm = millimeter/-s, mi mi. = mile/-s, ft ft. = foot/feet,
+        in. = inch/-es, km/h kph = kilometer/-s + per hour, mph = mile/-s + per hour,
+        m/s = meter/-s + per second, km² sq_km = square kilometer/-s, m² sq_m = square meter/-s,
+        m³ = cubic meter/-s, sq_ft sq._ft. sq._ft ft² = square foot/square feet,
+        sq_mi = square mile/-s,
+        cu_ft cu._ft. ft³ = cubic foot/cubic feet,
+        in² = square inch/-es, in³ = cubic inch/-es, psi = pound/-s + per square inch,
+        yd yd. = yard/-s, ha = hectare/-s, dB = decibel/-s,
+        tsp tsp. = teaspoon/-s, tbsp tbsp. = tablespoon/-s, l L = liter/-s, ml mL = milliliter/-s,
+        h hr hrs hr. hrs. = hour/-s, min min. mins mins. = minute/-s,
+        s sec sec. secs secs. = second/-s, ms = millisecond/-s,
+        wk wks wk. wks. = week/-s, mo mos mo. mos. = month/-s,
+        yr yrs yr. yrs. = year/-s, in/h in/hr = inch/-es + per hour, in/s = inch/-es + per second,
+        in/min = inch/-es + per minute, gal gal. = gallon/-s,
+        °C ℃ = degree/-s + celsius, °F ℉ = degree/-s + fahrenheit, ° = degree/-s, W = watt/-s,
+        kW = kilowatt/-s, kWh = kilowatt hour/-s, V = volt/-s, Hz = hertz, kHz = kilohertz,
+        MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/-s, MB = megabyte/-s, GB = gigabyte/-s,
+        TB = terabyte/-s""")
+    abbreviations = pairs("""e.g. = for example, i.e. = that is, etc. = et cetera, vs. = versus,
+        approx. = approximately, No.# = number, Prof. = professor, Ave. = avenue, Blvd. = boulevard,
+        Rd. = road, Sept. = September, Mrs. = misess, Ms. = miss, Mt. = mount, dept. = department,
+        Jan. = January, Feb. = February, Aug. = August, Oct. = October, Nov. = November,
+        Dec. = December, St. = saint, Sr. = senior, Tel. = telephone, fig.# = figure,
+        figs.# = figures, p.# = page, pp.# = pages, vol.# = volume, vols.# = volumes,
+        ch.# = chapter, chs.# = chapters, chap.# = chapter, eq.# = equation, apt.# = apartment,
+        Gen.# = Genesis, Matt.# = Matthew,
+        Ps.# = Psalm, Rom.# = Romans, Cor.# = Corinthians, Rev.# = Revelation, Sec.# = section,
+        Art.# = article, para.# = paragraph, paras.# = paragraphs, Mon. = Monday,
+        Tue. = Tuesday, Tues. = Tuesday, Wed. = Wednesday, Thu. = Thursday, Thur. = Thursday,
+        Thurs. = Thursday, Fri. = Friday, Ph.D. = P H D, PhD = P H D""")
+    fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
+    names = dict(
+        zip(
+            "abcdefghijklmnopqrstuvwxyz",
+            words("""ay bee see dee ee eff gee aitch eye jay
+        kay ell em en oh pee cue are ess tee you vee double-you ex why zee"""),
+            strict=True,
+        )
+    )
+
+    def read(self, text: str) -> str:
+        """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
+        if _COMMA.search(text):
+            text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
+        return super().read(_HEIGHT.sub(self._height, text))
+
+    def _height(self, match: re.Match[str]) -> str:
+        """Six foot two."""
+        feet, inches = match[1] or match[3], int(match[2] or match[4])
+        return f"{feet} foot {inches}" if inches else f"{feet} feet"
+
+    @cached_property
+    def read_money(self) -> Step:
+        """Also a price before its noun: a twenty-dollar bill."""
+        nouns = {"$": "dollar", "£": "pound", "€": "euro"}
+        others = super().read_money
+
+        def spoken(match: re.Match[str]) -> str:
+            amount = self.number(match[3]) + (f" {match[4]}" if match[4] else "")
+            return f"{match[1]}{amount}-{nouns[match[2]]}"
+
+        return lambda text: others(_PRICED.sub(spoken, text))
+
+    def is_fraction(self, match: re.Match[str], top: int, bottom: int, *, counted: bool) -> bool:
+        """Also those of inches, hundredths and thousandths."""
+        if bottom in (16, 32, 64) and top > 12 and not match.string[match.end() :].startswith("%"):
+            return True
+        if top == 1 and bottom in (100, 1000):
+            return True
+        if bottom == 5 and re.match(r"\s(?:stars?|points?)\b", match.string[match.end() :]):
+            return False
+        return super().is_fraction(match, top, bottom, counted=counted)
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """Fifteen sixteenths, one hundredth."""
+        if bottom not in (12, 16, 20, 32, 64, 100, 1000):
+            return super().part_words(top, bottom)
+        name = self.ordinal(bottom).removeprefix("one ")
+        return f"{self.cardinal(top)} {name}" + ("s" if top > 1 else "")
+
+    def year(self, number: int) -> str:
+        """Nineteen ninety-nine, two thousand and seven."""
+        if 2000 <= number <= 2009 or number % 1000 == 0:
+            return self.cardinal(number)
+        return spell("en", number, "numbering-year")
+
+    def day(self, number: int, before: str = "") -> str:
+        """The fifth."""
+        return self.ordinal(number)
+
+    @cached_property
+    def read_named_dates(self) -> Step:
+        """March 5th, 2024; 5 March 2024; March 3-5."""
+        names, year = "|".join(self.months), r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
+        day = r"([0-9]{1,2})(?:st|nd|rd|th)?"
+        since = re.compile(
+            rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-]){year}"
+        )
+        american = re.compile(rf"\b({names})\s{day}(?![\w.,:]?\d){year}")
+        british = re.compile(
+            rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?({names})\b{year}", re.IGNORECASE
+        )
+
+        def dated(day: str, year: str | None, form: str) -> str:
+            words = form.format(self.day(int(day)))
+            return f"{words}, {self.year(int(year))}" if year else words
+
+        def step(text: str) -> str:
+            text = since.sub(lambda m: dated(m[2], m[3], f"{m[1]} to {{}}"), text)
+            text = american.sub(
+                lambda m: dated(m[2], m[3], f"{m[1]} {{}}") if 1 <= int(m[2]) <= 31 else m[0], text
+            )
+            return british.sub(
+                lambda m: (
+                    dated(m[1], m[3], f"the {{}} of {m[2]}") if 1 <= int(m[1]) <= 31 else m[0]
+                ),
+                text,
+            )
+
+        return step
+
+    @cached_property
+    def read_abbreviations(self) -> Step:
+        """Reads abbreviations; `St.` after a name is a street."""
+        street = re.compile(r"(?<=[a-z] )St\.(?=\s*$|[\s,;!?]+(?![A-Z][a-z]))|(?<=[a-z] )St\.(?=,)")
+        others = super().read_abbreviations
+
+        def spoken(match: re.Match[str]) -> str:
+            return "street" + self.stop(match)
+
+        return lambda text: others(street.sub(spoken, text))
+
+    @cached_property
+    def read_times(self) -> Step:
+        """3:05 pm, 7 a.m., 14:30."""
+        half = re.compile(
+            r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE
+        )
+        plain = super().read_times
+
+        def spoken(match: re.Match[str]) -> str:
+            hour, minute = int(match[1]), int(match[2] or 0)
+            if not 1 <= hour <= 12 or minute > 59:
+                return match[0]
+            dot = self.stop(match)
+            minutes = f" {self.minutes(minute)}" if minute else ""
+            return f"{self.cardinal(hour)}{minutes} {match[3].lower()} m{dot}"
+
+        return lambda text: plain(half.sub(spoken, _AT.sub(r"\1:\2", text)))
+
+    def time(self, at: ClockTime) -> str:
+        """Three oh five; a full hour is o'clock if the half of the day is not given."""
+        if not at.full_hour or "clock" in at.after[:9]:
+            return super().time(at)
+        word = "o'clock" if 1 <= at.hour <= 12 else "hundred"
+        return f"{self.cardinal(at.hour)} {word}"
+
+    def minutes(self, minute: int) -> str:
+        """Oh five."""
+        return super().minutes(minute) if minute else "zero"
+
+    def _decade(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        if number == 2000 or number < 1000:
+            spoken = self.cardinal(number)
+        elif number % 100 == 0:
+            spoken = f"{self.cardinal(number // 100)} hundred"
+        else:
+            spoken = self.year(number)
+        return spoken[:-1] + "ies" if spoken.endswith("y") else spoken + "s"
+
+    def read_years(self, text: str) -> str:
+        """Reads four digits after a word that precedes a year."""
+        text = _DECADE.sub(self._decade, text)
+        text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
+        text = _ENGLISH_YEARS.sub(
+            lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text
+        )
+        return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+
+    def letter(self, character: str) -> str:
+        """The name of a letter: a is ay."""
+        return self.names.get(character.lower(), super().letter(character))
+
+
+# Feet and inches: 6'2", 5′11″, and 6'2 of a person.
+_HEIGHT = re.compile(
+    r"(?<![\w.,°'’′])(?:([1-9][0-9]?)\s?['’′]\s?([0-9]|1[01])(?:\s?[\"”″]|''|’’)"
+    r"|([3-7])['’′]([0-9]|1[01])(?![\w'’′]|[.,]\d))",
+    re.ASCII,
+)
+# A price after an article or a number, and before a noun.
+_NO_PRICED_NOUN = (
+    "and|but|for|from|was|were|has|had|will|would|can|could|each|more|less|off|than|that|which|when|"
+    "then|with|per|into|extra|plus|thousand|million|billion|trillion"
+)
+_PRICED = re.compile(
+    r"((?:\b[Aa]n?|(?<![\w.,$£€])[1-9][0-9]{0,2}) )([$£€])"
+    r"([1-9][0-9]{0,2}(?:,[0-9]{3})*|[1-9][0-9]{3,5})(?: (thousand|million|billion))?"
+    rf"(?= (?!(?:{_NO_PRICED_NOUN})\b)[a-z]{{3}})"
+)
+_COMMA = re.compile(r",[0-9]{1,2}(?![0-9])")
+_FIGURES = re.compile(
+    r"(?<![\w.,])([0-9]{1,2}),(?=[0-9]{1,2}(?:,?\s(?:and|or)|\s&)\s[0-9])"
+    r"|(?i:(?<=options )|(?<=pages )|(?<=steps )|(?<=items )|(?<=questions )|(?<=chapters )"
+    r"|(?<=numbers ))"
+    r"([0-9]{1,2}),(?=[0-9]{1,2}(?!\d|[.,]\d))"
+)
+# A time with a point, if no noun follows that could be counted.
+_AT = re.compile(
+    r"(?<=\bat )([0-9]{1,2})\.([0-5][0-9])(?=\s*(?:[.,;!?)]|$)|\s(?:on|and|to|until|till|in the|"
+    r"this|today|tomorrow|tonight|every|for|sharp)\b)",
+    re.I,
+)
+_DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
+_THE_YEAR = re.compile(
+    r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])"
+    # The subject of a sentence.
+    r"|(?:(?<=[.!?] )|^)(?:19|20)[0-9]{2}"
+    r"(?= (?:was|will|is|has|had|saw|brought|began|ended|would)\b)"
+    r"|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
+)
+_BEFORE_A_YEAR = (
+    r"in|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
+    r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
+    r"june|july|august|september|october|november|december"
+)
+_ENGLISH_YEAR = re.compile(
+    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)",
+    re.I,
+)
+_ENGLISH_YEARS = re.compile(
+    r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)",
+    re.I,
+)

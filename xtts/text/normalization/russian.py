@@ -1,0 +1,163 @@
+"""Rules for Russian."""
+
+import re
+
+from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
+from xtts.text.normalization.numbers import WrittenNumber, spell
+from xtts.text.normalization.slavic import SlavicRules
+from xtts.text.normalization.units import science_units
+
+
+class RussianRules(SlavicRules):
+    """Russian."""
+
+    code = "ru"
+    # A thousand is тысяча, without "one".
+    corrections = (("одна тысяча ", "тысяча "),)
+    point, minus, plus, to = "запятая", "минус", "плюс", "тире"
+    last_one_counts = True
+    zero_minute = "ноль "
+    day_mark = r"\s"
+    year_mark = r"(?:\s([12][0-9]{3})(?:\s(?-i:г\.|года|году))?(?![\w.,]?\d)(?!\w))?"
+    in_year = re.compile(
+        r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)"
+    )
+    year_words, locating = ("года", "году"), ("в", "во", "о")
+    year_cases = {"году": "m-loc", "год": "m", "года": "m-gen"}
+    # 2-й, 3-м, 5-го
+    ordinal_mark = re.compile(
+        r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
+    )
+    calling = "тел|телефон|звоните|звони|позвоните|номер|факс"
+    months = words("""января февраля марта апреля мая июня июля августа сентября октября ноября
+        декабря""")
+    full_hour = Noun.of("час/часа/часов")
+    percent = Noun.of("процент/процента/процентов/процента")
+    scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
+    thousands = ("тысяча", "тысячи", "тысяч")
+    scale_marks = marks("тыс. тыс = 3, млн млн. = 6, млрд млрд. = 9, трлн трлн. = 12")
+    money_marks = marks("к = 3, м = 6")
+    scale_nouns = scale_words("миллион/-а/-ов/-а, миллиард/-а/-ов/-а, триллион/-а/-ов/-а")
+    denominators = """треть/трети/третей пятая/пятых шестая/шестых седьмая/седьмых восьмая/восьмых
+        девятая/девятых десятая/десятых"""
+    denominator_gender, bar = "f", "дробь"
+    mixed, mixed_half = "{} и {}", "{} с половиной"
+    powers = ("в квадрате", "в кубе", "в степени {}")
+    currencies = moneys("""₽ руб. руб RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f,
+        коп. коп = копейка/копейки/копеек/копейки f,
+        € EUR = евро/евро/евро/евро; цент/-а/-ов, $ US$ USD долл. = доллар/-а/-ов/-а; цент/-а/-ов,
+        £ = фунт/-а/-ов/-а; пенс/-а/-ов""")
+    units = science_units("ru") | nouns("""кг kg = килограмм/-а/-ов/-а, г g = грамм/-а/-ов/-а,
+        мг = миллиграмм/-а/-ов/-а,
+        т = тонна/тонны/тонн/тонны f, км km = километр/-а/-ов/-а, м m = метр/-а/-ов/-а,
+        см cm = сантиметр/-а/-ов/-а, мм mm = миллиметр/-а/-ов/-а, км/ч = километр/-а/-ов/-а + в час,
+        м² = квадратный метр/квадратных метра/квадратных метров/квадратного метра,
+        м³ = кубический метр/кубических метра/кубических метров/кубического метра,
+
+
+
+
+        га = гектар/-а/-ов/-а, дБ = децибел/-а/-ов/-а, сут. = сутки/суток/суток/суток,
+        ст._л. ст.л. = столовая ложка/столовые ложки/столовых ложек/столовой ложки f,
+
+
+
+
+        мм_рт._ст. = миллиметр/-а/-ов/-а + ртутного столба,
+        ч._л. ч.л. = чайная ложка/чайные ложки/чайных ложек/чайной ложки f,
+        шт. = штука/штуки/штук/штуки f, чел. = человек/человека/человек/человека,
+        мес. = месяц/-а/месяцев/-а,
+        л = литр/-а/-ов/-а, мл = миллилитр/-а/-ов/-а, ч = час/-а/-ов/-а,
+        мин мин. = минута/минуты/минут/минуты f, сек сек. = секунда/секунды/секунд/секунды f,
+        °C °С ℃ = градус/-а/-ов/-а + Цельсия, ° = градус/-а/-ов/-а, кВт = киловатт/-а/киловатт/-а,
+        МБ = мегабайт/-а/мегабайт/-а, ГБ = гигабайт/-а/гигабайт/-а""")
+    abbreviations = pairs("""и т. д. = и так далее, и т. п. = и тому подобное, т. е. = то есть,
+        т. к. = так как, и др. = и другие, напр. = например, ул. = улица, д.# = дом,
+        кв.# = квартира, стр. = страница, № = номер, проф. = профессор, им. = имени,
+        до н. э. = до нашей эры, н. э. = нашей эры, см. = смотри, тел. = телефон,
+        т. н. = так называемый, гг. = годы, вв. = века, обл. = область,
+        г-н = господин, г-жа = госпожа, рис.# = рисунок, гл.# = глава, табл.# = таблица,
+        т.# = том, п.# = пункт""")
+    fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
+    _WHOLE = Noun.of("целая/целых")
+    _PARTS = {
+        1: Noun.of("десятая/десятых"), 2: Noun.of("сотая/сотых"), 3: Noun.of("тысячная/тысячных")
+    }  # fmt: skip
+
+    def read(self, text: str) -> str:
+        """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
+        text = _RUSSIAN_POWER.sub(lambda m: m[2] + ("²" if m[1] == "кв" else "³"), text)
+        return super().read(_RUSSIAN_YEARS.sub(lambda m: m[1] + _years(m), text))
+
+    def gender_before(self, amount: str, after: str) -> str:
+        """Две книги, but два стола; одна книга, одно окно: the ending tells the gender together
+        with the number."""
+        match = _RUSSIAN_NOUN.match(after)
+        word = match[1] if match else ""
+        if not word or _NO_RUSSIAN_NOUN.fullmatch(word):
+            return ""
+        if amount.endswith("2"):
+            return "f" if word.endswith(("ы", "и")) else ""
+        if amount.endswith("1"):
+            return "f" if word.endswith(("а", "я")) else "n" if word.endswith(("о", "е")) else ""
+        return ""
+
+    def decimal_words(self, number: WrittenNumber) -> str:
+        """Двенадцать целых пять десятых."""
+        digits = number.fraction
+        if len(digits) > 3 or not int(digits):
+            return f"{self.whole(number.whole)} {self.point} {self.digits(digits)}"
+        counted = ((number.value, self._WHOLE), (int(digits), self._PARTS[len(digits)]))
+        return " ".join(
+            f"{self.cardinal(value, 'f')} {self.form(WrittenNumber(str(value)), noun)}"
+            for value, noun in counted
+        )
+
+    def ordinal(self, number: int, gender: str = "m") -> str:
+        """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc."""
+        genders = {"m": "masculine", "f": "feminine", "n": "neuter"}
+        cases = {"gen": "-genitive", "loc": "-locative", "dat": "-dative", "abl": "-ablative"}
+        kind, _, case = gender.partition("-")
+        return self._corrected(spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}"))
+
+    def phone(self, text: str) -> str:
+        """Reads the code and the first three digits as hundreds, the rest in pairs."""
+        plus = "плюс " if text.startswith("+") else ""
+        return plus + ", ".join(
+            self.whole(part) if len(part) <= 3 else self.digits(part)
+            for part in re.findall(r"\d+", text)
+        )
+
+    def _ordinal(self, match: re.Match[str]) -> str:
+        number, ending, after = int(match[1]), match[2], match.string[match.end() :]
+        rules = next(rules for ends, rules in _RUSSIAN_ENDINGS.items() if ending in ends.split())
+        if ending == "е" and re.match(r"\s\w+(?:ы|и)\b", after):
+            rules = "plural"
+        spoken = spell("ru", number, f"ordinal-{rules}")
+        return spoken if re.search("plural|accusative", rules) else self._corrected(spoken)
+
+
+_RUSSIAN_NOUN = re.compile(r"\s([а-яё]{3,30})(?!\w)")
+# Words behind a number that it does not count, verbs in the past, and nouns whose gender their
+# ending hides.
+_NO_RUSSIAN_NOUN = re.compile(
+    r"или|если|почти|при|это|что|как|где|ещё|еще|уже|тоже|также|только|около|более|менее|после|"
+    r"для|его|она|оно|они|мы|года|часа|дня|месяца|рубля|метра|раза|января|февраля|марта|апреля|мая|"
+    r"июня|июля|августа|сентября|октября|ноября|декабря|пути|имени|времени|мужчина|папа|дедушка|"
+    r"дядя|судья|(?!недели|мили|капли|земли|доли|роли|цели|модели|школа|сила|скала|акула|игла)"
+    r"\w+(?:ла|ло|ли|лся|лась|лись)"
+)
+_RUSSIAN_POWER = re.compile(r"(?<![^\W\d_])(кв|куб)\.?\s?([кдсм]?м)(?![\w.])")
+_RUSSIAN_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")
+
+
+def _years(match: re.Match[str]) -> str:
+    dot = "." if match.end() == len(match.string) else ""
+    return ("годах" if match[2] else "годов") + dot
+
+
+_RUSSIAN_ENDINGS = {
+    "й ый ий ой": "masculine", "я ая": "feminine", "е ое ье": "neuter",
+    "го ого его": "masculine-genitive", "му ому": "masculine-dative",
+    "м ом ем": "masculine-locative", "ю ую": "feminine-accusative", "х": "plural-genitive",
+}  # fmt: skip
