@@ -1,4 +1,4 @@
-"""Encodes PCM16 at 24 kHz as wav, flac, mp3, opus, aac or m4a, streamed or whole.
+"""Encodes PCM16 at 24 kHz as wav, flac, mp3, opus, aac or m4a: a stream, bytes or a file.
 
 libsndfile (whose wheel includes LAME, Opus and FLAC) encodes most formats. FFmpeg's encoder in the
 package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
@@ -6,15 +6,17 @@ package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
 
 import io
 import struct
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from machine import commands
+from machine.errors import SotaqueError
+from machine.storage.atomic import Written, make_folder, replace_file
 from xtts import mp3_frames
 from xtts.sound_endings import av_is_installed
 
 if TYPE_CHECKING:
     import numpy as np
-
-from machine import commands
 
 RATE = 24_000
 MEDIA_TYPES = {
@@ -25,6 +27,16 @@ MEDIA_TYPES = {
     "opus": "audio/ogg",
     "aac": "audio/aac",
     "m4a": "audio/mp4",
+}
+# The endings of files with their formats.
+ENDINGS = {
+    ".wav": "wav",
+    ".mp3": "mp3",
+    ".flac": "flac",
+    ".opus": "opus",
+    ".ogg": "opus",
+    ".m4a": "m4a",
+    ".aac": "aac",
 }
 # Their headers contain the length, so they are sent whole, unless the request asks for a stream.
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
@@ -39,6 +51,10 @@ _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
 # Self-contained fragments, so that the encoder never rewrites bytes that were sent.
 _IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
 AAC_FORMATS = tuple(_CONTAINERS)
+
+
+class EncodingError(SotaqueError):
+    """A file cannot be written in the format of its name."""
 
 
 def missing_encoder() -> str:
@@ -115,10 +131,10 @@ class Encoder:
 
             kind, subtype = _SOUNDFILE[self.form]
             streamed_mp3 = self.form == "mp3" and self._sink is self._sent
+            bitrate = _CONSTANT_BITRATE if streamed_mp3 else {}
             self._file = soundfile.SoundFile(
-                self._sink, "w", RATE, 1, subtype, format=kind,
-                **(_CONSTANT_BITRATE if streamed_mp3 else {}),
-            )  # fmt: skip
+                self._sink, "w", RATE, 1, subtype, format=kind, **bitrate
+            )
         return self._file
 
 
@@ -133,15 +149,45 @@ def whole(form: str, pcm: bytes) -> bytes:
     return out.getvalue()
 
 
+def form_of(path: Path) -> str:
+    """The format of a file by its ending. Raises EncodingError, which lists the possible
+    endings."""
+    form = ENDINGS.get(path.suffix.lower(), "")
+    possible = offered()
+    if form in possible:
+        return form
+    can = ", ".join(ending for ending, each in ENDINGS.items() if each in possible)
+    if form:
+        raise EncodingError(
+            f"{path} needs FFmpeg's encoder, which is not installed here. Install it with: "
+            f"{commands.install_extra('aac')}, or use one of these endings: {can}."
+        )
+    ending = f"ends in {path.suffix}" if path.suffix else "has no ending"
+    raise EncodingError(f"{path} {ending}, which is not a known format. Use one of these: {can}.")
+
+
+def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
+    """Writes `[samples]` in -1..1 at 24 kHz atomically, in the format of the path's ending.
+
+    Raises EncodingError as `form_of`, DiskFull (exit 74), and WriteError for a folder that cannot
+    be written.
+    """
+    file = whole(form_of(path), pcm16(samples))
+    make_folder(path.parent)
+    return replace_file(path, lambda out: out.write(file))
+
+
 def wav_header(pcm_bytes: int | None, rate: int = RATE) -> bytes:
     """The 44 bytes of a WAV header. None: for a stream of unknown length, like OpenAI's and
     FFmpeg's."""
     size = _UNKNOWN if pcm_bytes is None else pcm_bytes
     riff = _UNKNOWN if pcm_bytes is None else pcm_bytes + 36
-    return struct.pack(
-        "<4sI4s4sIHHIIHH4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16,
-        b"data", size,
-    )  # fmt: skip
+    pcm, channels, block, bits = 1, 1, 2, 16
+    return (
+        struct.pack("<4sI4s", b"RIFF", riff, b"WAVE")
+        + struct.pack("<4sIHHIIHH", b"fmt ", 16, pcm, channels, rate, rate * block, block, bits)
+        + struct.pack("<4sI", b"data", size)
+    )
 
 
 def without_length(mp3: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from machine.storage.reading import decoded_text
-from xtts import encoding, speech_file
+from xtts import encoding
 from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
 from xtts.text.languages import tag_of
 from xtts.verbs import voice_arguments
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--lines", type=Path,
                       help="a file with one sentence per line; --out is then a folder")  # fmt: skip
     parser.add_argument("--out", "--to", type=Path, metavar="FILE",
-                       help=f"the file to write ({', '.join(speech_file.ENDINGS)}), - for WAV on "
+                       help=f"the file to write ({', '.join(encoding.ENDINGS)}), - for WAV on "
                             "stdout, or the folder for --lines; by default a new speech.wav in "
                             "the working folder")  # fmt: skip
     parser.add_argument("--speed", type=float, default=1.0, metavar="X",
@@ -97,7 +97,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     lines = _lines(arguments)
     if arguments.out is not None and sound is None:
         for line in lines:
-            speech_file.form_of(line.out)
+            encoding.form_of(line.out)
     # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
     from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -198,7 +198,7 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
 def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", stream: "IO[bytes] | None") -> str:
     """Writes a file, or a WAV into `stream`, and returns the name of its place."""
     if stream is None:
-        speech_file.write(path, waveform)
+        encoding.write(path, waveform)
         return str(path)
     stream.write(encoding.whole("wav", encoding.pcm16(waveform)))
     stream.flush()
