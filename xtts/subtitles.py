@@ -17,16 +17,12 @@ def written(words: Sequence[TimedWord], form: str) -> str:
     if form == "json":
         return json.dumps([asdict(word) for word in words], indent=1, ensure_ascii=False) + "\n"
     mark = "," if form == "srt" else "."
-    cues = [
-        (_clock(cue[0].start_time, mark), _clock(cue[-1].end_time, mark),
-         " ".join(word.word for word in cue))
-        for cue in _cues(words)
-    ]  # fmt: skip
-    blocks = [
-        (f"{number}\n" if form == "srt" else "") + f"{start} --> {end}\n{text}\n"
-        for number, (start, end, text) in enumerate(cues, start=1)
-    ]
-    return "\n".join([*(["WEBVTT\n"] if form == "vtt" else []), *blocks])
+    blocks = ["WEBVTT\n"] if form == "vtt" else []
+    for number, cue in enumerate(_cues(words), start=1):
+        start, end = _clock(cue[0].start_time, mark), _clock(cue[-1].end_time, mark)
+        head = f"{number}\n" if form == "srt" else ""
+        blocks.append(f"{head}{start} --> {end}\n{' '.join(word.word for word in cue)}\n")
+    return "\n".join(blocks)
 
 
 def _cues(words: Sequence[TimedWord]) -> list[list[TimedWord]]:

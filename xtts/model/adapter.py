@@ -50,9 +50,10 @@ class Adapter:
             shapes = [None if half is None else list(half.shape) for half in (a, b)]
             if a is None or b is None or shapes != [[len(a), columns], [rows, len(a)]]:
                 raise _unfit(
-                    source, f"A and B of {whole} are {shapes[0] or 'missing'} and "
+                    source,
+                    f"A and B of {whole} are {shapes[0] or 'missing'} and "
                     f"{shapes[1] or 'missing'}, but the matrix is [{rows}, {columns}]",
-                )  # fmt: skip
+                )
             turned = (b * scale).t().contiguous().to(like.device, like.dtype).t()
             layer[name] = LowRank(a.to(like.device, like.dtype), turned)
         if left or not any(self.matrices):

@@ -31,14 +31,21 @@ EXPORT_FILES = ("bundle.json", "onnx.json")
 PIECE_TOKENS = {"cmu_phones": 36}
 # Coqui's names of our fields, where they differ.
 COQUIS_NAMES = {
-    "layers": "gpt_layers", "width": "gpt_n_model_channels", "heads": "gpt_n_heads",
-    "text_ids": "gpt_number_text_tokens", "text_start": "gpt_start_text_token",
-    "text_stop": "gpt_stop_text_token", "audio_ids": "gpt_num_audio_tokens",
-    "audio_start": "gpt_start_audio_token", "audio_stop": "gpt_stop_audio_token",
-    "max_text_tokens": "gpt_max_text_tokens", "max_audio_tokens": "gpt_max_audio_tokens",
-    "total_seconds": "gpt_cond_len", "chunk_seconds": "gpt_cond_chunk_len",
+    "layers": "gpt_layers",
+    "width": "gpt_n_model_channels",
+    "heads": "gpt_n_heads",
+    "text_ids": "gpt_number_text_tokens",
+    "text_start": "gpt_start_text_token",
+    "text_stop": "gpt_stop_text_token",
+    "audio_ids": "gpt_num_audio_tokens",
+    "audio_start": "gpt_start_audio_token",
+    "audio_stop": "gpt_stop_audio_token",
+    "max_text_tokens": "gpt_max_text_tokens",
+    "max_audio_tokens": "gpt_max_audio_tokens",
+    "total_seconds": "gpt_cond_len",
+    "chunk_seconds": "gpt_cond_chunk_len",
     "speaker_seconds": "max_ref_len",
-}  # fmt: skip
+}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 

@@ -71,9 +71,13 @@ class Model:
         Raises ConfigError if the tensors do not fit this model.
         """
         gpt = load_gpt(
-            state, self.config, kind=self.kind, device=self.device, source="the checkpoint",
+            state,
+            self.config,
+            kind=self.kind,
+            device=self.device,
+            source="the checkpoint",
             low_memory=self.low_memory,
-        )  # fmt: skip
+        )
         self.gpt = gpt.eval().requires_grad_(False)
 
     def another_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
@@ -272,11 +276,17 @@ def new_dvae(shape: DVAEShape) -> Any:
     from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
     return DiscreteVAE(
-        channels=MEL_BANDS, normalization=None, positional_dims=1, num_tokens=shape.num_codes,
-        codebook_dim=shape.codebook_dim, hidden_dim=shape.hidden_dim,
-        num_resnet_blocks=shape.num_resnet_blocks, kernel_size=3, num_layers=shape.num_layers,
+        channels=MEL_BANDS,
+        normalization=None,
+        positional_dims=1,
+        num_tokens=shape.num_codes,
+        codebook_dim=shape.codebook_dim,
+        hidden_dim=shape.hidden_dim,
+        num_resnet_blocks=shape.num_resnet_blocks,
+        kernel_size=3,
+        num_layers=shape.num_layers,
         use_transposed_convs=False,
-    )  # fmt: skip
+    )
 
 
 def load_dvae(folder: Path, config: ModelConfig) -> Any:

@@ -73,9 +73,14 @@ class Trunk(nn.Module):
     """Steps `[batch, width, steps]` -> `[batch, steps, outputs]`, with an optional speaker."""
 
     def __init__(
-        self, width: int, channels: int, layers: int, outputs: int, shape: SourceFilterShape,
+        self,
+        width: int,
+        channels: int,
+        layers: int,
+        outputs: int,
+        shape: SourceFilterShape,
         speaker_width: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.first = nn.Conv1d(width, channels, shape.kernel, padding=shape.kernel // 2)
         self.speaker = nn.Conv1d(speaker_width, channels, 1) if speaker_width else None
@@ -113,9 +118,13 @@ class SourceFilter(nn.Module):
         self.width, self.speaker_width, self.shape = width, speaker_width, shape
         self.bins = shape.window // 2 + 1
         self.pitch = Trunk(
-            width, shape.pitch_channels, shape.pitch_layers, 2, shape,
+            width,
+            shape.pitch_channels,
+            shape.pitch_layers,
+            2,
+            shape,
             speaker_width if shape.speaker_channels else 0,
-        )  # fmt: skip
+        )
         self.filters = Trunk(
             width, shape.channels, shape.layers, 3 * self.bins, shape, speaker_width
         )

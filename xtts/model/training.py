@@ -158,9 +158,7 @@ def _places(
     slots; its targets, without those within `skip`, and their slots."""
     positions, aim = torch.arange(len(inputs)), torch.arange(len(targets))
     kept = (aim < skip[0]) | (aim >= skip[1])
-    return (
-        inputs.long(), positions, start + positions, targets.long()[kept], start + aim[kept]
-    )  # fmt: skip
+    return inputs.long(), positions, start + positions, targets.long()[kept], start + aim[kept]
 
 
 # Targets per chunk of logits: with 6,681 text ids in float32, a chunk takes 55 MB.

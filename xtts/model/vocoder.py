@@ -157,12 +157,21 @@ def _hifigan(width: int, speaker_width: int, shape: VocoderShape) -> nn.Module:
     from TTS.vocoder.models.hifigan_generator import HifiganGenerator
 
     generator: nn.Module = HifiganGenerator(
-        width, 1, shape.resblock_type, shape.resblock_dilation_sizes,
-        shape.resblock_kernel_sizes, shape.upsample_kernel_sizes,
-        shape.upsample_initial_channel, shape.upsample_rates,
-        inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
-        conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
-    )  # fmt: skip
+        width,
+        1,
+        shape.resblock_type,
+        shape.resblock_dilation_sizes,
+        shape.resblock_kernel_sizes,
+        shape.upsample_kernel_sizes,
+        shape.upsample_initial_channel,
+        shape.upsample_rates,
+        inference_padding=0,
+        cond_channels=speaker_width,
+        conv_pre_weight_norm=False,
+        conv_post_weight_norm=False,
+        conv_post_bias=False,
+        cond_in_each_up_layer=True,
+    )
     return generator
 
 
@@ -198,9 +207,13 @@ class SpeakerEncoder(nn.Module):
 
         shape = config.speaker_encoder
         self.net: nn.Module = ResNetSpeakerEncoder(
-            input_dim=64, proj_dim=shape.embedding_width, layers=list(shape.layers),
-            num_filters=list(shape.num_filters), log_input=True, use_torch_spec=False,
-        )  # fmt: skip
+            input_dim=64,
+            proj_dim=shape.embedding_width,
+            layers=list(shape.layers),
+            num_filters=list(shape.num_filters),
+            log_input=True,
+            use_torch_spec=False,
+        )
         if shape.keeps_spectrum:
             self.net.instancenorm = LoudnessNorm()
 

@@ -26,17 +26,37 @@ _POWER = re.compile(r"\^\{([^{}]{1,40})\}")
 _LAYOUT = str.maketrans({"{": " ", "}": " ", "&": " ", "~": " ", "<": " ＜ ", ">": " ＞ "})
 # Signs that are read, and names that are; other commands of layout are silent.
 _COMMAND_SIGNS = {
-    "leq": "≤", "le": "≤", "leqslant": "≤", "geq": "≥", "ge": "≥", "geqslant": "≥", "neq": "≠",
-    "ne": "≠", "approx": "≈", "sim": "≈", "times": "×", "cdot": "×", "ast": "×", "div": "÷",
-    "pm": "±", "mp": "±", "lt": "<", "gt": ">", "equiv": "=", "circ": "°", "degree": "°",
-    "percent": "%", "ldots": "…", "dots": "…", "cdots": "…",
-}  # fmt: skip
+    command: sign
+    for sign, commands in {
+        "≤": "leq le leqslant",
+        "≥": "geq ge geqslant",
+        "≠": "neq ne",
+        "≈": "approx sim",
+        "×": "times cdot ast",
+        "÷": "div",
+        "±": "pm mp",
+        "<": "lt",
+        ">": "gt",
+        "=": "equiv",
+        "°": "circ degree",
+        "%": "percent",
+        "…": "ldots dots cdots",
+    }.items()
+    for command in commands.split()
+}
 _NAMES = frozenset(
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau "
     "upsilon phi chi psi omega sin cos tan cot log ln exp lim max min".split()
 )
-_FULL_NAMES = {"varepsilon": "epsilon", "vartheta": "theta", "varphi": "phi", "infty": "infinity",
-               "int": "integral", "sum": "sum", "prod": "product"}  # fmt: skip
+_FULL_NAMES = {
+    "varepsilon": "epsilon",
+    "vartheta": "theta",
+    "varphi": "phi",
+    "infty": "infinity",
+    "int": "integral",
+    "sum": "sum",
+    "prod": "product",
+}
 
 
 def spoken(text: str) -> str:
@@ -91,39 +111,39 @@ def _command(match: re.Match[str]) -> str:
 _ORDER = "=×÷±≥≤≠≈<>√§"
 # The words of these signs, in this order.
 _SIGN_WORDS = {
-    "en": "equals|times|divided by|plus or minus|greater than or equal to|less than or equal to|"
-          "not equal to|approximately|less than|greater than|the square root of|section",
-    "de": "gleich|mal|geteilt durch|plus minus|größer gleich|kleiner gleich|ungleich|ungefähr|"
-          "kleiner als|größer als|Wurzel aus|Paragraf",
-    "nl": "is|keer|gedeeld door|plus of min|groter dan of gelijk aan|kleiner dan of gelijk aan|"
-          "niet gelijk aan|ongeveer|kleiner dan|groter dan|wortel|paragraaf",
-    "fr": "égale|fois|divisé par|plus ou moins|supérieur ou égal à|inférieur ou égal à|"
-          "différent de|environ|inférieur à|supérieur à|racine de|paragraphe",
-    "es": "igual a|por|entre|más menos|mayor o igual que|menor o igual que|distinto de|"
-          "aproximadamente|menor que|mayor que|raíz de|párrafo",
-    "pt": "igual a|vezes|dividido por|mais ou menos|maior ou igual a|menor ou igual a|diferente de|"
-          "aproximadamente|menor que|maior que|raiz de|parágrafo",
-    "it": "uguale a|per|diviso|più o meno|maggiore o uguale a|minore o uguale a|diverso da|circa|"
-          "minore di|maggiore di|radice di|paragrafo",
-    "pl": "równa się|razy|podzielić przez|plus minus|większe lub równe|mniejsze lub równe|"
-          "nie równa się|około|mniejsze niż|większe niż|pierwiastek z|paragraf",
-    "cs": "rovná se|krát|děleno|plus minus|větší nebo rovno|menší nebo rovno|nerovná se|přibližně|"
-          "menší než|větší než|odmocnina z|paragraf",
-    "ru": "равно|умножить на|разделить на|плюс минус|больше или равно|меньше или равно|не равно|"
-          "примерно|меньше|больше|корень из|параграф",
-    "tr": "eşittir|çarpı|bölü|artı eksi|büyük eşit|küçük eşit|eşit değil|yaklaşık|küçüktür|"
-          "büyüktür|karekök|paragraf",
-    "hu": "egyenlő|szor|osztva|plusz mínusz|nagyobb vagy egyenlő|kisebb vagy egyenlő|nem egyenlő|"
-          "körülbelül|kisebb mint|nagyobb mint|gyök|paragrafus",
-    "ar": "يساوي|ضرب|قسمة|زائد أو ناقص|أكبر من أو يساوي|أصغر من أو يساوي|لا يساوي|حوالي|أصغر من|"
-          "أكبر من|جذر|فقرة",
-    "hi": "बराबर|गुणा|भाग|प्लस माइनस|से बड़ा या बराबर|से छोटा या बराबर|बराबर नहीं|लगभग|से छोटा|से बड़ा|"
-          "वर्गमूल|धारा",
+    "en": """equals|times|divided by|plus or minus|greater than or equal to|less than or equal to|
+        not equal to|approximately|less than|greater than|the square root of|section""",
+    "de": """gleich|mal|geteilt durch|plus minus|größer gleich|kleiner gleich|ungleich|ungefähr|
+        kleiner als|größer als|Wurzel aus|Paragraf""",
+    "nl": """is|keer|gedeeld door|plus of min|groter dan of gelijk aan|kleiner dan of gelijk aan|
+        niet gelijk aan|ongeveer|kleiner dan|groter dan|wortel|paragraaf""",
+    "fr": """égale|fois|divisé par|plus ou moins|supérieur ou égal à|inférieur ou égal à|
+        différent de|environ|inférieur à|supérieur à|racine de|paragraphe""",
+    "es": """igual a|por|entre|más menos|mayor o igual que|menor o igual que|distinto de|
+        aproximadamente|menor que|mayor que|raíz de|párrafo""",
+    "pt": """igual a|vezes|dividido por|mais ou menos|maior ou igual a|menor ou igual a|
+        diferente de|aproximadamente|menor que|maior que|raiz de|parágrafo""",
+    "it": """uguale a|per|diviso|più o meno|maggiore o uguale a|minore o uguale a|diverso da|circa|
+        minore di|maggiore di|radice di|paragrafo""",
+    "pl": """równa się|razy|podzielić przez|plus minus|większe lub równe|mniejsze lub równe|
+        nie równa się|około|mniejsze niż|większe niż|pierwiastek z|paragraf""",
+    "cs": """rovná se|krát|děleno|plus minus|větší nebo rovno|menší nebo rovno|nerovná se|
+        přibližně|menší než|větší než|odmocnina z|paragraf""",
+    "ru": """равно|умножить на|разделить на|плюс минус|больше или равно|меньше или равно|не равно|
+        примерно|меньше|больше|корень из|параграф""",
+    "tr": """eşittir|çarpı|bölü|artı eksi|büyük eşit|küçük eşit|eşit değil|yaklaşık|küçüktür|
+        büyüktür|karekök|paragraf""",
+    "hu": """egyenlő|szor|osztva|plusz mínusz|nagyobb vagy egyenlő|kisebb vagy egyenlő|nem egyenlő|
+        körülbelül|kisebb mint|nagyobb mint|gyök|paragrafus""",
+    "ar": """يساوي|ضرب|قسمة|زائد أو ناقص|أكبر من أو يساوي|أصغر من أو يساوي|لا يساوي|حوالي|أصغر من|
+        أكبر من|جذر|فقرة""",
+    "hi": """बराबर|गुणा|भाग|प्लस माइनस|से बड़ा या बराबर|से छोटा या बराबर|बराबर नहीं|लगभग|से छोटा|
+        से बड़ा|वर्गमूल|धारा""",
     "zh": "等于|乘以|除以|正负|大于等于|小于等于|不等于|约等于|小于|大于|根号|第",
-    "ja": "イコール|かける|割る|プラスマイナス|大なりイコール|小なりイコール|ノットイコール|約|"
-          "小なり|大なり|ルート|第",
+    "ja": """イコール|かける|割る|プラスマイナス|大なりイコール|小なりイコール|ノットイコール|約|
+        小なり|大なり|ルート|第""",
     "ko": "는|곱하기|나누기|플러스 마이너스|크거나 같다|작거나 같다|같지 않다|약|작다|크다|루트|제",
-}  # fmt: skip
+}
 _TERM = r"[-+±√(−]?(?:[0-9.$€£(]|[A-Za-z](?![^\W\d_²³¹⁰⁴-⁹])|\|)"
 # Between two terms; before one; and a power.
 _BETWEEN = re.compile(
@@ -146,7 +166,8 @@ SIGNS = re.compile(f"[{_ORDER}*^+]")
 def signs_reader(language: str, power: str, plus: str) -> Callable[[str], str]:
     """The step that writes signs as words. power: the words of a power, with `{}` for it;
     plus: the word of its sign."""
-    words = dict(zip(_ORDER, _SIGN_WORDS.get(language, "").split("|"), strict=False))
+    said = map(str.strip, _SIGN_WORDS.get(language, "").split("|"))
+    words = dict(zip(_ORDER, said, strict=False))
     if len(words) < len(_ORDER):
         return lambda text: text
     words |= {"*": words["×"], "+": plus}

@@ -51,16 +51,12 @@ Walloon; wo wol Wolof; xh xho Xhosa; yi yid Yiddish; yo yor Yoruba; za zha Zhuan
 chi Chinese; zu zul Zulu
 """
 # Withdrawn codes, codes of variants, and country codes that are used as language codes.
-_ALIASES = {
-    "cmn": "zh", "yue": "zh", "nob": "nb", "nno": "nn", "arb": "ar", "pes": "fa", "fil": "tl",
-    "swh": "sw", "zsm": "ms", "ekk": "et", "lvs": "lv", "iw": "he", "in": "id", "ji": "yi",
-    "jw": "jv", "mo": "ro", "mol": "ro", "scr": "hr", "scc": "sr", "sh": "sr", "cn": "zh",
-    "jp": "ja", "cz": "cs", "dk": "da", "ua": "uk", "mandarin": "zh", "cantonese": "zh",
-    "deutsch": "de", "español": "es", "français": "fr", "italiano": "it", "nederlands": "nl",
-    "português": "pt", "polski": "pl", "čeština": "cs", "česky": "cs", "magyar": "hu",
-    "türkçe": "tr", "русский": "ru", "العربية": "ar", "हिन्दी": "hi", "中文": "zh", "日本語": "ja",
-    "한국어": "ko",
-}  # fmt: skip
+_ALIASES = """
+zh cmn yue cn mandarin cantonese 中文; nb nob; nn nno; ar arb العربية; fa pes; tl fil; sw swh; ms
+zsm; et ekk; lv lvs; he iw; id in; yi ji; jv jw; ro mo mol; hr scr; sr scc sh; ja jp 日本語; cs cz
+čeština česky; da dk; uk ua; de deutsch; es español; fr français; it italiano; nl nederlands; pt
+português; pl polski; hu magyar; tr türkçe; ru русский; hi हिन्दी; ko 한국어
+"""
 # ISO 639-2's undetermined, multiple, no linguistic content and uncoded; and words for these.
 _NOT_STATED = frozenset(
     ["", *"x und mul zxx mis unknown undefined undetermined none multiple".split()]
@@ -75,7 +71,9 @@ _ENTRY = re.compile(r"([a-z]{2})((?: [a-z]{3})+) ([^;]+?)\s*(?:;|$)")
 
 @cache
 def _codes() -> dict[str, str]:
-    known = dict(_ALIASES)
+    known = dict[str, str]()
+    for code, *aliases in map(str.split, _ALIASES.split(";")):
+        known |= dict.fromkeys(aliases, code)
     for code, threes, names in _ENTRY.findall(" ".join(_TABLE.split())):
         known |= dict.fromkeys([code, *threes.split()], code)
         known |= dict.fromkeys((" ".join(one.split()).casefold() for one in names.split("/")), code)
@@ -132,11 +130,24 @@ def tag_of(name: str) -> str:
 
 # English names by ISO 639-1 code.
 NAMES = {
-    "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish",
-    "fr": "French", "hi": "Hindi", "hu": "Hungarian", "it": "Italian", "ja": "Japanese",
-    "ko": "Korean", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian",
-    "tr": "Turkish", "zh": "Chinese",
-}  # fmt: skip
+    "ar": "Arabic",
+    "cs": "Czech",
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "hi": "Hindi",
+    "hu": "Hungarian",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "nl": "Dutch",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "tr": "Turkish",
+    "zh": "Chinese",
+}
 
 # Frequent words that only one of these languages has.
 FUNCTION_WORDS = {

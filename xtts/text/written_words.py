@@ -167,9 +167,8 @@ def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
 
 
 def _said(character: str) -> bool:
-    return category(character) in ("Sc", "Sm") or category(character)[0] in "LN" or (
-        character in _SPOKEN_SIGNS
-    )  # fmt: skip
+    kind = category(character)
+    return kind in ("Sc", "Sm") or kind[0] in "LN" or character in _SPOKEN_SIGNS
 
 
 def _key(word: str) -> str:

@@ -117,8 +117,10 @@ class FractionRules(UnitRules, DateRules):
 
     def half_gender(self, after: str) -> str:
         """The gender of the noun after a half; "" if it is not known."""
-        return next((gender for gender, nouns in _HALVED.get(self.code, {}).items()
-                     if re.match(rf"\s(?:{nouns})\b", after)), "")  # fmt: skip
+        for gender, nouns in _HALVED.get(self.code, {}).items():
+            if re.match(rf"\s(?:{nouns})\b", after):
+                return gender
+        return ""
 
     def part_words(self, top: int, bottom: int) -> str:
         """A fraction in words."""
@@ -172,8 +174,10 @@ class FractionRules(UnitRules, DateRules):
         pressure = _PRESSURE.search(match.string[max(0, match.start() - 40) : match.start()])
         if pressure and self.code in OVER:
             return f"{first} {OVER[self.code]} {second}"
-        if words and ((1 < top < bottom and bottom in _TOPS.get(self.code, _FULL_MARKS))
-                      or top == bottom in (10, 20, 100)):  # fmt: skip
+        if words and (
+            (1 < top < bottom and bottom in _TOPS.get(self.code, _FULL_MARKS))
+            or top == bottom in (10, 20, 100)
+        ):
             return self._scored(first, second, words)
         equation = re.match(r"\s?=", match.string[match.end() :])
         if self.bar and (equation or (top == 1 and bottom > 31)):

@@ -31,14 +31,21 @@ class GermanRules(LanguageRules):
     code = "de"
     spaced_groups = LONG_GROUPS
     # Eins, if nothing is counted.
-    cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine",
-                 "n": "cardinal-neuter"}  # fmt: skip
+    cardinals = {
+        "": "numbering",
+        "m": "cardinal-masculine",
+        "f": "cardinal-feminine",
+        "n": "cardinal-neuter",
+    }
     point, minus, to = "Komma", "minus", "bis"
-    year_marks = (_year_after(
-        "jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
-        "frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
-        "dezember"
-    ), _BARE_YEAR)  # fmt: skip
+    year_marks = (
+        _year_after(
+            "jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
+            "frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
+            "dezember"
+        ),
+        _BARE_YEAR,
+    )
     fraction_digits = True
     # 14:30 Uhr, 14.30 Uhr, 9 Uhr
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
@@ -172,10 +179,13 @@ class DutchRules(LanguageRules):
     spaced_groups = LONG_GROUPS
     cardinals = {"m": "cardinal"}
     point, minus, to, hundred = "komma", "min", "tot", "{}honderd{}"
-    year_marks = (_year_after(
-        "jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
-        "februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december"
-    ), _BARE_YEAR)  # fmt: skip
+    year_marks = (
+        _year_after(
+            "jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
+            "februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december"
+        ),
+        _BARE_YEAR,
+    )
     # 14.30 uur, 9:00
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
     clock_range = _CLOCKS

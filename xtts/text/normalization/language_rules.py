@@ -78,12 +78,26 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
     def steps(self) -> tuple[Step, ...]:
         """The steps for numbers, in order: the most specific patterns first."""
         return (
-            self.read_dates, self.read_services, self.read_phones, self.read_identifiers,
-            self.read_pairs, self.read_formula_signs, self.read_clock_words, self.read_spans,
-            self.read_times, self.read_rate_of_amounts, self.read_money, self.read_percents,
-            self.read_years, self.read_units, self.read_ordinals, self.read_ranges,
-            self.read_ratios, self.read_signs, self.read_numbers,
-        )  # fmt: skip
+            self.read_dates,
+            self.read_services,
+            self.read_phones,
+            self.read_identifiers,
+            self.read_pairs,
+            self.read_formula_signs,
+            self.read_clock_words,
+            self.read_spans,
+            self.read_times,
+            self.read_rate_of_amounts,
+            self.read_money,
+            self.read_percents,
+            self.read_years,
+            self.read_units,
+            self.read_ordinals,
+            self.read_ranges,
+            self.read_ratios,
+            self.read_signs,
+            self.read_numbers,
+        )
 
     @cached_property
     def sentences(self) -> SentenceEnds:

@@ -21,8 +21,16 @@ _ARABIC_POINT, _ARABIC_GROUP = (
     re.compile(r"(?<=\d)\u066b(?=\d)"),
     re.compile(r"(?<=\d)\u066c(?=\d)"),
 )
-_ASCII = {"\u2212": "-", "\uff0d": "-", "\uff05": "%", "\u2044": "/", "\u2215": "/", "\u066a": "%",
-          "\uff1c": "<", "\uff1e": ">"}  # fmt: skip
+_ASCII = {
+    "\u2212": "-",
+    "\uff0d": "-",
+    "\uff05": "%",
+    "\u2044": "/",
+    "\u2215": "/",
+    "\u066a": "%",
+    "\uff1c": "<",
+    "\uff1e": ">",
+}
 
 
 def plain_digits(text: str) -> str:
@@ -136,5 +144,6 @@ def roman_in_figures(text: str, language: str) -> str:
 def roman_value(numeral: str) -> int:
     """The value of a Roman numeral below 40."""
     values = [_VALUES[digit] for digit in numeral]
-    return sum(-one if one < then else one
-               for one, then in zip(values, [*values[1:], 0], strict=True))  # fmt: skip
+    return sum(
+        -one if one < then else one for one, then in zip(values, [*values[1:], 0], strict=True)
+    )

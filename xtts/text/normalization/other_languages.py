@@ -212,9 +212,19 @@ class ArabicRules(LanguageRules):
         سبعة مائة = سبعمائة, ثمانية مائة = ثمانمائة, تسعة مائة = تسعمائة""").items()
     )
     _HOURS = (
-        "الثانية عشرة", "الواحدة", "الثانية", "الثالثة", "الرابعة", "الخامسة", "السادسة", "السابعة",
-        "الثامنة", "التاسعة", "العاشرة", "الحادية عشرة",
-    )  # fmt: skip
+        "الثانية عشرة",
+        "الواحدة",
+        "الثانية",
+        "الثالثة",
+        "الرابعة",
+        "الخامسة",
+        "السادسة",
+        "السابعة",
+        "الثامنة",
+        "التاسعة",
+        "العاشرة",
+        "الحادية عشرة",
+    )
 
     def part_words(self, top: int, bottom: int) -> str:
         """A third, two thirds in the dual, three eighths."""
@@ -311,9 +321,11 @@ class HindiRules(LanguageRules):
     def read_times(self, text: str) -> str:
         """साढ़े दस बजे."""
         halves = {1: "डेढ़", 2: "ढाई"}
-        return super().read_times(_HINDI_HALF.sub(
-            lambda m: f"{halves.get(int(m[1])) or f'साढ़े {self.cardinal(int(m[1]))}'} बजे", text
-        ))  # fmt: skip
+        return super().read_times(
+            _HINDI_HALF.sub(
+                lambda m: f"{halves.get(int(m[1])) or f'साढ़े {self.cardinal(int(m[1]))}'} बजे", text
+            )
+        )
 
     def time(self, at: ClockTime) -> str:
         """दस बजकर पैंतालीस मिनट."""

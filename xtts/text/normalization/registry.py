@@ -13,9 +13,19 @@ from xtts.text.normalization.numerals import in_digits
 from xtts.text.sentences import SentenceEnds
 
 __all__ = [
-    "COQUI", "LANGUAGES", "NEWEST", "NORMALIZERS", "SOTAQUE_1", "LanguageRules", "NoWordsError",
-    "engine", "in_digits", "rules_of", "sentence_ends", "spell",
-]  # fmt: skip
+    "COQUI",
+    "LANGUAGES",
+    "NEWEST",
+    "NORMALIZERS",
+    "SOTAQUE_1",
+    "LanguageRules",
+    "NoWordsError",
+    "engine",
+    "in_digits",
+    "rules_of",
+    "sentence_ends",
+    "spell",
+]
 
 # The names of the rules in `config.json`, checkpoints and caches. To fix a reading, keep the name
 # and increment `_RULES` in `xtts.text.tokenizer`, which invalidates caches. To change the words of

@@ -314,8 +314,15 @@ class PortugueseRules(IberianRules):
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
     percent = Noun.of("por cento")
     scales = (
-        "mil", "milhão", "milhões", "bilhão", "bilhões", "trilhão", "trilhões", "mil milhões",
-    )  # fmt: skip
+        "mil",
+        "milhão",
+        "milhões",
+        "bilhão",
+        "bilhões",
+        "trilhão",
+        "trilhões",
+        "mil milhões",
+    )
     thousands = ("mil",)
     scale_marks = marks("mi mi. mio = 6, bi bi. = 9, tri tri. = 12")
     scale_nouns = scale_words("milhão/milhões, bilhão/bilhões, trilhão/trilhões")

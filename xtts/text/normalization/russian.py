@@ -81,8 +81,10 @@ class RussianRules(SlavicRules):
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
     _WHOLE = Noun.of("целая/целых")
     _PARTS = {
-        1: Noun.of("десятая/десятых"), 2: Noun.of("сотая/сотых"), 3: Noun.of("тысячная/тысячных")
-    }  # fmt: skip
+        1: Noun.of("десятая/десятых"),
+        2: Noun.of("сотая/сотых"),
+        3: Noun.of("тысячная/тысячных"),
+    }
 
     def read(self, text: str) -> str:
         """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
@@ -157,7 +159,12 @@ def _years(match: re.Match[str]) -> str:
 
 
 _RUSSIAN_ENDINGS = {
-    "й ый ий ой": "masculine", "я ая": "feminine", "е ое ье": "neuter",
-    "го ого его": "masculine-genitive", "му ому": "masculine-dative",
-    "м ом ем": "masculine-locative", "ю ую": "feminine-accusative", "х": "plural-genitive",
-}  # fmt: skip
+    "й ый ий ой": "masculine",
+    "я ая": "feminine",
+    "е ое ье": "neuter",
+    "го ого его": "masculine-genitive",
+    "му ому": "masculine-dative",
+    "м ом ем": "masculine-locative",
+    "ю ую": "feminine-accusative",
+    "х": "plural-genitive",
+}

@@ -192,9 +192,14 @@ class PolishRules(SlavicRules):
     _HUNDREDS = words("""setny dwusetny trzechsetny czterechsetny pięćsetny sześćsetny siedemsetny
         osiemsetny dziewięćsetny""")
     endings = {
-        "m": ("y", "i"), "f": ("a", "a"), "n": ("e", "ie"), "m-gen": ("ego", "iego"),
-        "f-gen": ("ej", "iej"), "m-loc": ("ym", "im"), "f-ins": ("ą", "ą"),
-    }  # fmt: skip
+        "m": ("y", "i"),
+        "f": ("a", "a"),
+        "n": ("e", "ie"),
+        "m-gen": ("ego", "iego"),
+        "f-gen": ("ej", "iej"),
+        "m-loc": ("ym", "im"),
+        "f-ins": ("ą", "ą"),
+    }
 
     def read(self, text: str) -> str:
         """Gr after złoty is grosz, not gram."""
@@ -311,9 +316,14 @@ class CzechRules(SlavicRules):
     tens_ordinals = words("""dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý
         devadesátý""")
     endings = {
-        "m": ("ý", "í"), "f": ("á", "í"), "n": ("é", "í"), "m-gen": ("ého", "ího"),
-        "m-loc": ("ém", "ím"), "f-gen": ("é", "í"), "f-loc": ("é", "í"),
-    }  # fmt: skip
+        "m": ("ý", "í"),
+        "f": ("á", "í"),
+        "n": ("é", "í"),
+        "m-gen": ("ého", "ího"),
+        "m-loc": ("ém", "ím"),
+        "f-gen": ("é", "í"),
+        "f-loc": ("é", "í"),
+    }
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Tři celé čtrnáct: the word for "whole" is feminine."""
