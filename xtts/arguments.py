@@ -55,10 +55,10 @@ def text(name: str, value: object) -> str:
 
 def device(name: str, value: object) -> str:
     """Checks a device and returns PyTorch's name for it. Raises ArgumentError."""
-    known = str(device_name(text(name, value)))
-    if not re.fullmatch(DEVICE, known):
+    name_of_torch = str(device_name(text(name, value)))
+    if not re.fullmatch(DEVICE, name_of_torch):
         raise _refused(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
-    return known
+    return name_of_torch
 
 
 def switch(name: str, value: object) -> bool:

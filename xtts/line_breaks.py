@@ -83,4 +83,4 @@ def _are_words(first: str, rest: str) -> bool:
     if first in _PREFIXES:
         return True
     parts = (first, rest)
-    return all(len(one) >= _LEAST_PART and is_known(one) for one in parts)
+    return all(len(part) >= _LEAST_PART and is_known(part) for part in parts)

@@ -29,7 +29,7 @@ def _cues(words: Sequence[TimedWord]) -> list[list[TimedWord]]:
     cues: list[list[TimedWord]] = []
     for word in words:
         cue = cues[-1] if cues else []
-        length = sum(len(one.word) + 1 for one in cue) + len(word.word)
+        length = sum(len(earlier.word) + 1 for earlier in cue) + len(word.word)
         full = cue and (
             length > CUE_CHARACTERS
             or word.end_time - cue[0].start_time > CUE_SECONDS

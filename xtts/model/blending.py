@@ -25,8 +25,8 @@ def blend(
     """
     if share == 1:
         return dict(tuned)
-    known = {PREFIX + name for name in from_coqui(base)}
-    for name in sorted(known ^ tuned.keys()):
+    trained = {PREFIX + name for name in from_coqui(base)}
+    for name in sorted(trained ^ tuned.keys()):
         raise ConfigError(f"{name} is in only one of base and checkpoint; they cannot be blended.")
     blended = {}
     for name, tensor in tuned.items():
@@ -36,8 +36,8 @@ def blend(
                 "checkpoint; they cannot be blended."
             )
         blended[name] = base[name].float().lerp(tensor.float(), share)
-    for one in extensions:
-        rows = slice(one.first_id, one.first_id + one.num_ids)
+    for extension in extensions:
+        rows = slice(extension.first_id, extension.first_id + extension.num_ids)
         for name in TEXT_TABLES:
             blended[PREFIX + name][rows] = tuned[PREFIX + name][rows].float()
     return blended

@@ -91,7 +91,7 @@ class Extension:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own:
+class _SotaqueConfig:
     """The key "sotaque" of config.json. Unknown names in it are an error."""
 
     schema: int = 1
@@ -110,7 +110,7 @@ class _Own:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(_Own):
+class ModelConfig(_SotaqueConfig):
     """The configuration of a model.
 
     Attributes:
@@ -132,7 +132,7 @@ class ModelConfig(_Own):
     @property
     def unlearned(self) -> tuple[Extension, ...]:
         """The added languages that the model was not trained in."""
-        return tuple(one for one in self.extensions if not one.learned)
+        return tuple(extension for extension in self.extensions if not extension.learned)
 
     @property
     def speaks_in_coqui(self) -> bool:
@@ -151,23 +151,25 @@ class ModelConfig(_Own):
         """
         path = folder / "config.json"
         config = _read_json(path)
-        own = _validated(_Own, config.get("sotaque") or {}, where := f'{path}, key "sotaque"')
+        sotaque = _validated(
+            _SotaqueConfig, config.get("sotaque") or {}, where := f'{path}, key "sotaque"'
+        )
         gpt = _gpt_shape(config.get("model_args") or {}, folder)
-        for layer, head in own.alignment_heads or ():
+        for layer, head in sotaque.alignment_heads or ():
             if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
                 raise ConfigError(
                     f"{where}: alignment_heads names head {head} of layer {layer}; this model has "
                     f"{gpt.heads} heads in {gpt.layers} layers. Remove alignment_heads, and they "
                     "will be measured again."
                 )
-        values: dict[str, Any] = vars(own) | {
+        values: dict[str, Any] = vars(sotaque) | {
             "gpt": gpt,
-            "dvae": own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
+            "dvae": sotaque.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
             "decoding": _picked(SamplingParams, config, path),
             "conditioning": _picked(ConditioningParams, config, path),
             "languages": tuple(config.get("languages") or ("en",)),
-            "piece_tokens": own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
-            "normalizer": _normalizer(folder, own.normalizer),
+            "piece_tokens": sotaque.piece_tokens or PIECE_TOKENS.get(sotaque.text_frontend),
+            "normalizer": _normalizer(folder, sotaque.normalizer),
         }
         return ModelConfig(**values)
 
@@ -222,8 +224,8 @@ def _picked(kind: type[T], content: dict[str, Any], path: Path, **others: int) -
     """A `kind` with the values that config.json has for it under Coqui's names."""
     names = getattr(kind, "__dataclass_fields__", {})
     values = {name: content.get(COQUIS_NAMES.get(name, name)) for name in names} | others
-    known = {name: value for name, value in values.items() if value is not None}
-    return _validated(kind, known, str(path))
+    given = {name: value for name, value in values.items() if value is not None}
+    return _validated(kind, given, str(path))
 
 
 def _validated(kind: type[T], values: dict[str, Any], where: str) -> T:

@@ -112,14 +112,14 @@ def read_discriminators(base: Path) -> Discriminators | None:
         return None
     try:
         tensors = {name: tensor.float() for name, tensor in load_file(path).items()}
-        found = Discriminators(tensors["judges.0.layers.0.bias"].shape[0])
-        found.load_state_dict(tensors)
+        discriminators = Discriminators(tensors["judges.0.layers.0.bias"].shape[0])
+        discriminators.load_state_dict(tensors)
     except (OSError, SafetensorError, KeyError, RuntimeError) as error:
         raise ConfigError(
             f"{path} cannot be read as discriminators ({first_line(error)}). Take the file that "
             "was published with the base, or delete it: a decoder then begins with random ones."
         ) from error
-    return found
+    return discriminators
 
 
 def write_discriminators(base: Path, discriminators: Discriminators) -> None:

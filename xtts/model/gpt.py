@@ -76,7 +76,7 @@ class QueryLog:
         """The queries `[codes, heads, head_width]` and the keys of a layer, in float32 on the
         CPU."""
         keys = self.keys[layer].float().cpu()
-        queries = torch.stack([one.reshape(keys.shape[0], -1) for one in self._queries[layer]])
+        queries = torch.stack([query.reshape(keys.shape[0], -1) for query in self._queries[layer]])
         return queries.float().cpu(), keys
 
 
@@ -179,9 +179,9 @@ class Dropout(nn.Dropout):
             return super().forward(input)
         dropped = min(round(self.p * 2**16), 2**16 - 1)
         bits = torch.empty(-(-input.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        kept = bits.view(torch.int16)[: input.numel()].ge_(dropped - 2**15)
+        mask = bits.view(torch.int16)[: input.numel()].ge_(dropped - 2**15)
         scale = 2**16 / (2**16 - dropped)
-        return input * kept.to(input.dtype).mul_(scale).view(input.shape)
+        return input * mask.to(input.dtype).mul_(scale).view(input.shape)
 
 
 class Attention(nn.Module):

@@ -188,14 +188,14 @@ def load_gpt(
 
 def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """The tensors of `state` that belong to the GPT, by the names of its modules."""
-    own = gpt.state_dict()
+    expected = gpt.state_dict()
     tensors = from_coqui(state)
-    missing = sorted(own.keys() - tensors.keys())
+    missing = sorted(expected.keys() - tensors.keys())
     if missing:
         raise ConfigError(
             f"{source} lacks the tensor gpt.{missing[0]}; it is not an XTTS-v2 model."
         )
-    for name, tensor in own.items():
+    for name, tensor in expected.items():
         if tensors[name].shape != tensor.shape:
             raise ConfigError(
                 f"{source}: gpt.{name} is {list(tensors[name].shape)}, but config.json and "
@@ -221,8 +221,8 @@ def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for name, module in zip(names, pool.map(packed, names), strict=True):
-            parent, _, own = name.rpartition(".")
-            setattr(gpt.gpt.get_submodule(parent), own, module)
+            parent, _, attribute = name.rpartition(".")
+            setattr(gpt.gpt.get_submodule(parent), attribute, module)
     if kind != "fp32":
         gpt.gpt.cache_type = type_for_rounded_weights()
 

@@ -101,8 +101,8 @@ class Trunk(nn.Module):
         manners = self.manners(speaker) if self.manners else [None] * len(self.blocks)
         for block, manner in zip(self.blocks, manners, strict=True):
             x = block(x, manner)
-        found: Tensor = self.last(self.norm(x.transpose(1, 2)))
-        return found
+        outputs: Tensor = self.last(self.norm(x.transpose(1, 2)))
+        return outputs
 
 
 class SourceFilter(nn.Module):

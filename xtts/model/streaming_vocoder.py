@@ -109,19 +109,19 @@ class ChunkedVocoder:
     def _settled(self) -> int:
         return settled_steps(len(self._latents), self._shape) - self._reach
 
-    def _up_to(self, end: int, known: int) -> Iterator[Any]:
-        """The samples that were not returned yet, up to step `end`. known: the steps before it may
-        be used as context."""
+    def _up_to(self, end: int, available: int) -> Iterator[Any]:
+        """The samples that were not returned yet, up to step `end`. available: the steps before it
+        may be used as context."""
         most = max(1, self._vocoder.most_samples // self._shape.hop)
         while self._spoken_steps < end:
             begin, self._spoken_steps = self._spoken_steps, min(end, self._spoken_steps + most)
-            yield self._between(begin, self._spoken_steps, known)
+            yield self._between(begin, self._spoken_steps, available)
 
-    def _between(self, begin: int, end: int, known: int) -> Any:
+    def _between(self, begin: int, end: int, available: int) -> Any:
         hop, vocoder, parts = self._shape.hop, self._vocoder, []
         # Counted from the first of the repeated steps before the utterance.
         edge = self._shape.edge_steps
-        at, upto, available = (step + edge for step in (begin, end, known))
+        at, upto, available = (step + edge for step in (begin, end, available))
         spans = windows(at, upto, available, self._reach, vocoder.widths)
         first, last = spans[0][0], max(right for _, right, _ in spans)
         steps = vocoder.window(self._latents, first - edge, last - edge, self._speaker)
@@ -157,9 +157,9 @@ def chunk_codes() -> Iterator[float]:
 
 def first_steps(shape: AnyVocoderShape) -> int:
     """The number of steps of a stream's first chunk: a constant, and narrower than any window."""
-    wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + shape.reach
+    least = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + shape.reach
     return shape.edge_steps + next(
-        steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= wanted
+        steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= least
     )
 
 

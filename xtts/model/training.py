@@ -157,8 +157,8 @@ def _places(
     """One part (text or audio) of a clip that starts at a slot: its inputs, their positions and
     slots; its targets, without those within `skip`, and their slots."""
     positions, aim = torch.arange(len(inputs)), torch.arange(len(targets))
-    kept = (aim < skip[0]) | (aim >= skip[1])
-    return inputs.long(), positions, start + positions, targets.long()[kept], start + aim[kept]
+    mask = (aim < skip[0]) | (aim >= skip[1])
+    return inputs.long(), positions, start + positions, targets.long()[mask], start + aim[mask]
 
 
 # Targets per chunk of logits: with 6,681 text ids in float32, a chunk takes 55 MB.
@@ -202,7 +202,7 @@ def heard(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:
     """The conditioning latents `[clips, 32, width]` of mels `[clips, 80, longest]`."""
     frames = mel.transpose(1, 2).flatten(0, 1)
     listening = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
-    with cast_together(part for one in listening for part in one.modules()):
+    with cast_together(part for module in listening for part in module.modules()):
         return packed_conditioning_latents(*listening, frames.index_select(0, clips.slots), clips)
 
 
@@ -214,13 +214,13 @@ def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tenso
     """
     total = hidden.new_zeros((), dtype=torch.float32)
     pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
-    for where, wanted in pieces:
+    for where, aims in pieces:
         if len(pieces) > 1 and torch.is_grad_enabled():
             part = checkpoint(
-                _summed, head, hidden, where, wanted, use_reentrant=False, preserve_rng_state=False
+                _summed, head, hidden, where, aims, use_reentrant=False, preserve_rng_state=False
             )
         else:
-            part = _summed(head, hidden, where, wanted)
+            part = _summed(head, hidden, where, aims)
         total = total + part
     return total / max(1, len(targets))
 
@@ -304,8 +304,8 @@ class _NormOfClips(torch.autograd.Function):
         both = member @ (share @ torch.cat((inner.mean(2), along.mean(2)), 1))
         mean, slope = both.unsqueeze(2).chunk(2, 1)
         moved = torch.addcmul(inner - mean, normed, slope, value=-1).mul_(scale)
-        own = (gradient * normed.flatten(1)).sum(0)
-        return moved.flatten(1), own, gradient.sum(0), None, None, None
+        weight_gradient = (gradient * normed.flatten(1)).sum(0)
+        return moved.flatten(1), weight_gradient, gradient.sum(0), None, None, None
 
 
 def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
@@ -331,20 +331,22 @@ def _resampled(
 ) -> Tensor:
     """The latents of each clip attend to themselves and to its frames: [clips, 32, width]."""
     queries = split_heads(module.to_q(latents))
-    own = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
+    latent_parts = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
     heard = [split_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1)]
     if varlen.attends_per_clip(latents):
         split = (part.split(clips.lengths, 2) for part in heard)
         mixed = [
             _seen(
                 queries[clip : clip + 1],
-                torch.cat((own[0][clip : clip + 1], keys), 2),
-                torch.cat((own[1][clip : clip + 1], values), 2),
+                torch.cat((latent_parts[0][clip : clip + 1], keys), 2),
+                torch.cat((latent_parts[1][clip : clip + 1], values), 2),
             )
             for clip, (keys, values) in enumerate(zip(*split, strict=True))
         ]
         return module.to_out(torch.cat(mixed).transpose(1, 2).flatten(2))
-    keys, values = (torch.cat((a, clips.padded(b)), 2) for a, b in zip(own, heard, strict=True))
+    keys, values = (
+        torch.cat((a, clips.padded(b)), 2) for a, b in zip(latent_parts, heard, strict=True)
+    )
     mask = clips.mask(keys, NUM_LATENTS)
     seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return module.to_out(seen.transpose(1, 2).flatten(2))

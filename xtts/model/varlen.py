@@ -143,7 +143,7 @@ class _IntoGrid(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (slots,) = ctx.saved_tensors
-        grid = torch.stack([one.transpose(1, 2) for one in gradients], 2)
+        grid = torch.stack([gradient.transpose(1, 2) for gradient in gradients], 2)
         return grid.flatten(0, 1).index_select(0, slots), None, None, None
 
 
@@ -239,13 +239,13 @@ class _Cast(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        present = [one for one in gradients if one is not None]
+        present = [gradient for gradient in gradients if gradient is not None]
         widened = iter(_copied(present, torch.float32) if present else ())
-        return None, *(None if one is None else next(widened) for one in gradients)
+        return None, *(None if gradient is None else next(widened) for gradient in gradients)
 
 
 def _copied(tensors: Iterable[Tensor], kind: torch.dtype) -> tuple[Tensor, ...]:
     tensors = list(tensors)
-    copies = [torch.empty_like(one, dtype=kind) for one in tensors]
+    copies = [torch.empty_like(tensor, dtype=kind) for tensor in tensors]
     torch._foreach_copy_(copies, tensors)
     return tuple(copies)

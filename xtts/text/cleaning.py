@@ -36,18 +36,18 @@ def clean_text(text: str) -> str:
     """
     text = unicodedata.normalize("NFC", text)
     if not text.isascii():
-        text = _STYLED.sub(lambda one: unicodedata.normalize("NFKC", one[0]), text)
+        text = _STYLED.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), text)
         if GROUP in text or "\u00a0" in text or "\u2009" in text or "\u2007" in text:
             text = text.replace(GROUP, "\u2009")
             text = _GROUPED.sub(lambda number: re.sub(r"\s", GROUP, number[0]), text)
     if "\n" in text:
         text = _LINES.sub(r"\1, ", text)
-    kept = (
+    characters = (
         " " if character.isspace() and character != GROUP else character
         for character in text
         if character.isspace() or not _invisible(character)
     )
-    cleaned = re.sub(r" +", " ", "".join(kept)).strip()
+    cleaned = re.sub(r" +", " ", "".join(characters)).strip()
     if not speakable(cleaned):
         seen = text if len(text) <= 40 else text[:40] + "…"
         raise TextError(

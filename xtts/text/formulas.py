@@ -75,9 +75,11 @@ def _plain(formula: str) -> str:
     formula = _TEXT.sub(r" \1 ", formula)
     for _ in range(3):  # fractions and roots inside each other
         formula = _ROOT.sub(lambda root: f" √{_bracketed(root[1])} ", formula)
-        formula = _FRACTION.sub(lambda one: f" {_ratio(one[1], one[2])} ", formula)
-    formula = _BOUNDS.sub(lambda one: f" {one[1] or one[2]}, {one[3] or one[4]} ", formula)
-    formula = _LOWERED.sub(lambda one: f" {one[1] or one[2]} ", formula)
+        formula = _FRACTION.sub(lambda fraction: f" {_ratio(fraction[1], fraction[2])} ", formula)
+    formula = _BOUNDS.sub(
+        lambda bounds: f" {bounds[1] or bounds[2]}, {bounds[3] or bounds[4]} ", formula
+    )
+    formula = _LOWERED.sub(lambda index: f" {index[1] or index[2]} ", formula)
     formula = _COMMAND.sub(_command, _POWER.sub(_raised, formula))
     return " ".join(formula.translate(_LAYOUT).split())
 
@@ -166,8 +168,8 @@ SIGNS = re.compile(f"[{_ORDER}*^+]")
 def signs_reader(language: str, power: str, plus: str) -> Callable[[str], str]:
     """The step that writes signs as words. power: the words of a power, with `{}` for it;
     plus: the word of its sign."""
-    said = map(str.strip, _SIGN_WORDS.get(language, "").split("|"))
-    words = dict(zip(_ORDER, said, strict=False))
+    sign_words = map(str.strip, _SIGN_WORDS.get(language, "").split("|"))
+    words = dict(zip(_ORDER, sign_words, strict=False))
     if len(words) < len(_ORDER):
         return lambda text: text
     words |= {"*": words["×"], "+": plus}

@@ -71,13 +71,15 @@ _ENTRY = re.compile(r"([a-z]{2})((?: [a-z]{3})+) ([^;]+?)\s*(?:;|$)")
 
 @cache
 def _codes() -> dict[str, str]:
-    known = dict[str, str]()
+    codes = dict[str, str]()
     for code, *aliases in map(str.split, _ALIASES.split(";")):
-        known |= dict.fromkeys(aliases, code)
+        codes |= dict.fromkeys(aliases, code)
     for code, threes, names in _ENTRY.findall(" ".join(_TABLE.split())):
-        known |= dict.fromkeys([code, *threes.split()], code)
-        known |= dict.fromkeys((" ".join(one.split()).casefold() for one in names.split("/")), code)
-    return known
+        codes |= dict.fromkeys([code, *threes.split()], code)
+        codes |= dict.fromkeys(
+            (" ".join(language.split()).casefold() for language in names.split("/")), code
+        )
+    return codes
 
 
 def is_code(name: str) -> bool:
@@ -95,8 +97,8 @@ def code_of(name: str) -> str:
         "" if the language is not stated (`und`, `mul`); the first of several (`en; de`). A name or
         code that is not in the table is returned in lower case, without its region.
     """
-    for one in re.split(r"[;,/|&+]| and ", name.casefold()):
-        if code := _code(one):
+    for part in re.split(r"[;,/|&+]| and ", name.casefold()):
+        if code := _code(part):
             return code
     return ""
 
@@ -108,8 +110,8 @@ def _code(name: str) -> str:
     if first in _NOT_STATED or "qaa" <= first <= "qtz":
         return ""
     rest = " ".join(word for word in first.split() if word not in _QUALIFIERS)
-    known = _codes()
-    return known.get(plain) or known.get(first) or known.get(rest) or first
+    codes = _codes()
+    return codes.get(plain) or codes.get(first) or codes.get(rest) or first
 
 
 def short_code(language: str) -> str:
@@ -185,9 +187,9 @@ def other_language(texts: Iterable[str], language: str) -> str | None:
     if named not in FUNCTION_WORDS or words.total() < _FEWEST_WORDS:
         return None
     shares = {
-        code: sum(words[word] for word in own) / words.total()
+        code: sum(words[word] for word in own_words) / words.total()
         for code in FUNCTION_WORDS
-        if (own := _only_in(code))
+        if (own_words := _only_in(code))
     }
     best = max(shares, key=lambda code: shares[code])
     if shares[best] < _LEAST_SHARE or shares[named] > _MOST_OF_IT * shares[best]:

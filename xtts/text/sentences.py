@@ -35,20 +35,21 @@ class SentenceEnds:
     def __init__(self, language: str, abbreviations: Iterable[str] = ()) -> None:
         self._nouns_have_capitals = language in ("de", "")
         self._ordinals = language in _ORDINAL_DOT or not language
-        every = [one.casefold() for one in abbreviations] + words_of(ALSO, language)
-        self._before_number = {one[:-1] for one in every if one.endswith("#")}
+        every = {*map(str.casefold, abbreviations), *words_of(ALSO, language)}
+        numbered = {abbreviation for abbreviation in every if abbreviation.endswith("#")}
+        self._before_number = {abbreviation[:-1] for abbreviation in numbered}
         self._never = set(words_of(NEVER, language))
         self._closing = set(words_of(CLOSING, language))
-        plain = {one for one in every if not one.endswith("#")} | self._never | self._closing
+        plain = (every - numbered) | self._never | self._closing
         # Also the last word of "z. B." and "p. ex."
-        self._known = plain | {one.split()[-1] for one in plain}
+        self._known = plain | {abbreviation.split()[-1] for abbreviation in plain}
         self._starters = frozenset(words_of(STARTERS, language))
 
     def places(self, text: str, *, whole: bool = True) -> Iterator[int]:
         """The positions after the signs that end a sentence, with their closing quotes. whole:
         whether the text is complete; otherwise an end that its next word decides is left out until
         that word is there."""
-        lower = not any(one.isupper() for one in text[:2_000])
+        lower = not any(character.isupper() for character in text[:2_000])
         for sign in _SIGN.finditer(text):
             if not whole and sign.end() == len(text) and sign[0][0] not in _NO_SPACE:
                 return  # "3.5" or "example.org" may follow
@@ -59,8 +60,8 @@ class SentenceEnds:
         """The sentences of a text; joined, they equal it. Spaces begin the next sentence."""
         places = [0, *self.places(text)]
         ends = [*places[1:], len(text)]
-        found = [text[start:end] for start, end in zip(places, ends, strict=True)]
-        return [one for one in found if one]
+        sentences = [text[start:end] for start, end in zip(places, ends, strict=True)]
+        return [sentence for sentence in sentences if sentence]
 
     def ends_after(self, text: str, place: int) -> bool:
         """Whether the full stop before `place` ends a sentence. It belongs to an abbreviation."""
@@ -102,10 +103,10 @@ class SentenceEnds:
         spaced = _SPACED.search(before)
         joined = re.sub(r"\s", "", spaced[0]).casefold() + "." if spaced else ""
         name = "str." if last.endswith("str") else f"{last}."
-        for one in filter(None, (joined, name)):
-            if one in self._never:
+        for abbreviation in filter(None, (joined, name)):
+            if abbreviation in self._never:
                 return "never"
-            if one in self._closing or one in _HALVES_OF_A_DAY:
+            if abbreviation in self._closing or abbreviation in _HALVES_OF_A_DAY:
                 return "closing"
         if last.isdigit():
             # A year or a large number is rarely an ordinal.

@@ -124,7 +124,7 @@ def _sliced(word: str, limits: Limits) -> list[str]:
         places.append(len(word) // 2)
     ends = [*places[1:], len(word)]
     slices = [word[start:end] for start, end in zip(places, ends, strict=True)]
-    return [piece for one in slices for piece in _sliced(one, limits)]
+    return [piece for part in slices for piece in _sliced(part, limits)]
 
 
 def _better(word: str, place: int, slack: int) -> int:

@@ -125,7 +125,9 @@ class Tokenizer:
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
-        self._first_added_id = min((one.first_id for one in config.extensions), default=math.inf)
+        self._first_added_id = min(
+            (extension.first_id for extension in config.extensions), default=math.inf
+        )
         # Everything that ids and errors depend on, for the fingerprint in caches.
         rules = [
             config.text_frontend,
@@ -136,7 +138,9 @@ class Tokenizer:
             config.normalizer,
         ]
         rules += [sorted(self._reader.added)] if self._reader.added else []
-        rules += [one.replacements for one in config.extensions if one.replacements]
+        rules += [
+            extension.replacements for extension in config.extensions if extension.replacements
+        ]
         # Kept in memory: the file may be replaced or removed before the first text is read.
         self._vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
@@ -257,15 +261,15 @@ class Tokenizer:
         result = marked_texts(text if plain else markdown.spoken(text), rules_of(short))
         if not result:
             raise TextError("The text has only tags, and no words to speak.")
-        if (longest := max(len(one.text) for one in result)) > MOST_CHARACTERS:
+        if (longest := max(len(marked.text) for marked in result)) > MOST_CHARACTERS:
             raise TextError(f"With its tags replaced, the text has {longest:,} characters.")
         return result
 
     def _without_signs(self, text: str) -> str:
         """Removes the brackets around special tokens of the vocabulary: `[en]` in a text is a word,
         not a language token."""
-        known = self._bpe.token_to_id
-        return _SIGN.sub(lambda m: m[0] if known(m[0]) is None else f" {m[0][1:-1]} ", text)
+        id_of = self._bpe.token_to_id
+        return _SIGN.sub(lambda m: m[0] if id_of(m[0]) is None else f" {m[0][1:-1]} ", text)
 
     def _worded(self, part: str, reading: Reading, language: str) -> list[Piece]:
         """The pieces of a part, with their written words."""
@@ -274,7 +278,10 @@ class Tokenizer:
         spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
         written = written_words(part, reading.short)
         words = placed(written, spans, lambda word: self._count(word, language), len(pieces))
-        return [replace(one, words=tuple(own)) for one, own in zip(pieces, words, strict=True)]
+        return [
+            replace(piece, words=tuple(piece_words))
+            for piece, piece_words in zip(pieces, words, strict=True)
+        ]
 
     def _count(self, word: str, language: str) -> int:
         """The number of words that a written word is read as; 0 if it cannot be read alone."""
@@ -367,7 +374,7 @@ class Tokenizer:
 
     @cached_property
     def _added_signs(self) -> frozenset[int]:
-        added = ((id_, one) for id_, one in self._tokens.items() if id_ >= self._first_added_id)
+        added = ((id_, token) for id_, token in self._tokens.items() if id_ >= self._first_added_id)
         return frozenset(id_ for id_, token in added if not is_spoken(token))
 
     def _unspeakable(self, text: str, language: str) -> TextError:

@@ -55,13 +55,15 @@ def written_words(text: str, short: str) -> list[str]:
     written = []
     for part in _BETWEEN.split(text):
         word = part.strip(_EDGES)
-        if not any(map(_said, word)):
+        if not any(map(_is_read, word)):
             continue
         at = part.index(word)
         if _INITIALS.search(part[at : at + len(word) + 1]):
             word = part[at : at + len(word) + 1]
         if short == "zh":
-            written += [one for one in _HAN.findall(word) if any(map(_said, one))]
+            written += [
+                character for character in _HAN.findall(word) if any(map(_is_read, character))
+            ]
         else:
             written.append(word)
     return written
@@ -85,7 +87,7 @@ def spoken_spans(
             if id_ is not None and id_ not in silent:
                 begun.append(position)
             elif begun and (id_ is None or tokens[id_] not in _APOSTROPHES):
-                spans.append(("".join(tokens[its_ids[one - 1]] for one in begun), piece, begun))
+                spans.append(("".join(tokens[its_ids[place - 1]] for place in begun), piece, begun))
                 begun = []
     words = read_words(read)
     if len(words) == len(spans):
@@ -105,9 +107,9 @@ def placed(
         count: Counts the words that a written word is read as; 0 if unknown.
         pieces: The number of pieces.
     """
-    found: list[list[WordSpan]] = [[] for _ in range(pieces)]
+    piece_spans: list[list[WordSpan]] = [[] for _ in range(pieces)]
     if not spans or not written:
-        return found
+        return piece_spans
     positions = [(piece, place) for _, piece, places in spans for place in places]
     # The number of positions before each span.
     begins = list(accumulate((len(places) for _, _, places in spans), initial=0))
@@ -117,12 +119,12 @@ def placed(
             # Not spoken: placed between the previous word and the next.
             piece, place = positions[min(start, len(positions) - 1)]
             first = place if start < len(positions) else place + 1
-            found[piece].append(WordSpan(word, first, first - 1))
+            piece_spans[piece].append(WordSpan(word, first, first - 1))
         for piece, run in groupby(positions[start:end], key=itemgetter(0)):
             places = [place for _, place in run]
-            found[piece].append(WordSpan(word, places[0], places[-1]))
+            piece_spans[piece].append(WordSpan(word, places[0], places[-1]))
             word = ""
-    return found
+    return piece_spans
 
 
 def _shared_out(
@@ -154,8 +156,8 @@ def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], i
         return [begins[end] for end in accumulate(counts)]
     weights = [_weight(word) for word in words]
     if spans >= len(words):
-        return [begins[one] for one in _cuts(weights, spans, 1)]
-    return [begins[0] + one for one in _cuts(weights, begins[-1] - begins[0], 0)]
+        return [begins[end] for end in _cuts(weights, spans, 1)]
+    return [begins[0] + end for end in _cuts(weights, begins[-1] - begins[0], 0)]
 
 
 def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
@@ -166,7 +168,7 @@ def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
     return [least * number + round(free * weight / whole) for number, weight in ends]
 
 
-def _said(character: str) -> bool:
+def _is_read(character: str) -> bool:
     kind = category(character)
     return kind in ("Sc", "Sm") or kind[0] in "LN" or character in _SPOKEN_SIGNS
 
@@ -176,4 +178,4 @@ def _key(word: str) -> str:
 
 
 def _weight(word: str) -> int:
-    return sum(_DIGIT_WEIGHT if one.isdigit() else 1 for one in word) or 1
+    return sum(_DIGIT_WEIGHT if character.isdigit() else 1 for character in word) or 1

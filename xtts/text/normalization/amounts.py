@@ -59,7 +59,7 @@ class AmountRules(FractionRules):
     @cached_property
     def read_money(self) -> Step:
         """Reads amounts of money, with the sign before or after them."""
-        known = {folded_sign(sign): money for sign, money in self.currencies.items()}
+        moneys = {folded_sign(sign): money for sign, money in self.currencies.items()}
         signs = alternatives(self.currencies)
         powers = {form: power for power, noun in self.scale_nouns.items() for form in noun.forms}
         powers |= dict.fromkeys(self.thousands, 3) | self._money_marks
@@ -83,7 +83,7 @@ class AmountRules(FractionRules):
         cents = re.compile(rf"({self.begin}[0-9]{{1,6}})({signs})([0-9]{{2}})(?![\w]|[.,][0-9])")
 
         def spoken(sign: str, amount: str, scale_word: str | None) -> str:
-            money, word = known[folded_sign(sign)], scale_word or ""
+            money, word = moneys[folded_sign(sign)], scale_word or ""
             if power := marks.get(folded_sign(word)):
                 return self.scaled(amount, power, money)
             if word:
@@ -125,7 +125,7 @@ class AmountRules(FractionRules):
             return self.counted(amount, money.unit)
         whole, cents = WrittenNumber(number.whole), WrittenNumber(str(int(number.fraction)))
         parts = [(whole, money.unit), (cents, money.cent)]
-        parts = [one for one in parts if one[0].value] or parts[:1]
+        parts = [part for part in parts if part[0].value] or parts[:1]
         words = (f"{self.words(n, noun.gender)} {self.form(n, noun)}" for n, noun in parts)
         return f"{sign} {self.money_joiner.join(words)}".strip()
 

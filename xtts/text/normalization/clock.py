@@ -67,7 +67,9 @@ class ClockRules(NumberRules):
         return _TIME.sub(self._timed, self.clock.sub(self._timed, text))
 
     def _timed(self, match: re.Match[str]) -> str:
-        hour, minute, second = (int(one) if one else None for one in (*match.groups(), "")[:3])
+        hour, minute, second = (
+            int(figures) if figures else None for figures in (*match.groups(), "")[:3]
+        )
         if (hour or 0) > 24 or (minute or 0) > 59 or (second or 0) > 59:
             return match[0]
         before, after = match.string[: match.start()], match.string[match.end() :]

@@ -44,14 +44,14 @@ class DateRules(NumberRules):
 
         def with_day(match: re.Match[str]) -> str:
             day, joiner, name, dot, year = match.groups()
-            found = name.casefold()
-            if found in unsure and not (dot or year or joiner in "-/" or len(joiner) > 2):
+            short_name = name.casefold()
+            if short_name in unsure and not (dot or year or joiner in "-/" or len(joiner) > 2):
                 return match[0]
             joiner = joiner if joiner.startswith(" ") else " "
             end = "." if _ends_sentence(match) else ""
             if year:
                 end = year if year.startswith(" ") or year == ", " else " "
-            return f"{day}{joiner}{names[found]}{end}"
+            return f"{day}{joiner}{names[short_name]}{end}"
 
         def alone(match: re.Match[str]) -> str:
             name = match[1].casefold()
@@ -129,9 +129,9 @@ class DateRules(NumberRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """A date in words. before: the text before it, which may govern its case."""
-        said = "" if year is None else self.year(year)
+        year_words = "" if year is None else self.year(year)
         return self.date_forms[year is not None].format(
-            day=self.day(day, before), month=self.month(month), year=said
+            day=self.day(day, before), month=self.month(month), year=year_words
         )
 
     def month(self, number: int) -> str:
@@ -145,7 +145,9 @@ class DateRules(NumberRules):
     @cached_property
     def read_named_dates(self) -> Step:
         """Reads dates with the name of the month: 5 March 2024."""
-        known = {name.casefold(): str(month) for month, name in enumerate(self.months, start=1)}
+        month_numbers = {
+            name.casefold(): str(month) for month, name in enumerate(self.months, start=1)
+        }
         pattern = re.compile(
             rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({alternatives(self.months)})(?!\w)"
             + self.year_mark,
@@ -154,7 +156,7 @@ class DateRules(NumberRules):
         return lambda text: pattern.sub(
             lambda m: (
                 f"{words}{self.stop(m)}"
-                if (words := self.dated(m, m[1], known[m[2].casefold()], m[3]))
+                if (words := self.dated(m, m[1], month_numbers[m[2].casefold()], m[3]))
                 else m[0]
             ),
             text,

@@ -186,8 +186,8 @@ class FractionRules(UnitRules, DateRules):
         return f"{first}, {second}" if len(second) > 2 else f"{first}{APART}{second}"
 
     def _scored(self, first: str, second: str, words: str) -> str:
-        known = dict(one.split("=") for one in words.split("; ")[1:])
-        return words.split("; ")[0].format(first, known.get(second, second))
+        forms = dict(form.split("=") for form in words.split("; ")[1:])
+        return words.split("; ")[0].format(first, forms.get(second, second))
 
 
 # "95 out of 100": the words, and forms that a number takes in them.

@@ -120,13 +120,15 @@ class GermanRules(LanguageRules):
         if not 1 <= int(match[1]) <= 31:
             return match[0]
         # The ending follows the article before the first day.
-        first, last = (self.day(int(one), match.string[: match.start()]) for one in match.groups())
+        first, last = (
+            self.day(int(figures), match.string[: match.start()]) for figures in match.groups()
+        )
         return f"{first} {self.to} {last}"
 
     def _both_days(self, match: re.Match[str]) -> str:
         """Two ordinals after one article."""
         before = match.string[: match.start()]
-        first, last = (self.day(int(one), before) for one in match.group(1, 3))
+        first, last = (self.day(int(figures), before) for figures in match.group(1, 3))
         return f"{first} {match[2]} {last}"
 
     def _without_year(self, match: re.Match[str]) -> str:

@@ -126,10 +126,12 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
         names = sorted(self.abbreviations, key=len, reverse=True)
         any_name = "|".join(map(self._abbreviation, names)) or "(?!)"
         pattern = re.compile(rf"(?<![\w.])(?:{any_name})")
-        known = {folded_sign(name.rstrip("#")): words for name, words in self.abbreviations.items()}
+        expansions = {
+            folded_sign(name.rstrip("#")): words for name, words in self.abbreviations.items()
+        }
 
         def spoken(match: re.Match[str]) -> str:
-            return known[folded_sign(match[0])] + self.stop(match)
+            return expansions[folded_sign(match[0])] + self.stop(match)
 
         return lambda text: pattern.sub(spoken, text)
 
@@ -213,8 +215,8 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
         square, cube, other = self.powers
         if not (other and _BASE.search(before)):
             return f" {self.amount_words(figures)} "
-        known = {"2": square, "3": cube}.get(figures)
-        return f" {known or other.format(self.amount_words(figures))} "
+        named = {"2": square, "3": cube}.get(figures)
+        return f" {named or other.format(self.amount_words(figures))} "
 
     @cached_property
     def read_numbers(self) -> Step:
@@ -232,7 +234,9 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
         before, after = match.string[: match.start()], match.string[match.end() :]
         spoken = self.amount_words(match[0], self.gender_before(match[0], after))
         # Another language's "5th", or "mp3": a space separates the word from the number.
-        left, right = (" " * (self.spaced and one.isalnum()) for one in (before[-1:], after[:1]))
+        left, right = (
+            " " * (self.spaced and neighbour.isalnum()) for neighbour in (before[-1:], after[:1])
+        )
         return left + spoken + right
 
     def gender_before(self, amount: str, after: str) -> str:
@@ -244,7 +248,10 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
 
     def letters(self, text: str) -> str:
         """The characters of a text, one by one."""
-        spoken = (self.digit(int(one)) if one in "0123456789" else self.letter(one) for one in text)
+        spoken = (
+            self.digit(int(character)) if character in "0123456789" else self.letter(character)
+            for character in text
+        )
         return ", ".join(filter(None, spoken))
 
     def letter(self, character: str) -> str:

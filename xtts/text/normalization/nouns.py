@@ -67,14 +67,14 @@ def pairs(table: str) -> dict[str, str]:
 def nouns(table: str) -> dict[str, Noun]:
     """Nouns by symbol, from rows of `symbol symbol = one/many gender`; the default gender is m, and
     `_` a space in a symbol."""
-    found = {symbol: _noun(forms) for symbol, forms in _rows(table)}
-    return _powers(found) | found
+    units = {symbol: _noun(forms) for symbol, forms in _rows(table)}
+    return _powers(units) | units
 
 
 def _powers(units: Mapping[str, Noun]) -> dict[str, Noun]:
     """Areas and volumes of the other lengths, named as that of the metre is: Quadratmeter,
     Quadratzentimeter."""
-    found = dict[str, Noun]()
+    powers = dict[str, Noun]()
     for metre, power, prefix in itertools.product(
         "mм", "²³", ("k", "d", "c", "m", "к", "д", "с", "м")
     ):
@@ -86,8 +86,8 @@ def _powers(units: Mapping[str, Noun]) -> dict[str, Noun]:
             for old, new, form in zip(units[metre].forms, length.forms, whole.forms, strict=True)
         ]
         one, few, many, part = forms
-        found[prefix + metre + power] = Noun(one, few, many, part, whole.gender)
-    return found
+        powers[prefix + metre + power] = Noun(one, few, many, part, whole.gender)
+    return powers
 
 
 def moneys(table: str) -> dict[str, Money]:

@@ -139,7 +139,7 @@ class NumberRules:
 
     def digits(self, text: str) -> str:
         """The digits of a text, one by one."""
-        return self.space.join(self.digit(int(one)) for one in text if one.isdecimal())
+        return self.space.join(self.digit(int(digit)) for digit in text if digit.isdecimal())
 
     def digit(self, number: int) -> str:
         """One digit of a telephone number."""
@@ -231,8 +231,8 @@ class NumberRules:
             number = self.parse(match[0])
             if number.parts:
                 return match[0]
-            kept, rest = number.fraction[:power], number.fraction[power:]
-            whole = str(int(number.whole + kept.ljust(power, "0")))
+            moved, rest = number.fraction[:power], number.fraction[power:]
+            whole = str(int(number.whole + moved.ljust(power, "0")))
             return f"{whole}.{rest}" if rest else whole
 
         return re.sub(r"[0-9](?:[0-9., ]*[0-9])?", times, amount)

@@ -39,8 +39,10 @@ def plain_digits(text: str) -> str:
         return text
     text = _ARABIC_GROUP.sub("", _ARABIC_POINT.sub(".", text))
     return "".join(
-        str(unicodedata.decimal(one)) if one > "\x7f" and one.isdecimal() else _ASCII.get(one, one)
-        for one in text
+        str(unicodedata.decimal(character))
+        if character > "\x7f" and character.isdecimal()
+        else _ASCII.get(character, character)
+        for character in text
     )
 
 
@@ -49,7 +51,7 @@ def runs(text: str) -> Iterator[tuple[Kind, str]]:
     for kind, characters in groupby(text, _kind):
         part = "".join(characters)
         if kind in ("fraction", "ideograph", "number"):
-            yield from ((kind, one) for one in part)
+            yield from ((kind, character) for character in part)
         else:
             yield kind, part
 
@@ -78,8 +80,8 @@ def fraction_of(character: str) -> tuple[int, int]:
 
 def figures_of(run: str) -> str:
     """A run of superscripts or subscripts in digits, with its sign."""
-    found = unicodedata.normalize("NFKC", run).replace("\u2212", "-")
-    return "".join(re.findall(r"-|[0-9]", found))
+    figures = unicodedata.normalize("NFKC", run).replace("\u2212", "-")
+    return "".join(re.findall(r"-|[0-9]", figures))
 
 
 def value_of(character: str) -> str:

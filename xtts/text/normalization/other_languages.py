@@ -310,9 +310,9 @@ class HindiRules(LanguageRules):
 
     def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
         """ढाई, साढ़े तीन, सवा दो, पौने तीन."""
-        known = {(1, 2, 1): "डेढ़", (1, 2, 2): "ढाई", (1, 4, 1): "सवा"}.get((top, bottom, number))
-        if known:
-            return known
+        name = {(1, 2, 1): "डेढ़", (1, 2, 2): "ढाई", (1, 4, 1): "सवा"}.get((top, bottom, number))
+        if name:
+            return name
         if (top, bottom) == (3, 4):
             return f"पौने {self.cardinal(number + 1)}"
         before = {(1, 2): "साढ़े", (1, 4): "सवा"}.get((top, bottom))

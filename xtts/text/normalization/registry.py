@@ -65,15 +65,15 @@ def rules_of(language: str) -> LanguageRules | None:
             rules = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
             made: LanguageRules = rules()
             return made
-    found = (module.rules_of(language) for module in extras.modules("RULES"))
-    return next(filter(None, found), None)
+    added = (module.rules_of(language) for module in extras.modules("RULES"))
+    return next(filter(None, added), None)
 
 
 @cache
 def sentence_ends(language: str) -> SentenceEnds:
     """Where the sentences of a language end; "" if it is unknown."""
     if not language:
-        every = (rules_of(one) for one in LANGUAGES)
+        every = (rules_of(code) for code in LANGUAGES)
         return SentenceEnds("", [name for rules in every if rules for name in rules.abbreviations])
     rules = rules_of(language)
     return rules.sentences if rules else SentenceEnds(language)

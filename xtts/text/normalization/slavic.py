@@ -228,8 +228,8 @@ class PolishRules(SlavicRules):
         return before + self.declined(self._HUNDREDS[hundreds - 1], gender)
 
     def _joined(self, thousands: int) -> str:
-        known = {2: "dwu", 3: "trzy", 4: "cztero"}
-        return known.get(thousands) or spell(
+        stems = {2: "dwu", 3: "trzy", 4: "cztero"}
+        return stems.get(thousands) or spell(
             "pl", thousands, "cardinal-masculine-genitive"
         ).replace(" ", "")
 

@@ -22,23 +22,23 @@ class TelephoneRules(NumberRules):
             re.IGNORECASE,
         )
         again = re.compile(
-            rf"({_SAID}(?:,|,?\s\w{{1,5}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d{_COUNTING})"
+            rf"({_READ}(?:,|,?\s\w{{1,5}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d{_COUNTING})"
         )
         text_code = re.compile(
             r"(?<!\w)((?:text|sms)\s(?:\w+\s(?:to|at)\s)?)([0-9]{4,6})(?![\w.,]?\d)", re.I
         )
         emergency = re.compile(rf"(?<![\w.,$€£-])911{_CALLS}")
 
-        def said(match: re.Match[str]) -> str:
-            return f"{match[1]}{self.digits(match[2])}{_SAID}"
+        def read_out(match: re.Match[str]) -> str:
+            return f"{match[1]}{self.digits(match[2])}{_READ}"
 
         def step(text: str) -> str:
             text = _FREE.sub(lambda match: self.phone(match[0]), text)
             if self.code in _AS_NUMBERS or not _ANY.search(text):
                 return text
-            text = called.sub(said, text)
-            if _SAID in text:
-                text = again.sub(said, text).replace(_SAID, "")
+            text = called.sub(read_out, text)
+            if _READ in text:
+                text = again.sub(read_out, text).replace(_READ, "")
             if self.code == "en":
                 text = text_code.sub(lambda m: m[1] + self.digits(m[2]), text)
                 text = emergency.sub(lambda m: self.digits(m[0]), text)
@@ -85,9 +85,9 @@ class TelephoneRules(NumberRules):
             falls = int(second) <= int(first) and min(map(len, groups)) >= 3
             leaps = len(second) >= len(first) + 3 and not second.endswith("000")
             return self.phone(match[0]) if count >= 7 and (falls or leaps) else match[0]
-        if count < 7 and all(one == "0" or one[0] != "0" for one in groups):
-            return self.space.join(self.cardinal(int(one)) for one in groups)
-        return ", ".join(self.digits(one) for one in groups)
+        if count < 7 and all(group == "0" or group[0] != "0" for group in groups):
+            return self.space.join(self.cardinal(int(group)) for group in groups)
+        return ", ".join(self.digits(group) for group in groups)
 
 
 # A card or IBAN in groups of four; digits with dashes or slashes; ten or more digits without
@@ -143,4 +143,4 @@ _COUNTING = r"|\s(?:people|times|users|years|days|minutes|seconds|hours)\b"
 # Languages that read them as whole numbers.
 _AS_NUMBERS = ("fr",)
 # Behind a number that was read, so that "or 112" after it is one, too.
-_SAID = "\ue8fc"
+_READ = "\ue8fc"

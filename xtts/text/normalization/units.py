@@ -203,14 +203,14 @@ def science_units(language: str) -> dict[str, Noun]:
     spoken = dict(zip(letters, prefixes.split(), strict=True))
     if language == "ru":
         spoken["К"] = "кило"
-    found = dict[str, Noun]()
-    for sign, known in signs.items():
-        for prefix in known.split():
+    units = dict[str, Noun]()
+    for sign, sign_prefixes in signs.items():
+        for prefix in sign_prefixes.split():
             if prefix != "-":
-                found[prefix + sign] = _prefixed(spoken[prefix], bases[sign])
+                units[prefix + sign] = _prefixed(spoken[prefix], bases[sign])
             else:
-                found[sign] = bases[sign]
-    return found
+                units[sign] = bases[sign]
+    return units
 
 
 def _prefixed(prefix: str, noun: Noun) -> Noun:
