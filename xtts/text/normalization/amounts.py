@@ -34,12 +34,12 @@ class AmountRules(FractionRules):
         number, sign = self.written, alternatives(self.currencies)
         marks, units = map(alternatives, (self._money_marks, (*self.units, *self.scale_marks)))
         end = "(?![^\\W_])" if self.spaced else "(?![0-9A-Za-z])"
-        behind = rf"(?:\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units}))|[kM]){end}"
+        after = rf"(?:\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units}))|[kM]){end}"
         ordinal = r"(?:\.?[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
         pattern = re.compile(
             rf"{self.begin}(?:"
             rf"(?P<left>[0-9]{{1,2}}:[0-5][0-9](?:\s?[ap]\.?m\b\.?)?|[0-9]{{1,2}}\s?[ap]\.?m\b\.?"
-            rf"|[0-9]{{1,2}}h(?:[0-5][0-9])?(?!\w)|{number}{behind}|[0-9]{{1,6}}{ordinal}(?=[–—-][0-9]{{1,6}}{ordinal}))"
+            rf"|[0-9]{{1,2}}h(?:[0-5][0-9])?(?!\w)|{number}{after}|[0-9]{{1,6}}{ordinal}(?=[–—-][0-9]{{1,6}}{ordinal}))"
             rf"{_DASH}(?=-?(?:(?:{sign})\s?)?[0-9])"
             rf"|(?P<price>(?P<sign>{sign})\s?{number}\s?(?P<scale>(?:{marks}){end})?){_DASH}"
             rf"(?=(?P<again>{sign})?\s?{number}\s?(?:{marks})?{end}))",
@@ -67,9 +67,9 @@ class AmountRules(FractionRules):
         scales = alternatives((*self.scales, *self._money_marks))
         end = r"(?![^\W\d_])" if self.spaced else "(?![A-Za-z])"
         scale = rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end}))(?:\s(?:de|di|d'))?)?"
-        # A sign behind its number, unless it touches the next number: 10 $20. A year takes none
+        # A sign after its number, unless it touches the next number: 10 $20. A year takes none
         # before a number: "In 2020 USD 20 million".
-        behind = (
+        after = (
             rf"(?!(?<=\b[IiEe][nm] )[12][0-9]{{3}}\s(?:{signs})\s[0-9])"
             rf"({self.signed}){scale}\s?({signs}){self.end}{self.per}"
         )
@@ -79,7 +79,7 @@ class AmountRules(FractionRules):
             rf"(?(symbol)(?:\s?({codes})(?!\w))?){self.per}"
         )
         # One pattern from left to right, so that no number takes the sign of the one before it.
-        either = re.compile(f"{behind}|{before}", re.IGNORECASE)
+        either = re.compile(f"{after}|{before}", re.IGNORECASE)
         cents = re.compile(rf"({self.begin}[0-9]{{1,6}})({signs})([0-9]{{2}})(?![\w]|[.,][0-9])")
 
         def spoken(sign: str, amount: str, scale_word: str | None) -> str:
@@ -132,7 +132,7 @@ class AmountRules(FractionRules):
     @cached_property
     def read_percents(self) -> Step:
         """Reads percentages: 14 %, also written %14."""
-        behind = re.compile(rf"({self.signed})(?:%|\s%(?![0-9])){self.per}")
+        after = re.compile(rf"({self.signed})(?:%|\s%(?![0-9])){self.per}")
         before = re.compile(rf"(?<![\w%])%({self.written}(?:\s?[–—-]\s?%?{self.written})?)")
 
         def spoken(match: re.Match[str]) -> str:
@@ -141,7 +141,7 @@ class AmountRules(FractionRules):
         def rated(match: re.Match[str]) -> str:
             return spoken(match) + self.rate(match[2]) + self.stop(match)
 
-        return lambda text: before.sub(spoken, behind.sub(rated, text))
+        return lambda text: before.sub(spoken, after.sub(rated, text))
 
     def percentage(self, amount: str) -> str:
         """A percentage in words."""

@@ -38,7 +38,7 @@ class EnglishRules(LanguageRules):
     scale_marks = marks("bn bn. Bn = 9, mn mln = 6, trn tn = 12")
     scale_nouns = scale_words("million, billion, trillion")
     denominators = "third/-s fifth/-s sixth/-s seventh/-s eighth/-s ninth/-s tenth/-s"
-    bar, mixed, mixed_half = "over", "{} and {}", "{} and a half"
+    slash, mixed, mixed_half = "over", "{} and {}", "{} and a half"
     powers = ("squared", "cubed", "to the power of {}")
     clock_range = re.compile(
         r"(?<![\w.,:/-])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"

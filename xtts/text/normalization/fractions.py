@@ -17,10 +17,10 @@ class FractionRules(UnitRules, DateRules):
 
     percent: ClassVar[Noun]
     fractions: ClassVar[Mapping[str, str]] = {}
-    # The denominators with names, these names, and their gender; the word for the bar of other
+    # The denominators with names, these names, and their gender; the word for the slash of other
     # fractions; the words for a number with a fraction, and with a half.
     DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
-    denominators, denominator_gender, bar = "", "m", ""
+    denominators, denominator_gender, slash = "", "m", ""
     mixed, mixed_half, mixed_gender = "{} {}", "", ""
     # A half of a unit by its gender, if it agrees; the word between another part and its unit.
     halves: ClassVar[Mapping[str, str]] = {}
@@ -128,7 +128,7 @@ class FractionRules(UnitRules, DateRules):
             return words
         names = dict(zip(self.DENOMINATORS, self.denominators.split(), strict=False))
         if bottom not in names:
-            return f"{self.cardinal(top)} {self.bar} {self.cardinal(bottom)}"
+            return f"{self.cardinal(top)} {self.slash} {self.cardinal(bottom)}"
         noun = Noun.of(names[bottom], self.denominator_gender)
         number = WrittenNumber(str(top))
         return f"{self.words(number, noun.gender)} {self.form(number, noun)}"
@@ -180,8 +180,8 @@ class FractionRules(UnitRules, DateRules):
         ):
             return self._scored(first, second, words)
         equation = re.match(r"\s?=", match.string[match.end() :])
-        if self.bar and (equation or (top == 1 and bottom > 31)):
-            return f"{first} {self.bar} {second}"
+        if self.slash and (equation or (top == 1 and bottom > 31)):
+            return f"{first} {self.slash} {second}"
         # Three figures after others could be taken for the rest of one number.
         return f"{first}, {second}" if len(second) > 2 else f"{first}{APART}{second}"
 

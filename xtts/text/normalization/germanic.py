@@ -66,7 +66,7 @@ class GermanRules(LanguageRules):
     money_marks = marks("T = 3")
     scale_nouns = scale_words("Million/-en f, Milliarde/-n f, Billion/-en f")
     denominators = "Drittel Fünftel Sechstel Siebtel Achtel Neuntel Zehntel"
-    denominator_gender, bar = "n", "durch"
+    denominator_gender, slash = "n", "durch"
     mixed, mixed_half, mixed_gender = "{} {}", "{}einhalb", "m"
     powers = ("Quadrat", "hoch drei", "hoch {}")
     money_joiner = " und "
@@ -203,7 +203,7 @@ class DutchRules(LanguageRules):
     scale_marks = marks("dzd. = 3, mln mln. mio = 6, mld mld. mrd mrd. = 9, bln bln. = 12")
     scale_nouns = scale_words("miljoen, miljard, biljoen")
     denominators = "derde vijfde zesde zevende achtste negende tiende"
-    bar, mixed, mixed_half = "gedeeld door", "{} en {}", "{} en een half"
+    slash, mixed, mixed_half = "gedeeld door", "{} en {}", "{} en een half"
     powers = ("kwadraat", "tot de derde", "tot de macht {}")
     money_joiner = " en "
     currencies = moneys("""€ EUR = euro; cent, $ = dollar; cent, US$ USD = Amerikaanse dollar; cent,

@@ -137,8 +137,8 @@ def roman_in_figures(text: str, language: str) -> str:
     if language in _ORDINALS:
         text = _ORDINAL.sub(lambda m: f"{roman_value(m[1])}{m[2]}", text)
     if language in _CENTURIES:
-        behind, form = _CENTURIES[language]
-        century = re.compile(rf"(?<!\w)({_ROMAN[: _ROMAN.rindex('(?!')]}){behind}")
+        after, form = _CENTURIES[language]
+        century = re.compile(rf"(?<!\w)({_ROMAN[: _ROMAN.rindex('(?!')]}){after}")
         text = century.sub(lambda m: form.format(roman_value(m[1])), text)
     return _NUMBERED.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text)
 

@@ -30,7 +30,7 @@ class TurkishRules(LanguageRules):
     thousands = ("bin",)
     scale_marks = marks("mn mn. mlyn = 6, mr mlr mlyr mia = 9, trln = 12")
     scale_nouns = scale_words("milyon, milyar, trilyon")
-    mixed, mixed_half, bar = "{} tam {}", "{} buçuk", "bölü"
+    mixed, mixed_half, slash = "{} tam {}", "{} buçuk", "bölü"
     powers = ("kare", "küp", "üzeri {}")
     _LOCATIVES = words("üçte dörtte beşte altıda yedide sekizde dokuzda onda")
     currencies = moneys("""₺ TL TRY = lira; kuruş, € EUR = euro; sent, $ US$ USD = dolar; sent,
@@ -84,7 +84,7 @@ class HungarianRules(LanguageRules):
     money_marks = marks("e = 3")
     scale_nouns = scale_words("millió, milliárd, billió")
     denominators = "harmad ötöd hatod heted nyolcad kilenced tized"
-    bar, mixed, mixed_half = "per", "{} és {}", "{} és fél"
+    slash, mixed, mixed_half = "per", "{} és {}", "{} és fél"
     powers = ("a négyzeten", "a köbön", "a {} hatványon")
     currencies = moneys("""Ft HUF = forint, € EUR = euró; cent, $ US$ USD = dollár; cent,
         £ = font; penny""")
@@ -193,7 +193,7 @@ class ArabicRules(LanguageRules):
     percent = Noun.of("في المئة")
     scales = ("ألف", "آلاف", "مليون", "ملايين", "مليار", "مليارات", "تريليون")
     scale_nouns = scale_words("مليون/ملايين/مليون, مليار/-ات/مليار, تريليون/-ات/تريليون")
-    bar, mixed, mixed_half = "على", "{} و{}", "{} ونصف"
+    slash, mixed, mixed_half = "على", "{} و{}", "{} ونصف"
     powers = ("تربيع", "تكعيب", "أس {}")
     # The parts from a third to a tenth: one, two, and more of them.
     _PARTS = words("""ثلث/ثلثان/أثلاث خمس/خمسان/أخماس سدس/سدسان/أسداس سبع/سبعان/أسباع
@@ -277,7 +277,7 @@ class HindiRules(LanguageRules):
     percent = Noun.of("प्रतिशत")
     scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब", "खरब", "लाख करोड़")
     scale_marks = marks("lakh lac = 5, crore crores cr Cr cr. Cr. = 7")
-    bar, mixed = "बटा", "{} सही {}"
+    slash, mixed = "बटा", "{} सही {}"
     powers = ("का वर्ग", "का घन", "की घात {}")
     currencies = moneys("""₹ INR रु. = रुपया/रुपये; पैसा/पैसे, $ US$ USD = डॉलर; सेंट, € EUR = यूरो; सेंट,
         £ = पाउंड; पेंस""")

@@ -53,7 +53,7 @@ class RomanceRules(LanguageRules):
     part_joiner = " de "
 
     def measured(self, number: int, noun: Noun, top: int, bottom: int) -> str:
-        """Dos horas y media, deux kilogrammes et quart: the fraction is behind the unit."""
+        """Dos horas y media, deux kilogrammes et quart: the fraction follows the unit."""
         amount = WrittenNumber(str(number))
         half = self.halves[noun.gender or "m"].split()[-1] if (top, bottom) == (1, 2) else ""
         half += "e" if self.code == "fr" and half and noun.gender == "f" else ""
@@ -114,7 +114,7 @@ class SpanishRules(IberianRules):
     money_marks = marks("M = 6, MM = 6")
     scale_nouns = scale_words("millón/millones, mil millones, billón/billones")
     denominators = "tercio/-s quinto/-s sexto/-s séptimo/-s octavo/-s noveno/-s décimo/-s"
-    bar, mixed, mixed_half = "sobre", "{} y {}", "{} y medio"
+    slash, mixed, mixed_half = "sobre", "{} y {}", "{} y medio"
     powers = ("al cuadrado", "al cubo", "elevado a {}")
     money_joiner = " con "
     currencies = moneys("""€ EUR = euro/-s; céntimo/-s, $ US$ USD = dólar/-es; centavo/-s,
@@ -170,7 +170,7 @@ class FrenchRules(RomanceRules):
     scale_marks = marks("mio Mio mln = 6, Md Mds md mds Mrd mrd = 9")
     scale_nouns = scale_words("million/-s, milliard/-s, billion/-s")
     denominators = "tiers cinquième/-s sixième/-s septième/-s huitième/-s neuvième/-s dixième/-s"
-    bar, mixed, mixed_half = "sur", "{} et {}", "{} et demi"
+    slash, mixed, mixed_half = "sur", "{} et {}", "{} et demi"
     powers = ("au carré", "au cube", "puissance {}")
     clock_range = _HOURS_RANGE
     money_joiner = " et "
@@ -243,7 +243,7 @@ class ItalianRules(RomanceRules):
     scale_joiner = " di "
     denominators = """terzo/terzi quinto/quinti sesto/sesti settimo/settimi ottavo/ottavi nono/noni
         decimo/decimi"""
-    bar, mixed, mixed_half = "su", "{} e {}", "{} e mezzo"
+    slash, mixed, mixed_half = "su", "{} e {}", "{} e mezzo"
     powers = ("al quadrato", "al cubo", "elevato alla {}")
     currencies = moneys("""€ EUR = euro; centesimo/centesimi,
         $ US$ USD = dollaro/dollari; centesimo/centesimi, £ = sterlina/sterline f; penny/pence,
@@ -327,7 +327,7 @@ class PortugueseRules(IberianRules):
     scale_marks = marks("mi mi. mio = 6, bi bi. = 9, tri tri. = 12")
     scale_nouns = scale_words("milhão/milhões, bilhão/bilhões, trilhão/trilhões")
     denominators = "terço/-s quinto/-s sexto/-s sétimo/-s oitavo/-s nono/-s décimo/-s"
-    bar, mixed, mixed_half = "sobre", "{} e {}", "{} e meio"
+    slash, mixed, mixed_half = "sobre", "{} e {}", "{} e meio"
     powers = ("ao quadrado", "ao cubo", "elevado a {}")
     clock_range = _HOURS_RANGE
     currencies = moneys("""R$ BRL = real/reais; centavo/-s, € EUR = euro/-s; cêntimo/-s,

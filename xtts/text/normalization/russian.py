@@ -40,7 +40,7 @@ class RussianRules(SlavicRules):
     scale_nouns = scale_words("миллион/-а/-ов/-а, миллиард/-а/-ов/-а, триллион/-а/-ов/-а")
     denominators = """треть/трети/третей пятая/пятых шестая/шестых седьмая/седьмых восьмая/восьмых
         девятая/девятых десятая/десятых"""
-    denominator_gender, bar = "f", "дробь"
+    denominator_gender, slash = "f", "дробь"
     mixed, mixed_half = "{} и {}", "{} с половиной"
     powers = ("в квадрате", "в кубе", "в степени {}")
     currencies = moneys("""₽ руб. руб RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f,
@@ -140,7 +140,7 @@ class RussianRules(SlavicRules):
 
 
 _RUSSIAN_NOUN = re.compile(r"\s([а-яё]{3,30})(?!\w)")
-# Words behind a number that it does not count, verbs in the past, and nouns whose gender their
+# Words after a number that it does not count, verbs in the past, and nouns whose gender their
 # ending hides.
 _NO_RUSSIAN_NOUN = re.compile(
     r"или|если|почти|при|это|что|как|где|ещё|еще|уже|тоже|также|только|около|более|менее|после|"

@@ -149,7 +149,7 @@ class PolishRules(SlavicRules):
     denominators = """trzecia/trzecie/trzecich piąta/piąte/piątych szósta/szóste/szóstych
         siódma/siódme/siódmych ósma/ósme/ósmych dziewiąta/dziewiąte/dziewiątych
         dziesiąta/dziesiąte/dziesiątych"""
-    denominator_gender, bar = "f", "przez"
+    denominator_gender, slash = "f", "przez"
     mixed, mixed_half = "{} i {}", "{} i pół"
     powers = ("do kwadratu", "do sześcianu", "do potęgi {}")
     currencies = moneys("""zł PLN = złoty/złote/-ch/złotego; grosz/-e/-y, grosz = grosz/-e/-y,
@@ -286,7 +286,7 @@ class CzechRules(SlavicRules):
     denominators = """třetina/třetiny/třetin pětina/pětiny/pětin šestina/šestiny/šestin
         sedmina/sedminy/sedmin osmina/osminy/osmin devítina/devítiny/devítin
         desetina/desetiny/desetin"""
-    denominator_gender, bar = "f", "lomeno"
+    denominator_gender, slash = "f", "lomeno"
     mixed, mixed_half = "{} a {}", "{} a půl"
     powers = ("na druhou", "na třetí", "na {}")
     currencies = moneys("""Kč CZK = koruna/koruny/korun/koruny f; haléř/-e/-ů,

@@ -107,7 +107,7 @@ _LONG = re.compile(
     r"|(?<=[A-Z])[0-9]{5,24}(?![.,]?\d)|(?<![\w.,])[0-9]{7,24}(?=-?[A-Z](?!\w))",
     re.ASCII,
 )
-# A number in the American form is whole: a number behind it counts something.
+# A number in the American form is whole: a number after it counts something.
 _GROUPS = (
     r"(?:(?:1-)?[0-9]{3}-)?[0-9]{3}-[0-9]{4}(?![-./0-9])"
     r"|[+(]?[0-9]{1,8}\)?(?:(?:[ ./-]| [/–-] )\(?[0-9]{1,8}\)?){0,7}"

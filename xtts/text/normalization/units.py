@@ -1,4 +1,4 @@
-"""Units with their prefixes (kW, GHz, Mbit), and rates: the unit behind a bar (m³/s, €/kg)."""
+"""Units with their prefixes (kW, GHz, Mbit), and rates: the unit after a slash (m³/s, €/kg)."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import ClassVar
 from xtts.text.normalization.nouns import Money, Noun, alternatives, nouns, pairs
 from xtts.text.normalization.numbers import NumberRules, Step
 
-# "Per" before a time, behind an amount of money, and in other rates; one if they are the same.
+# "Per" before a time, after an amount of money, and in other rates; one if they are the same.
 PER = {
     language: tuple(words.split("; "))
     for language, words in pairs("""en = per {}, de = pro {}, fr = par {}, es = por {}, it = al {},
@@ -16,7 +16,7 @@ PER = {
     ru = в {}; за {}; на {}, hu = per {}, tr = bölü {}, hi = प्रति {}, ar = لكل {},
     zh = 每{}, ja = 毎{}, ko = 매 {}""").items()
 }
-# Short names that are units behind a bar only, because they are words elsewhere: Russian с is
+# Short names that are units after a slash only, because they are words elsewhere: Russian с is
 # "with". The first table has times, the second what is counted.
 _TIMES = {
     "en": "s = second, h hr = hour, d = day, wk = week, mo mo. = month, yr yr. y = year",
@@ -76,12 +76,12 @@ class UnitRules(NumberRules):
 
     @cached_property
     def times(self) -> Mapping[str, Noun]:
-        """Times behind a bar."""
+        """Times after a slash."""
         return nouns(_TIMES.get(self.code, ""))
 
     @cached_property
-    def behind_bar(self) -> Mapping[str, Noun]:
-        """All units behind a bar."""
+    def after_slash(self) -> Mapping[str, Noun]:
+        """All units after a slash."""
         return {**self.units, **nouns(_COUNTED.get(self.code, "")), **self.times}
 
     @cached_property
@@ -89,7 +89,7 @@ class UnitRules(NumberRules):
         """The pattern of the second part of a rate, a unit or a word, as one group."""
         if self.code not in PER:
             return "((?!))?"
-        units = alternatives(self.behind_bar)
+        units = alternatives(self.after_slash)
         if not self.spaced:
             return rf"(?:\s?/\s?({units}){self.unit_end})?"
         return rf"(?:\s?/\s?({units}|[^\W\d_]{{3,14}})(?![\w/'’²³]|-\w))?"
@@ -99,7 +99,7 @@ class UnitRules(NumberRules):
         whether its first part is an amount of money."""
         if not unit:
             return ""
-        noun = self.behind_bar.get(unit)
+        noun = self.after_slash.get(unit)
         word = noun.one if noun else unit
         old, new = _ACCUSATIVE.get(self.code, ("", ""))
         if noun and noun.gender == "f" and old and word.endswith(old):
@@ -116,7 +116,7 @@ class UnitRules(NumberRules):
 
     @cached_property
     def read_rate_of_amounts(self) -> Step:
-        """Writes the bar between two amounts as a word or a comma: 10 l/100 km, 20 °C/68 °F."""
+        """Writes the slash between two amounts as a word or a comma: 10 l/100 km, 20 °C/68 °F."""
         units, signs = alternatives(self.units), alternatives(self.currencies)
         pattern = re.compile(
             rf"(?<=[0-9])(\s?)({units}|{signs})/(?=[0-9][0-9.,]{{0,9}}\s?({units}){self.unit_end})"
