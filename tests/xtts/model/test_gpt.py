@@ -14,9 +14,17 @@ from xtts.model.gpt import Dropout, Transformer, from_coqui, to_coqui
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 SHAPE = GPTShape(
-    text_ids=40, text_start=39, layers=2, width=32, heads=2, audio_ids=66, audio_start=64,
-    audio_stop=65, max_text_tokens=20, max_audio_tokens=30,
-)  # fmt: skip
+    text_ids=40,
+    text_start=39,
+    layers=2,
+    width=32,
+    heads=2,
+    audio_ids=66,
+    audio_start=64,
+    audio_stop=65,
+    max_text_tokens=20,
+    max_audio_tokens=30,
+)
 
 
 def test_the_start_is_the_seeds_and_disturbs_no_random_state():

@@ -129,9 +129,12 @@ def test_int4_refuses_a_width_that_its_groups_do_not_divide():
 
 @pytest.mark.parametrize(
     ("engines", "width", "kind"),
-    [(["qnnpack", "x86"], 1024, "int8"), (["qnnpack", "x86"], 256, "fp32"),
-     (["qnnpack"], 1024, "fp32")],
-)  # fmt: skip
+    [
+        (["qnnpack", "x86"], 1024, "int8"),
+        (["qnnpack", "x86"], 256, "fp32"),
+        (["qnnpack"], 1024, "fp32"),
+    ],
+)
 def test_auto_is_int8_where_torch_has_its_kernels(monkeypatch, engines, width, kind):
     monkeypatch.setattr(type(torch.backends.quantized), "supported_engines", engines)
     assert quantization.resolve_precision("auto", torch.device("cpu"), width)[0] == kind

@@ -8,11 +8,32 @@ from xtts.text.languages import FUNCTION_WORDS, NAMES, code_of, other_language, 
 
 # The bibliographic and terminological codes of ISO 639-2 for each code of ISO 639-1.
 THREE = {
-    "ar": "ara", "cs": "ces cze", "de": "deu ger", "en": "eng", "es": "spa", "fr": "fra fre",
-    "hi": "hin", "hu": "hun", "it": "ita", "ja": "jpn", "ko": "kor", "nl": "nld dut", "pl": "pol",
-    "pt": "por", "ru": "rus", "tr": "tur", "zh": "zho chi", "el": "ell gre", "fa": "fas per",
-    "is": "isl ice", "ro": "ron rum", "sk": "slk slo", "cy": "cym wel", "uk": "ukr", "sw": "swa",
-}  # fmt: skip
+    "ar": "ara",
+    "cs": "ces cze",
+    "de": "deu ger",
+    "en": "eng",
+    "es": "spa",
+    "fr": "fra fre",
+    "hi": "hin",
+    "hu": "hun",
+    "it": "ita",
+    "ja": "jpn",
+    "ko": "kor",
+    "nl": "nld dut",
+    "pl": "pol",
+    "pt": "por",
+    "ru": "rus",
+    "tr": "tur",
+    "zh": "zho chi",
+    "el": "ell gre",
+    "fa": "fas per",
+    "is": "isl ice",
+    "ro": "ron rum",
+    "sk": "slk slo",
+    "cy": "cym wel",
+    "uk": "ukr",
+    "sw": "swa",
+}
 
 
 @pytest.mark.parametrize("code", THREE)
@@ -32,14 +53,26 @@ def test_english_names(code):
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("Brazilian Portuguese", "pt"), ("Latin American Spanish", "es"), ("Latin", "la"),
-        ("Chinese (Traditional)", "zh"), ("zh-Hant-TW", "zh"), ("cmn-Hans", "zh"), ("iw", "he"),
-        ("Norwegian Bokmål", "nb"), ("Spanish; Castilian", "es"), ("English and German", "en"),
-        ("en; de", "en"), ("und, de", "de"), ("Deutsch", "de"), ("français", "fr"),
+        ("Brazilian Portuguese", "pt"),
+        ("Latin American Spanish", "es"),
+        ("Latin", "la"),
+        ("Chinese (Traditional)", "zh"),
+        ("zh-Hant-TW", "zh"),
+        ("cmn-Hans", "zh"),
+        ("iw", "he"),
+        ("Norwegian Bokmål", "nb"),
+        ("Spanish; Castilian", "es"),
+        ("English and German", "en"),
+        ("en; de", "en"),
+        ("und, de", "de"),
+        ("Deutsch", "de"),
+        ("français", "fr"),
         # Without a two-letter code they stay as they are.
-        ("haw", "haw"), ("grc", "grc"), ("Klingon", "klingon"),
+        ("haw", "haw"),
+        ("grc", "grc"),
+        ("Klingon", "klingon"),
     ],
-)  # fmt: skip
+)
 def test_other_names(name, code):
     assert code_of(name) == code
 
@@ -53,11 +86,19 @@ def test_a_language_that_is_not_stated(name):
     ("name", "tag"),
     [
         # Tags read by earlier versions do not change: checkpoints identify their data by them.
-        ("en", "en"), ("EN", "EN"), ("zh-CN", "zh-CN"), ("pt-br", "pt-br"), ("Klingon", "Klingon"),
-        ("eng", "en"), ("en_US", "en-us"), ("deu-AT", "de-at"), ("pt_BR.UTF-8", "pt-br"),
-        ("English", "en"), ("Brazilian Portuguese", "pt"),
+        ("en", "en"),
+        ("EN", "EN"),
+        ("zh-CN", "zh-CN"),
+        ("pt-br", "pt-br"),
+        ("Klingon", "Klingon"),
+        ("eng", "en"),
+        ("en_US", "en-us"),
+        ("deu-AT", "de-at"),
+        ("pt_BR.UTF-8", "pt-br"),
+        ("English", "en"),
+        ("Brazilian Portuguese", "pt"),
     ],
-)  # fmt: skip
+)
 def test_a_tag_keeps_its_region(name, tag):
     assert tag_of(name) == tag
 

@@ -79,12 +79,14 @@ def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told():
         ("[ Voice : Anna  Maria ] a", [(" a", "Anna Maria")]),
         ("a[style:whisper]b[/style]c", [("a", ""), ("b", ":whisper"), ("c", "")]),
         ("[voice:ben]a[style:calm]b[/style]c", [("a", "ben"), ("b", "ben:calm"), ("c", "ben")]),
-        ("[voice:ben:calm]a[style:loud]b[/style]c[voice:eva]d",
-         [("a", "ben:calm"), ("b", "ben:loud"), ("c", "ben"), ("d", "eva")]),
+        (
+            "[voice:ben:calm]a[style:loud]b[/style]c[voice:eva]d",
+            [("a", "ben:calm"), ("b", "ben:loud"), ("c", "ben"), ("d", "eva")],
+        ),
         ("[voice:ben][style:calm][/voice]a", [("a", "")]),
         ("[style:x]a[/voice]b", [("a", ":x"), ("b", "")]),
     ],
-)  # fmt: skip
+)
 def test_a_text_changes_voice_and_style(text, expected):
     assert [(one.text, one.voice) for one in marked_texts(text, None)] == expected
     named = dict.fromkeys(voice for _, voice in expected if voice)
@@ -93,14 +95,19 @@ def test_a_text_changes_voice_and_style(text, expected):
 
 def test_a_pause_stands_between_two_voices():
     assert marked_texts("a[pause:1s][voice:ben]b[pause:500ms]", None) == [
-        MarkedText("a"), MarkedText("b", 1.0, 0.5, "ben"),
-    ]  # fmt: skip
+        MarkedText("a"),
+        MarkedText("b", 1.0, 0.5, "ben"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("named", "voice", "expected"),
-    [("ben", "anna", "ben"), (":calm", "anna", "anna:calm"), (":calm", "anna:loud", "anna:calm"),
-     (":calm", "default", "default:calm")],
-)  # fmt: skip
+    [
+        ("ben", "anna", "ben"),
+        (":calm", "anna", "anna:calm"),
+        (":calm", "anna:loud", "anna:calm"),
+        (":calm", "default", "default:calm"),
+    ],
+)
 def test_a_style_alone_is_of_the_person_whom_the_request_names(named, voice, expected):
     assert of_request(named, voice) == expected

@@ -7,9 +7,12 @@ import sys
 import pytest
 
 TEXTS = (
-    ("en", "Hello Mr. Smith, 14% of $20 is a 1st."), ("pt", "Olá Sr. Silva: 12,5% & mais!"),
-    ("de", "Dr. Müller hat £ 20."), ("ru", "У меня 14% заряда"), ("ko", "12.5 초 안에."),
-)  # fmt: skip
+    ("en", "Hello Mr. Smith, 14% of $20 is a 1st."),
+    ("pt", "Olá Sr. Silva: 12,5% & mais!"),
+    ("de", "Dr. Müller hat £ 20."),
+    ("ru", "У меня 14% заряда"),
+    ("ko", "12.5 초 안에."),
+)
 ALONE = """
 import json, sys
 from xtts.text.reading import tokenizer_class

@@ -11,8 +11,14 @@ from xtts.text.splitting import Limits, cut
     [
         ("en", ["It closes at 9 p.m.", "Then we leave."]),
         ("en", ["The U.S. Senate met.", "He met J.R.R. Tolkien on Elm St.", "Then no. 5 burned."]),
-        ("en", ["Dr. Smith and Mrs. Hall came at 9 p.m. Monday.",
-                "On Jan. 5 he left the U.S.", "The end."]),
+        (
+            "en",
+            [
+                "Dr. Smith and Mrs. Hall came at 9 p.m. Monday.",
+                "On Jan. 5 he left the U.S.",
+                "The end.",
+            ],
+        ),
         ("en", ["It was 1990.", "It is 5 min.", "Then we go."]),
         ("de", ["Am 29. Juli 2026 war es.", "Er wurde 29.", "Danach ging er."]),
         ("de", ["Obst, z. B. Die Birne, usw.", "Danach fahren wir.", "Im 19. Jh. und in Abb. 3."]),
@@ -22,7 +28,7 @@ from xtts.text.splitting import Limits, cut
         ("es", ["A las 9:05 h.", "Luego vino el Sr. García."]),
         ("", ["Ask Prof. Moore, Sgt. Pepper, and see Abb. 3 in ul. Długa.", "Yes."]),
     ],
-)  # fmt: skip
+)
 def test_a_text_is_cut_at_its_sentences(language, parts):
     found = sentence_ends(language).parts(" ".join(parts))
     assert [one.strip() for one in found] == parts

@@ -28,8 +28,11 @@ def test_sentences_come_before_clauses_and_clauses_before_words():
     text = "One, two and three. Four and five, six and seven and eight and nine."
     pieces = [piece.strip() for piece in cut(text, Limits(24, 24))]
     assert pieces == [
-        "One, two and three.", "Four and five,", "six and seven and", "eight and nine.",
-    ]  # fmt: skip
+        "One, two and three.",
+        "Four and five,",
+        "six and seven and",
+        "eight and nine.",
+    ]
 
 
 def test_words_are_cut_evenly():

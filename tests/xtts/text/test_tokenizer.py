@@ -194,9 +194,13 @@ def test_a_number_that_is_too_long_is_refused_at_once(tokenizer, text, read):
 
 
 LONG = {
-    "hyphens": "a-" * 2048, "euros": "1€" * 2048, "words": "word " * 400, "ones": "1 " * 2048,
-    "exclamations": "no" + "!" * 4094, "one word": "supercalifragilistic" * 204,
-}  # fmt: skip
+    "hyphens": "a-" * 2048,
+    "euros": "1€" * 2048,
+    "words": "word " * 400,
+    "ones": "1 " * 2048,
+    "exclamations": "no" + "!" * 4094,
+    "one word": "supercalifragilistic" * 204,
+}
 
 
 @pytest.mark.parametrize("name", LONG)

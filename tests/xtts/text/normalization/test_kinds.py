@@ -15,8 +15,11 @@ KINDS = {
         ("en", "It takes 5 min. Then", "It takes five minutes. Then"),
         ("de", "Obst usw. Danach", "Obst und so weiter. Danach"),
         ("es", "p. ej. Madrid", "por ejemplo Madrid"),
-        ("pl", "3 maja 2021 r. Potem",
-         "trzeciego maja dwa tysiące dwudziestego pierwszego roku. Potem"),
+        (
+            "pl",
+            "3 maja 2021 r. Potem",
+            "trzeciego maja dwa tysiące dwudziestego pierwszego roku. Potem",
+        ),
         ("es", "a las 14:30 h. El tren", "a las catorce treinta. El tren"),
         ("de", "in der Hauptstr. 5. Dort", "in der Hauptstraße fünf. Dort"),
         ("de", "in der Hauptstr. Dort", "in der Hauptstraße. Dort"),
@@ -24,18 +27,30 @@ KINDS = {
         ("nl", "€ 5 p.p.", "vijf euro per persoon."),
     ],
     "a formula": [
-        ("en", r"$6x_1 + 4x_2 \leq 24$",
-         "six x one plus four x two less than or equal to twenty-four"),
+        (
+            "en",
+            r"$6x_1 + 4x_2 \leq 24$",
+            "six x one plus four x two less than or equal to twenty-four",
+        ),
         ("en", "$x^2$ and 10^6", "x squared and ten to the power of six"),
-        ("en", "5 × 3 = 15, x ≥ 5",
-         "five times three equals fifteen, x greater than or equal to five"),
+        (
+            "en",
+            "5 × 3 = 15, x ≥ 5",
+            "five times three equals fifteen, x greater than or equal to five",
+        ),
         ("de", "§ 5", "Paragraf fünf"),
     ],
     "a page, a verse, a paragraph of a book": [
-        ("en", "See pp. 95/100 and ch. 12:3.",
-         "See pages ninety-five to one hundred and chapter twelve three."),
-        ("en", "fig. 3, vol. 2, Gen. 1:1, Psalm 23:4-6",
-         "figure three, volume two, Genesis one one, Psalm twenty-three four to six"),
+        (
+            "en",
+            "See pp. 95/100 and ch. 12:3.",
+            "See pages ninety-five to one hundred and chapter twelve three.",
+        ),
+        (
+            "en",
+            "fig. 3, vol. 2, Gen. 1:1, Psalm 23:4-6",
+            "figure three, volume two, Genesis one one, Psalm twenty-three four to six",
+        ),
         ("de", "Kap. 12:3, § 5 Abs. 2", "Kapitel zwölf drei, Paragraf fünf Absatz zwei"),
         ("de", "§§ 5 und 6, Art. 3", "Paragrafen fünf und sechs, Artikel drei"),
         ("fr", "art. 5 al. 2", "article cinq alinéa deux"),
@@ -43,8 +58,7 @@ KINDS = {
         ("pl", "w art. 5", "w artykule pięć"),
     ],
     "a Roman numeral": [
-        ("en", "Chapter IV, Act V. World War II",
-         "Chapter four, Act five. World War two"),
+        ("en", "Chapter IV, Act V. World War II", "Chapter four, Act five. World War two"),
         ("en", "Part I played. Part I", "Part I played. Part one"),
         ("en", "the XIX century, an IV drip", "the nineteenth century, an IV drip"),
         ("fr", "au XIXe et au Ier siècle", "au dix-neuvième et au premier siècle"),
@@ -53,10 +67,16 @@ KINDS = {
         ("nl", "de XIXe eeuw", "de negentiende eeuw"),
     ],
     "a unit joined to its number": [
-        ("en", "100-g bars, a 5-kg bag and a 9-in. pipe",
-         "one hundred gram bars, a five kilogram bag and a nine inch pipe"),
-        ("en", "a 1/2-in. drill, a 2 1/2-hr drive",
-         "a one half inch drill, a two and a half hour drive"),
+        (
+            "en",
+            "100-g bars, a 5-kg bag and a 9-in. pipe",
+            "one hundred gram bars, a five kilogram bag and a nine inch pipe",
+        ),
+        (
+            "en",
+            "a 1/2-in. drill, a 2 1/2-hr drive",
+            "a one half inch drill, a two and a half hour drive",
+        ),
         ("en", "a 3-5-kg bag", "a three to five kilogram bag"),
         ("de", "ein 5-kg-Sack", "ein fünf Kilogramm-Sack"),
         ("nl", "een 5-kg zak", "een vijf kilogram zak"),
@@ -64,8 +84,11 @@ KINDS = {
         ("en", "section 5-g", "section five-g"),
     ],
     "a short name of a time": [
-        ("en", "20 yrs ago, 5 mins, 2 wks, 6 mos.",
-         "twenty years ago, five minutes, two weeks, six months."),
+        (
+            "en",
+            "20 yrs ago, 5 mins, 2 wks, 6 mos.",
+            "twenty years ago, five minutes, two weeks, six months.",
+        ),
         ("en", "3 in/h", "three inches per hour"),
         ("es", "5 febr. 2020", "cinco de febrero de dos mil veinte"),
         ("it", "5 genn. 2020", "cinque gennaio duemilaventi"),
@@ -76,8 +99,11 @@ KINDS = {
         ("en", "a Ph.D. in law", "a P H D in law"),
     ],
     "a half and parts before their noun": [
-        ("de", "1/2 Tasse, eine 1/2 Stunde, 1/2 Becher",
-         "eine halbe Tasse, eine halbe Stunde, ein halber Becher"),
+        (
+            "de",
+            "1/2 Tasse, eine 1/2 Stunde, 1/2 Becher",
+            "eine halbe Tasse, eine halbe Stunde, ein halber Becher",
+        ),
         ("fr", "1/2 heure, 1/2 litre", "une demi heure, un demi litre"),
         ("es", "1/2 taza, 2/5 partes", "media taza, dos quintas partes"),
         ("it", "1/2 tazza, un 1/3 dei voti", "mezza tazza, un terzo dei voti"),
@@ -89,8 +115,7 @@ KINDS = {
         ("pl", "do ul. Długiej", "do ulicy Długiej"),
     ],
     "a formula with a factor": [
-        ("en", "$y = 3x^2$, 2^(n+1)",
-         "y equals three x squared, two to the power of n plus one"),
+        ("en", "$y = 3x^2$, 2^(n+1)", "y equals three x squared, two to the power of n plus one"),
         ("it", "28/30, 6 l/100 km", "ventotto su trenta, sei litri ogni cento chilometri"),
     ],
     "an area and a volume of each length": [
@@ -112,17 +137,29 @@ KINDS = {
     ],
     "a rate of what is a word elsewhere": [
         ("ru", "5 м³/с и 5 м/с", "пять кубических метров в секунду и пять метров в секунду"),
-        ("ru", "250 ₽/кг, 500 руб./мес., 100 ₽/шт., 2 г/л",
-         "двести пятьдесят рублей за килограмм, пятьсот рублей в месяц, сто рублей за штуку, "
-         "два грамма на литр"),
-        ("pl", "85 m³/s, 5 MB/s, 9 zł/kg, 4 zł/szt.",
-         "osiemdziesiąt pięć metrów sześciennych na sekundę, pięć megabajtów na sekundę, "
-         "dziewięć złotych za kilogram, cztery złote za sztukę."),
+        (
+            "ru",
+            "250 ₽/кг, 500 руб./мес., 100 ₽/шт., 2 г/л",
+            "двести пятьдесят рублей за килограмм, пятьсот рублей в месяц, сто рублей за штуку, "
+            "два грамма на литр",
+        ),
+        (
+            "pl",
+            "85 m³/s, 5 MB/s, 9 zł/kg, 4 zł/szt.",
+            "osiemdziesiąt pięć metrów sześciennych na sekundę, pięć megabajtów na sekundę, "
+            "dziewięć złotych za kilogram, cztery złote za sztukę.",
+        ),
         ("cs", "3 m/s, 5 Kč/ks", "tři metry za sekundu, pět korun za kus"),
-        ("fr", "7 €/h, 8 km/j, 5 €/an", "sept euros par heure, huit kilomètres par jour, "
-         "cinq euros par an"),
-        ("en", "3 kWh/yr, 2.5%/yr", "three kilowatt hours per year, "
-         "two point five percent per year"),
+        (
+            "fr",
+            "7 €/h, 8 km/j, 5 €/an",
+            "sept euros par heure, huit kilomètres par jour, cinq euros par an",
+        ),
+        (
+            "en",
+            "3 kWh/yr, 2.5%/yr",
+            "three kilowatt hours per year, two point five percent per year",
+        ),
         ("nl", "5 m³/s", "vijf kubieke meter per seconde"),
         ("zh", "5 m³/s, 9 g/cm³", "五立方米每秒, 九克每立方厘米"),
         ("ja", "2 kg/m³", "二キログラム毎立方メートル"),
@@ -130,33 +167,47 @@ KINDS = {
     ],
     "a power without its superscript": [
         ("ru", "30 м2, 5 м3/с", "тридцать квадратных метров, пять кубических метров в секунду"),
-        ("en", "12 km2 and 3 t/m3",
-         "twelve square kilometers and three tonnes per cubic meter"),
+        ("en", "12 km2 and 3 t/m3", "twelve square kilometers and three tonnes per cubic meter"),
         ("en", "a 30 sq. ft. room", "a thirty square feet room"),
         ("ru", "3 кв. м", "три квадратных метра"),
-        ("en", "30 ft³/min, 20 in², 4 psi", "thirty cubic feet per minute, "
-         "twenty square inches, four pounds per square inch"),
+        (
+            "en",
+            "30 ft³/min, 20 in², 4 psi",
+            "thirty cubic feet per minute, twenty square inches, four pounds per square inch",
+        ),
         ("ru", "750 мм рт. ст.", "семьсот пятьдесят миллиметров ртутного столба."),
     ],
     "a unit of physics with its prefix": [
-        ("de", "20 MW, 1013 hPa, 6 W/m²",
-         "zwanzig Megawatt, eintausenddreizehn Hektopascal, sechs Watt pro Quadratmeter"),
+        (
+            "de",
+            "20 MW, 1013 hPa, 6 W/m²",
+            "zwanzig Megawatt, eintausenddreizehn Hektopascal, sechs Watt pro Quadratmeter",
+        ),
         ("es", "230 V, 250 kcal", "doscientos treinta voltios, doscientas cincuenta kilocalorías"),
         ("pl", "60 W, 2 GHz", "sześćdziesiąt watów, dwa gigaherce"),
-        ("ru", "5 МВт, 2 кВт·ч, 220 ГГц", "пять мегаватт, два киловатт-часа, "
-         "двести двадцать гигагерц"),
+        (
+            "ru",
+            "5 МВт, 2 кВт·ч, 220 ГГц",
+            "пять мегаватт, два киловатт-часа, двести двадцать гигагерц",
+        ),
     ],
     "a part of a unit": [
         ("de", "1/2 kg, 1/2 h, ½ l", "ein halbes Kilogramm, eine halbe Stunde, ein halber Liter"),
         ("es", "1/2 h, 3/4 h, 2 1/2 h", "media hora, tres cuartos de hora, dos horas y media"),
-        ("fr", "1/4 h, 2 1/2 h, 3/4 l", "un quart d'heure, deux heures et demie, "
-         "trois quarts de litre"),
+        (
+            "fr",
+            "1/4 h, 2 1/2 h, 3/4 l",
+            "un quart d'heure, deux heures et demie, trois quarts de litre",
+        ),
         ("it", "1/4 h, 2 1/2 kg", "un quarto d'ora, due chilogrammi e mezzo"),
         ("pt", "1/2 h, 2 1/2 h", "meia hora, duas horas e meia"),
     ],
     "the gender of what one and two count": [
-        ("ru", "2 комнаты, 2 стола, 1 комната, 1 окно, 22 книги",
-         "две комнаты, два стола, одна комната, одно окно, двадцать две книги"),
+        (
+            "ru",
+            "2 комнаты, 2 стола, 1 комната, 1 окно, 22 книги",
+            "две комнаты, два стола, одна комната, одно окно, двадцать две книги",
+        ),
         ("ru", "Их было 2 или 3. Урок 2 начался.", "Их было два или три. Урок два начался."),
         ("pl", "2 osoby i 2 domy, 1 książka", "dwie osoby i dwa domy, jedna książka"),
         ("cs", "2 osoby", "dvě osoby"),
@@ -166,20 +217,38 @@ KINDS = {
         ("ru", "Счёт 3:1.", "Счёт три один."),
     ],
     "the word for year behind a date in figures": [
-        ("pl", "12.05.2021 r. o ósmej",
-         "dwunastego maja dwa tysiące dwudziestego pierwszego roku o ósmej"),
-        ("pl", "Było to 12.05.2021 r. Potem poszliśmy.",
-         "Było to dwunastego maja dwa tysiące dwudziestego pierwszego roku. Potem poszliśmy."),
-        ("ru", "12.05.2021 г. шёл дождь",
-         "двенадцатого мая две тысячи двадцать первого года шёл дождь"),
+        (
+            "pl",
+            "12.05.2021 r. o ósmej",
+            "dwunastego maja dwa tysiące dwudziestego pierwszego roku o ósmej",
+        ),
+        (
+            "pl",
+            "Było to 12.05.2021 r. Potem poszliśmy.",
+            "Było to dwunastego maja dwa tysiące dwudziestego pierwszego roku. Potem poszliśmy.",
+        ),
+        (
+            "ru",
+            "12.05.2021 г. шёл дождь",
+            "двенадцатого мая две тысячи двадцать первого года шёл дождь",
+        ),
     ],
     "a telephone number with wide separators": [
-        ("de", "Tel. 0221 / 55 66 77", "Telefon null zwei zwei eins, fünf fünf, sechs sechs, "
-         "sieben sieben"),
-        ("de", "Fax: 030 / 22 33 44 - 55", "Fax: null drei null, zwei zwei, drei drei, vier vier, "
-         "fünf fünf"),
-        ("en", "Call 020 - 7946 0958", "Call zero two zero, seven nine four six, zero nine five "
-         "eight"),
+        (
+            "de",
+            "Tel. 0221 / 55 66 77",
+            "Telefon null zwei zwei eins, fünf fünf, sechs sechs, sieben sieben",
+        ),
+        (
+            "de",
+            "Fax: 030 / 22 33 44 - 55",
+            "Fax: null drei null, zwei zwei, drei drei, vier vier, fünf fünf",
+        ),
+        (
+            "en",
+            "Call 020 - 7946 0958",
+            "Call zero two zero, seven nine four six, zero nine five eight",
+        ),
     ],
     "a comma behind the full stop of an abbreviation": [
         ("de", "3 €/Stk., 80 Stück", "drei Euro pro Stück, achtzig Stück"),
@@ -201,8 +270,11 @@ KINDS = {
     ],
     "a number behind a telephone number": [
         ("en", "Call 555-1234 20 times.", "Call five five five, one two three four twenty times."),
-        ("en", "Call 1-800-555-1234 2 times.",
-         "Call one, eight zero zero, five five five, one two three four two times."),
+        (
+            "en",
+            "Call 1-800-555-1234 2 times.",
+            "Call one, eight zero zero, five five five, one two three four two times.",
+        ),
         ("en", "Call 555 12 34", "Call five five five, one two, three four"),
     ],
     "a rate with an article": [
@@ -213,35 +285,59 @@ KINDS = {
     # In French these are numbers like others: « le cent douze ».
     "an emergency number in French": [
         ("fr", "Appelez le 112.", "Appelez le cent douze."),
-        ("fr", "Composez le 15, le 17 ou le 18.",
-         "Composez le quinze, le dix-sept ou le dix-huit."),
+        (
+            "fr",
+            "Composez le 15, le 17 ou le 18.",
+            "Composez le quinze, le dix-sept ou le dix-huit.",
+        ),
     ],
     "a short name of a month": [
-        ("en", "5 Mar. 2024, 12-Mar-2024, Jan 5, 2024",
-         "the fifth of March, twenty twenty-four, the twelfth of March, twenty twenty-four, "
-         "January fifth, twenty twenty-four"),
+        (
+            "en",
+            "5 Mar. 2024, 12-Mar-2024, Jan 5, 2024",
+            "the fifth of March, twenty twenty-four, the twelfth of March, twenty twenty-four, "
+            "January fifth, twenty twenty-four",
+        ),
         ("it", "5 gen. 2024", "cinque gennaio duemilaventiquattro"),
         ("ru", "5 янв. 2024", "пятого января две тысячи двадцать четвертого года"),
         ("pt", "5 set", "cinco set"),
     ],
     "numbers with a bar": [
-        ("en", "a 1/3 share, 7/8 inch, 9/10 people",
-         "a one third share, seven eighths inch, nine out of ten people"),
-        ("en", "120/80 and 1/250",
-         "one hundred and twenty eighty and one over two hundred and fifty"),
-        ("en", "20°C/68°F, $20/hr, 10 l/100 km",
-         "twenty degrees celsius, sixty-eight degrees fahrenheit, twenty dollars per hour, "
-         "ten liters per one hundred kilometers"),
+        (
+            "en",
+            "a 1/3 share, 7/8 inch, 9/10 people",
+            "a one third share, seven eighths inch, nine out of ten people",
+        ),
+        (
+            "en",
+            "120/80 and 1/250",
+            "one hundred and twenty eighty and one over two hundred and fifty",
+        ),
+        (
+            "en",
+            "20°C/68°F, $20/hr, 10 l/100 km",
+            "twenty degrees celsius, sixty-eight degrees fahrenheit, twenty dollars per hour, "
+            "ten liters per one hundred kilometers",
+        ),
         ("de", "Seite 1/5", "Seite eins fünf"),
     ],
     "a list, a service number, a score": [
-        ("en", "Options 1,2 and 3. Pages 1,2,3.",
-         "Options one, two and three. Pages one, two, three."),
-        ("en", "Dial 999 or 112. Freephone 1800 123 456",
-         "Dial nine nine nine or one one two. Freephone one eight zero zero, one two three, "
-         "four five six"),
-        ("en", "the 911 call about 911 people",
-         "the nine one one call about nine hundred and eleven people"),
+        (
+            "en",
+            "Options 1,2 and 3. Pages 1,2,3.",
+            "Options one, two and three. Pages one, two, three.",
+        ),
+        (
+            "en",
+            "Dial 999 or 112. Freephone 1800 123 456",
+            "Dial nine nine nine or one one two. Freephone one eight zero zero, one two three, "
+            "four five six",
+        ),
+        (
+            "en",
+            "the 911 call about 911 people",
+            "the nine one one call about nine hundred and eleven people",
+        ),
         ("en", "We won 3-1. 2024 was", "We won three to one. twenty twenty-four was"),
     ],
     "other scripts and languages": [
@@ -264,16 +360,29 @@ KINDS = {
         ("en", "over 2M in cash, almost 1M", "over two million in cash, almost one million"),
         ("en", "about 5B in March, up to 3M.", "about five billion in March, up to three million."),
         ("en", "2M tall, over 2M of rope", "two M tall, over two M of rope"),
-        ("en", "2M long, 2M wide, 20M deep, 2M high, 2M away, 2M apart",
-         "two M long, two M wide, twenty M deep, two M high, two M away, two M apart"),
-        ("en", "a book about 3M, nearly 3M of them",
-         "a book about three M, nearly three million of them"),
+        (
+            "en",
+            "2M long, 2M wide, 20M deep, 2M high, 2M away, 2M apart",
+            "two M long, two M wide, twenty M deep, two M high, two M away, two M apart",
+        ),
+        (
+            "en",
+            "a book about 3M, nearly 3M of them",
+            "a book about three M, nearly three million of them",
+        ),
         ("en", "a height of over 2M", "a height of over two M"),
-        ("en", "a USB 3B port, a 2M cable, a Pi 3B computer",
-         "a USB three B port, a two M cable, a Pi three B computer"),
+        (
+            "en",
+            "a USB 3B port, a 2M cable, a Pi 3B computer",
+            "a USB three B port, a two M cable, a Pi three B computer",
+        ),
         ("en", "a 10M cable, 10M cables", "a ten M cable, ten million cables"),
-        ("en", "Room 101B, 221B Baker Street, seat 14K",
-         "Room one hundred and one B, two hundred and twenty-one B Baker Street, seat fourteen K"),
+        (
+            "en",
+            "Room 101B, 221B Baker Street, seat 14K",
+            "Room one hundred and one B, two hundred and twenty-one B Baker Street, "
+            "seat fourteen K",
+        ),
         ("en", "12B dollars, a 70B model", "twelve billion dollars, a seventy billion model"),
         ("de", "Zimmer 101B, 10M Nutzer", "Zimmer einhunderteins B, zehn Millionen Nutzer"),
         ("de", "knapp 3M in bar", "knapp drei Millionen in bar"),
@@ -384,8 +493,11 @@ KINDS = {
         ("en", "SSN 219-09-9999", "SSN two one nine, zero nine, nine nine nine nine"),
         ("en", "90210-1234", "nine zero two one zero, one two three four"),
         ("en", "555 123 4567", "five five five, one two three, four five six seven"),
-        ("en", "IBAN DE89 3704 0044 0532",
-         "IBAN DE eight nine, three seven zero four, zero zero four four, zero five three two"),
+        (
+            "en",
+            "IBAN DE89 3704 0044 0532",
+            "IBAN DE eight nine, three seven zero four, zero zero four four, zero five three two",
+        ),
         ("en", "12345678901", "one two three four five six seven eight nine zero one"),
         ("en", "4-4-2", "four four two"),
         ("en", "EIN 12-3456789", "EIN one two, three four five six seven eight nine"),
@@ -398,8 +510,12 @@ KINDS = {
     "no identifier": [
         ("en", "pages 10-20", "pages ten to twenty"),
         ("en", "1998-99", "nineteen ninety-eight to ninety-nine"),
-        ("en", "1,234-5,678", "one thousand two hundred and thirty-four to five thousand six "
-         "hundred and seventy-eight"),
+        (
+            "en",
+            "1,234-5,678",
+            "one thousand two hundred and thirty-four to five thousand six "
+            "hundred and seventy-eight",
+        ),
         ("en", "10,000,000,000", "ten billion"),
         ("de", "1,5-2,5 kg", "eins Komma fünf bis zwei Komma fünf Kilogramm"),
     ],
@@ -449,8 +565,12 @@ KINDS = {
         ("en", "3/5/2024 and 24/7", "March fifth, twenty twenty-four and twenty-four seven"),
     ],
     "digits and points": [
-        ("en", "1 234 567 people",
-         "one million, two hundred and thirty-four thousand, five hundred and sixty-seven people"),
+        (
+            "en",
+            "1 234 567 people",
+            "one million, two hundred and thirty-four thousand, five hundred and "
+            "sixty-seven people",
+        ),
         ("en", "In 2020 100 came.", "In twenty twenty one hundred came."),
         ("en", "it is .5 or -.5", "it is zero point five or minus zero point five"),
         ("en", "The end. 5 left.", "The end. five left."),
@@ -469,14 +589,13 @@ KINDS = {
     ],
     "characters that are numbers": [
         ("en", "CO₂", "CO two"),
-        ("en", "10² x³ 10⁻³ mc²",
-         "ten squared x cubed ten to the power of minus three mc squared"),
+        ("en", "10² x³ 10⁻³ mc²", "ten squared x cubed ten to the power of minus three mc squared"),
         ("en", "word¹", "word one"),
         ("en", "①②⑩ Ⅳ", "one two ten four"),
         ("de", "5 m³ und x²", "fünf Kubikmeter und x Quadrat"),
         ("ko", "①번", "일 번"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -27,21 +27,33 @@ ENGLISH_DAYS = (
     "twenty-eighth twenty-ninth thirtieth thirty-first"
 ).split()
 POLISH_DAYS = [
-    *("pierwszego drugiego trzeciego czwartego piątego szóstego siódmego ósmego dziewiątego "
-      "dziesiątego jedenastego dwunastego trzynastego czternastego piętnastego szesnastego "
-      "siedemnastego osiemnastego dziewiętnastego dwudziestego").split(),
-    *(f"dwudziestego {day}" for day in "pierwszego drugiego trzeciego czwartego piątego szóstego "
-      "siódmego ósmego dziewiątego".split()),
-    "trzydziestego", "trzydziestego pierwszego",
-]  # fmt: skip
+    *(
+        "pierwszego drugiego trzeciego czwartego piątego szóstego siódmego ósmego dziewiątego "
+        "dziesiątego jedenastego dwunastego trzynastego czternastego piętnastego szesnastego "
+        "siedemnastego osiemnastego dziewiętnastego dwudziestego"
+    ).split(),
+    *(
+        f"dwudziestego {day}"
+        for day in "pierwszego drugiego trzeciego czwartego piątego szóstego "
+        "siódmego ósmego dziewiątego".split()
+    ),
+    "trzydziestego",
+    "trzydziestego pierwszego",
+]
 RUSSIAN_DAYS = [
-    *("первого второго третьего четвертого пятого шестого седьмого восьмого девятого десятого "
-      "одиннадцатого двенадцатого тринадцатого четырнадцатого пятнадцатого шестнадцатого "
-      "семнадцатого восемнадцатого девятнадцатого двадцатого").split(),
-    *(f"двадцать {day}" for day in "первого второго третьего четвертого пятого шестого седьмого "
-      "восьмого девятого".split()),
-    "тридцатого", "тридцать первого",
-]  # fmt: skip
+    *(
+        "первого второго третьего четвертого пятого шестого седьмого восьмого девятого десятого "
+        "одиннадцатого двенадцатого тринадцатого четырнадцатого пятнадцатого шестнадцатого "
+        "семнадцатого восемнадцатого девятнадцатого двадцатого"
+    ).split(),
+    *(
+        f"двадцать {day}"
+        for day in "первого второго третьего четвертого пятого шестого седьмого "
+        "восьмого девятого".split()
+    ),
+    "тридцатого",
+    "тридцать первого",
+]
 DAYS = {
     "hu": ("Május {}.", "május {}.", HUNGARIAN_DAYS),
     "de": ("Am {}.5.2024", "Am {} Mai zweitausendvierundzwanzig", GERMAN_DAYS),
@@ -54,14 +66,14 @@ MONTHS = {
     "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
     "nl": "januari februari maart april mei juni juli augustus september oktober november december",
     "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
-          "diciembre",
+    "diciembre",
     "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
     "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
-          "dicembre",
+    "dicembre",
     "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro "
-          "dezembro",
+    "dezembro",
     "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
-          "listopada grudnia",
+    "listopada grudnia",
     "cs": "ledna února března dubna května června července srpna září října listopadu prosince",
     "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
     "zh": "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月",
@@ -69,15 +81,18 @@ MONTHS = {
     "ko": "일월 이월 삼월 사월 오월 유월 칠월 팔월 구월 시월 십일월 십이월",
     "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık",
     "hu": "január február március április május június július augusztus szeptember október "
-          "november december",
+    "november december",
     "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
     "hi": "जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर",
-}  # fmt: skip
+}
 PORTUGUESE = [
     *"zero uma duas três quatro cinco seis sete oito nove dez onze doze treze catorze quinze "
     "dezesseis dezessete dezoito dezenove vinte".split(),
-    "vinte e uma", "vinte e duas", "vinte e três", "vinte e quatro",
-]  # fmt: skip
+    "vinte e uma",
+    "vinte e duas",
+    "vinte e três",
+    "vinte e quatro",
+]
 FRENCH = (
     "zéro une deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze "
     "seize dix-sept dix-huit dix-neuf vingt vingt-et-une vingt-deux vingt-trois vingt-quatre"
@@ -91,37 +106,73 @@ RUSSIAN = [
     *"ноль один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать "
     "тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать "
     "двадцать".split(),
-    "двадцать один", "двадцать два", "двадцать три", "двадцать четыре",
-]  # fmt: skip
+    "двадцать один",
+    "двадцать два",
+    "двадцать три",
+    "двадцать четыре",
+]
 HOURS = {
     "pt": ("{}h", [f"{one} {'hora' if n == 1 else 'horas'}" for n, one in enumerate(PORTUGUESE)]),
     "fr": ("{}h", [f"{one} {'heure' if n < 2 else 'heures'}" for n, one in enumerate(FRENCH)]),
     "hu": ("{}:00", [f"{one} óra" for one in HUNGARIAN]),
-    "ru": ("{}:00", [
-        f"{one} {'час' if n in (1, 21) else 'часа' if n in (2, 3, 4, 22, 23, 24) else 'часов'}"
-        for n, one in enumerate(RUSSIAN)
-    ]),
-}  # fmt: skip
+    "ru": (
+        "{}:00",
+        [
+            f"{one} {'час' if n in (1, 21) else 'часа' if n in (2, 3, 4, 22, 23, 24) else 'часов'}"
+            for n, one in enumerate(RUSSIAN)
+        ],
+    ),
+}
 LETTERS = {
-    "a": "ay", "b": "bee", "c": "see", "d": "dee", "e": "ee", "f": "eff", "g": "gee", "h": "aitch",
-    "i": "eye", "j": "jay", "k": "kay", "l": "ell", "m": "em", "n": "en", "o": "oh", "p": "pee",
-    "q": "cue", "r": "are", "s": "ess", "t": "tee", "u": "you", "v": "vee", "w": "double-you",
-    "x": "ex", "y": "why", "z": "zee",
-}  # fmt: skip
+    "a": "ay",
+    "b": "bee",
+    "c": "see",
+    "d": "dee",
+    "e": "ee",
+    "f": "eff",
+    "g": "gee",
+    "h": "aitch",
+    "i": "eye",
+    "j": "jay",
+    "k": "kay",
+    "l": "ell",
+    "m": "em",
+    "n": "en",
+    "o": "oh",
+    "p": "pee",
+    "q": "cue",
+    "r": "are",
+    "s": "ess",
+    "t": "tee",
+    "u": "you",
+    "v": "vee",
+    "w": "double-you",
+    "x": "ex",
+    "y": "why",
+    "z": "zee",
+}
 # The form of the unit after each of these numbers is tested.
 COUNTED = ("1", "2", "5", "11", "12", "21", "22", "101", "111", "112", "1,5")
 PLURALS = {
-    "pl": ("zł", "złoty złote złotych złotych złotych złotych złote złotych złotych złotych "
-           "złotego"),
-    "cs": ("km", "kilometr kilometry kilometrů kilometrů kilometrů kilometrů kilometrů kilometrů "
-           "kilometrů kilometrů kilometru"),
+    "pl": (
+        "zł",
+        "złoty złote złotych złotych złotych złotych złote złotych złotych złotych złotego",
+    ),
+    "cs": (
+        "km",
+        "kilometr kilometry kilometrů kilometrů kilometrů kilometrů kilometrů kilometrů "
+        "kilometrů kilometrů kilometru",
+    ),
     "ru": ("₽", "рубль рубля рублей рублей рублей рубль рубля рубль рублей рублей рубля"),
-    "ar": ("كم", "كيلومتر كيلومتر كيلومترات كيلومترا كيلومترا كيلومترا كيلومترا كيلومتر كيلومترا "
-           "كيلومترا كيلومتر"),
+    "ar": (
+        "كم",
+        "كيلومتر كيلومتر كيلومترات كيلومترا كيلومترا كيلومترا كيلومترا كيلومتر كيلومترا "
+        "كيلومترا كيلومتر",
+    ),
     "en": ("kg", "kilogram" + 10 * " kilograms"),
     "de": ("t", "Tonne" + 10 * " Tonnen"),
     "fr": ("kg", "kilogramme" + 9 * " kilogrammes" + " kilogramme"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("language", DAYS)

@@ -7,8 +7,25 @@ from benchmarks.text import plain
 from xtts.text.normalization.numbers import spell
 from xtts.text.normalization.registry import rules_of
 
-NUMBERS = [*range(121), 121, 200, 345, 999, 1000, 1001,
-           1100, 1234, 2000, 5021, 10_000, 21_000, 99_999, 100_000, 654_321, 1_000_000]  # fmt: skip
+NUMBERS = [
+    *range(121),
+    121,
+    200,
+    345,
+    999,
+    1000,
+    1001,
+    1100,
+    1234,
+    2000,
+    5021,
+    10_000,
+    21_000,
+    99_999,
+    100_000,
+    654_321,
+    1_000_000,
+]
 # Both are right, but write it in different ways.
 SAME = {
     "en": [(" and ", " "), ("thousand, ", "thousand ")],
@@ -35,8 +52,9 @@ def form(text: str, language: str) -> str:
     return words.replace(" ", "")
 
 
-@pytest.mark.parametrize("language", ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl",
-                                      "cs", "hu"])  # fmt: skip
+@pytest.mark.parametrize(
+    "language", ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "hu"]
+)
 def test_icus_rules_and_num2words_agree(language):
     rules = rules_of(language)
     assert rules is not None
