@@ -1,4 +1,4 @@
-"""Spectrogram discriminators: what a vocoder is trained against.
+"""Spectrogram discriminators, against which a vocoder is trained.
 
 A spectral distance alone makes the filters say an average. These networks learn to tell recordings
 from vocoded speech by spectrograms of several window sizes (https://arxiv.org/abs/2106.07889), with

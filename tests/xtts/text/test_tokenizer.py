@@ -12,6 +12,7 @@ import pytest
 from machine import commands
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import PIECE_TOKENS, ModelConfig
+from xtts.text import tokenizer as tokenizer_module
 from xtts.text.cleaning import clean_text
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import COQUI, NEWEST
@@ -281,3 +282,16 @@ def test_markdown_is_read_unless_a_text_is_plain(tokenizer):
     assert "hash" in " ".join(tokenizer.show(text, "en", plain=True))
     assert tokenizer.split(text, "en")[0].text == "example"
     assert "hash" in tokenizer.split(text, "en", plain=True)[0].text
+
+
+MARKED = (
+    *("`a`", "*a*", "_a_", "~~a~~", "| a | b |", "# a", "> a", "a &amp; b", "a\\_b", "$x^2$"),
+    *("[a](b)", "<b>a</b>", "[pause:1s] a", "- a", "+ a", "a\n\nb", "a\u2029b", "a\n=", "a"),
+)
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_markup_is_looked_for_where_a_text_has_its_marks(embedded, monkeypatch, text):
+    found = embedded.split(text, "en")
+    monkeypatch.setattr(tokenizer_module, "_MARKED", re.compile(""))
+    assert embedded.split(text, "en") == found

@@ -1,4 +1,4 @@
-"""The door to normalization: the rules of a language, and what reads without them.
+"""The door to normalization: the rules of each language, and functions that need none of them.
 
 No other module of the package is imported from outside.
 """
