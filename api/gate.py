@@ -180,7 +180,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         limit = getattr(route.endpoint, "body_limit", _TEXT)
-        body: Receive = _BoundedBody(receive, limit)
+        body = _bounded(receive, limit)
         is_upload = limit is not _TEXT
         try:
             declared = Headers(scope=scope).get("content-length", "0")
@@ -223,36 +223,31 @@ class Gate:
         await self.app({**scope, "method": "GET"}, receiving, sending)
 
 
-class _BoundedBody:
-    """Enforces a BodyLimit while a body arrives.
+def _bounded(receive: Receive, limit: BodyLimit) -> Receive:
+    """Enforces a limit while a body arrives: its declared length can be wrong, and it can arrive at
+    a byte a minute."""
+    begun, arrived, whole = time.monotonic(), 0, False
 
-    The declared length can be wrong, and a body can arrive at a byte a minute.
-    """
-
-    def __init__(self, receive: Receive, limit: BodyLimit) -> None:
-        self._receive = receive
-        self._limit = limit
-        self._begun = time.monotonic()
-        self._bytes = 0
-        self._whole = False
-
-    async def __call__(self) -> Message:
-        if self._whole:  # only a disconnect can follow
-            return await self._receive()
-        pieces = 1 + self._bytes // self._limit.piece_bytes
-        left = self._begun + pieces * self._limit.seconds - time.monotonic()
+    async def bounded() -> Message:
+        nonlocal arrived, whole
+        if whole:  # only a disconnect can follow
+            return await receive()
+        pieces = 1 + arrived // limit.piece_bytes
+        left = begun + pieces * limit.seconds - time.monotonic()
         try:
             async with asyncio.timeout(max(0.0, left)):
-                message = await self._receive()
+                message = await receive()
         except TimeoutError:
             raise APIError(
                 408, "slow_body", "The body did not arrive within the time limit."
             ) from None
-        self._bytes += len(message.get("body", b""))
-        if self._bytes > self._limit.most_bytes:
-            raise _too_large(self._limit)
-        self._whole = not message.get("more_body", False)
+        arrived += len(message.get("body", b""))
+        if arrived > limit.most_bytes:
+            raise _too_large(limit)
+        whole = not message.get("more_body", False)
         return message
+
+    return bounded
 
 
 async def _read(receive: Receive) -> Receive:

@@ -362,7 +362,8 @@ class Engine:
             if spoken is None or spoken.voice is None:
                 self.last_spoken = now
             self.requests.said(name)
-            self.happened = self.happened.spoke()
+            if self.happened.in_a_row:
+                self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
                 spoken.pieces = header.get("pieces", [])

@@ -1,4 +1,4 @@
-"""Time limits for connections, and a limit on their number for each address.
+"""Connections: their time limits, their number for each address, and clients that leave.
 
 uvicorn has no time limit for a request head: its keep-alive timer stops at the first byte, and a
 connection that never sends one stays open. This module extends its protocol. As in nginx, the
@@ -9,14 +9,16 @@ client without the key, or one that holds back a body, takes only a place that i
 """
 
 import asyncio
+import contextlib
 import ipaddress
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import h11
 import uvicorn
+from starlette.types import Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Set in scope["state"]: a function that counts the request as being answered until its end; False
@@ -213,6 +215,26 @@ class BoundedProtocol(H11Protocol):
         self._waits_for = reason
         if reason:
             self._wait_timer = self.loop.call_later(seconds, self.drop, reason)
+
+
+async def while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Runs `work` to its end, or cancels it once the client has disconnected. Raises what `work`
+    raises."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def network_of(address: str) -> str:

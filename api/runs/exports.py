@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from api import shared_folder
 from api.errors import APIError, response, without_paths
-from api.http.leaving import while_connected
+from api.http.connections import while_connected
 from api.runs.listing import RunSummary
 from api.settings import ApiSettings
 from machine.parallel_process import StderrFile

@@ -14,9 +14,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from starlette.responses import Response
@@ -25,8 +24,7 @@ from starlette.types import Receive, Scope, Send
 from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
-from api.http.connections import TRAILERS
-from api.http.leaving import while_connected
+from api.http.connections import TRAILERS, while_connected
 from api.state import AppState
 from api.voices import store
 from machine.text import plain_name
@@ -308,10 +306,9 @@ async def stream(
     opened = engine.preview_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)
-    known = Speakers(opened, state)
-    recording = await known.recording_of(voice, voice_field)
+    recording = await recording_of(state, opened, voice, voice_field)
     cast = {
-        name: await known.recording_of(of_request(name, voice), "text")
+        name: await recording_of(state, opened, of_request(name, voice), "text")
         for name in voices_named(ask.text)
     }
     spoken = SpeechStream(ask, recording, cast, caller, target)
@@ -325,49 +322,47 @@ async def stream(
     return spoken
 
 
-class Speakers:
-    """The voices that an open model can speak with: its own, its named speakers, the adapters of
-    its weights, and the uploaded voices.
+async def recording_of(
+    state: AppState, opened: OpenedVoiceState | None, wanted: str, param: str = "voice"
+) -> str | None:
+    """The recording of the voice with this id or name, with or without a style; None for the open
+    voice's own. Raises APIError.
 
-    opened: None while no voice is open; there are no named speakers then.
+    opened: The open voice, with its named speakers and the adapters of its weights; None while no
+    voice is open.
     """
+    if store.is_served(wanted):
+        return None
+    if (voice := state.voices.get(wanted)) is not None:
+        return str(state.voices.recording(voice))
+    uploaded = await asyncio.to_thread(state.voices.all)
+    if plain_name(wanted) not in {plain_name(voice.name) for voice in uploaded}:
+        named = state.speakers_of(opened)
+        # Clients that treat voices as files add their suffix to the name.
+        name = speakers.find(wanted.removesuffix(".wav"), opened.own_name if opened else "", named)
+        if name is not None:
+            return named[name] if name else None
+        if opened:  # else the served weights are not known yet
+            state.adapters.check(speakers.plain(wanted), opened.sha256, param)
+        person, mark, style = wanted.rpartition(STYLE_MARK)
+        if mark and (there := _styles_of(person, opened, (*named, *_names_of(uploaded)))):
+            text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there)}."
+            raise APIError(404, "no_style", text, param=param)
+    voice = store.find_by_name(wanted, state.served_name, uploaded, param)
+    return str(state.voices.recording(voice)) if voice else None
 
-    def __init__(self, opened: OpenedVoiceState | None, state: AppState) -> None:
-        self._own_name = opened.own_name if opened else ""
-        self._sha256 = opened.sha256 if opened else ""
-        self._named = {name: Path(path) for name, path in state.speakers_of(opened).items()}
-        self._state = state
 
-    async def recording_of(self, wanted: str, param: str = "voice") -> str | None:
-        """The recording of the voice with this id or name, with or without a style; None for the
-        open voice's own. Raises APIError."""
-        if store.is_served(wanted):
-            return None
-        if (voice := self._state.voices.get(wanted)) is not None:
-            return str(self._state.voices.recording(voice))
-        uploaded = await asyncio.to_thread(self._state.voices.all)
-        if plain_name(wanted) not in {plain_name(voice.name) for voice in uploaded}:
-            # Clients that treat voices as files add their suffix to the name.
-            name = speakers.find(wanted.removesuffix(".wav"), self._own_name, self._named)
-            if name is not None:
-                return str(self._named[name]) if name else None
-            if self._sha256:  # else the served weights are not known yet
-                self._state.adapters.check(speakers.plain(wanted), self._sha256, param)
-            person, mark, style = wanted.rpartition(STYLE_MARK)
-            if mark and (there := self.styles_of(person, uploaded)):
-                text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there)}."
-                raise APIError(404, "no_style", text, param=param)
-        voice = store.find_by_name(wanted, self._state.served_name, uploaded, param)
-        return str(self._state.voices.recording(voice)) if voice else None
+def _styles_of(person: str, opened: OpenedVoiceState | None, names: Iterable[str]) -> list[str]:
+    """The styles of a person among the names of voices."""
+    own = speakers.plain(person)
+    if store.is_served(own):
+        own = speakers.plain(opened.own_name if opened else "").partition(STYLE_MARK)[0]
+    pairs = [name.rpartition(STYLE_MARK) for name in names if STYLE_MARK in name]
+    return [style.strip() for who, _, style in pairs if speakers.plain(who) == own]
 
-    def styles_of(self, person: str, uploaded: Sequence[store.UploadedVoice]) -> list[str]:
-        """The styles of a person, by name."""
-        own = speakers.plain(person)
-        if store.is_served(own):
-            own = speakers.plain(self._own_name).partition(STYLE_MARK)[0]
-        names = [*self._named, *(voice.name for voice in uploaded)]
-        pairs = [name.rpartition(STYLE_MARK) for name in names if STYLE_MARK in name]
-        return [style.strip() for who, _, style in pairs if speakers.plain(who) == own]
+
+def _names_of(uploaded: Sequence[store.UploadedVoice]) -> list[str]:
+    return [voice.name for voice in uploaded]
 
 
 async def styled(voice: str, style: str, instructions: str, state: AppState) -> str:
@@ -378,8 +373,8 @@ async def styled(voice: str, style: str, instructions: str, state: AppState) -> 
     words = set(re.findall(r"[\w-]+", plain_name(instructions)))
     if not words:
         return voice
-    known = Speakers(state.engine.standing, state)
-    there = known.styles_of(voice, await asyncio.to_thread(state.voices.all))
+    uploaded = await asyncio.to_thread(state.voices.all)
+    there = _styles_of(voice, state.engine.standing, (*state.speakers, *_names_of(uploaded)))
     meant = [one for one in there if plain_name(one) in words]
     return of_request(f"{STYLE_MARK}{meant[0]}", voice) if len(meant) == 1 else voice
 

@@ -14,7 +14,7 @@ from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
-from api.speech.speaking import Speakers
+from api.speech.speaking import recording_of
 from api.state import AppState, Shared
 from api.uploads import DiskSpace, arrived, free_bytes
 from extras.books.formats.reading import FORMATS
@@ -126,7 +126,7 @@ async def ask_for_reading(
     and only while the service is idle. Sentences that are already spoken are reused."""
     state.check_rate(request)
     kept = state.part(Library).books.find(book)
-    recording = await Speakers(state.engine.standing, state).recording_of(wanted.voice)
+    recording = await recording_of(state, state.engine.standing, wanted.voice)
     await asyncio.to_thread(state.part(Library).books.check_room)
     await asyncio.to_thread(state.part(Library).readings.ask, kept, wanted.model_dump(), recording)
     state.part(Library).readings.wake()

@@ -14,7 +14,7 @@ person's style (`anna:whisper`). Importing this module does not import torch.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def write_all(
     return {f"{FOLDER}/{one.file}": one.written for one in made} | {f"{FOLDER}/{FILE}": listed}
 
 
-def find(wanted: str, own: str, known: Mapping[str, Path]) -> str | None:
+def find(wanted: str, own: str, known: Iterable[str]) -> str | None:
     """The speaker among `known` with the name `wanted`, in any case. `default`, or a style alone,
     refers to the person of `own`. Returns "" for `own` itself, None for an unknown speaker."""
     person, mark, style = plain(wanted).partition(STYLE_MARK)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.voices import adapters
-from api.voices.adapters import Adapters
+from api.voices.store import ADAPTERS, Adapters
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal
 from tests.api.paths import served
@@ -32,7 +31,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, exports: Path) -> Path:
-    to = tmp_path / "voices" / adapters.FOLDER
+    to = tmp_path / "voices" / ADAPTERS
     to.parent.mkdir()
     return Path(shutil.copytree(exports, to))
 
