@@ -121,7 +121,7 @@ def graph(at: Setup) -> Figures:
     """Milliseconds a code with and without a captured step, by precision and rows; whether they say
     the same likeliest codes. In 16 bits the two may part where two codes are almost as likely."""
     from extras.graphs.speech import CudaGraphStep, rows_of
-    from xtts.inference.decode_step import DecodeStep
+    from xtts.inference.torch_backend import DecodeStep
 
     found = Figures()
     gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
@@ -179,7 +179,7 @@ def _spoken(
 @torch.inference_mode()
 def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
     """Fills every row with thirty positions of noise."""
-    from xtts.inference.decode_step import DecodeStep
+    from xtts.inference.torch_backend import DecodeStep
 
     filled = gpt.gpt.new_cache(1, 64)
     DecodeStep(gpt).prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)

@@ -18,9 +18,8 @@ from torch import Tensor
 from benchmarks import judges
 from xtts.audio import SPEAKER_RATE, VOCODER_RATE, resample
 from xtts.inference import torch_backend
-from xtts.inference.alignment.guard import CODE_SECONDS, EndingVerdict, judge
+from xtts.inference.alignment.guard import CODE_SECONDS, Alignment, EndingVerdict, align, judge
 from xtts.inference.alignment.guarded_piece import Guard, LoudnessLog, SpokenPiece
-from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Speech
 from xtts.inference.synthesis_request import SynthesisRequest

@@ -126,7 +126,7 @@ def _streamed(voice: Any, lines: list[str], temperature: float | None) -> Iterat
 
 def _among_others(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
     """Four at once, every second one `whole`; hashed in the order of the requests."""
-    from xtts.inference.batching import ContinuousBatcher
+    from xtts.inference.speech import ContinuousBatcher
     from xtts.inference.synthesis_request import SynthesisRequest
 
     batcher = ContinuousBatcher(voice.backend(4), voice.guard)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from xtts.inference.alignment.words import TimedWord
+from xtts.inference.alignment.guarded_piece import TimedWord
 
 # The longest subtitle (BBC's guideline is two lines of 37 characters).
 CUE_CHARACTERS, CUE_SECONDS = 42, 6.0

@@ -19,7 +19,7 @@ from torch import Tensor
 from extras.graphs.capture import Capture, captures_on, difference
 from extras.graphs.static_caches import StaticCaches
 from machine.text import first_line
-from xtts.inference.decode_step import NO_ADAPTERS, Adapters, DecodeStep, slot_positions
+from xtts.inference.torch_backend import NO_ADAPTERS, Adapters, DecodeStep, slot_positions
 from xtts.model.gpt import GPT, KeyValueCache, QueryLog
 from xtts.model.vocoder import Vocoder
 

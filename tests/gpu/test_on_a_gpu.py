@@ -23,10 +23,9 @@ from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode
+from xtts.inference.torch_backend import DecodeStep, DecodingSlots, TorchUtterance, decode
 from xtts.model.adapter import Adapter
 from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
-from xtts.inference.decode_step import DecodeStep
+from xtts.inference.torch_backend import DecodeStep
 from xtts.model import training
 from xtts.model.gpt import KeyValueCache, to_coqui
 from xtts.model.shapes import GPTShape

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from xtts.inference.alignment.words import TimedWord
+from xtts.inference.alignment.guarded_piece import TimedWord
 from xtts.subtitles import written
 
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.alignment.heads import Array
-from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.speech import Voice
+from xtts.inference.speech import ContinuousBatcher, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import speakers

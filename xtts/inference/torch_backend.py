@@ -9,26 +9,36 @@ A step reads all weights once, which is most of its cost. The number of rows nev
 result of an utterance does not depend on the others (`tests/xtts/inference/test_torch_backend.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from machine import extras
 from machine.devices.cuda_errors import NotFinite
-from xtts.inference import decode_step
+from xtts.inference.alignment.guard import attention
 from xtts.inference.alignment.heads import Head
-from xtts.inference.alignment.path import attention
-from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Utterance, Voice
-from xtts.model.adapter import Adapter
-from xtts.model.gpt import GPT, KeyValueCache, QueryLog
+from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
+from xtts.model.gpt import GPT, Block, KeyValueCache, QueryLog, SlotCaches, StepCache
 from xtts.model.loading import Model
-from xtts.model.shapes import NUM_LATENTS
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.streaming_vocoder import ChunkedVocoder
+
+_gelu = torch._C._nn.gelu  # as nn.functional.gelu, with less overhead
+# MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads
+# with different kernels, so the last bit of a row depends on its place. With 4, 8 or 12 rows it
+# does not, and neither do the products of the layers (`xtts.model.quantization`).
+ROWS_ALIKE = 4
+# By row. Other rows use the GPT without an adapter.
+Adapters = Mapping[int, Adapter]
+NO_ADAPTERS: Adapters = {}
+_Layer = tuple[Callable[[Tensor], Tensor], ...]
 
 # Replaces a code if the logits are not finite.
 NO_CODE = -1
@@ -44,7 +54,7 @@ class DecodingError(NotFinite):
 
 class TorchUtterance(Utterance):
     """An `Utterance` with PyTorch. code: the last code `[1]`, on the device; adapter: as in
-    `Voice`."""
+    `Voice`; cache: its keys and values while it is in a slot, None if a graph holds them."""
 
     def __init__(
         self,
@@ -60,6 +70,7 @@ class TorchUtterance(Utterance):
         seen = torch.zeros(gpt.shape.audio_ids, dtype=torch.bool, device=self.code.device)
         super().__init__(gpt.shape, rules, random, max_codes, heads, seen)
         self.queries = QueryLog(layer for layer, _ in heads)
+        self.cache: KeyValueCache | None = None
 
     def choose(self, latent: Tensor, code: Tensor, number: int) -> None:
         """As `take`, with the code on the device and its value; NO_CODE ends it with an error."""
@@ -80,16 +91,117 @@ class TorchUtterance(Utterance):
         }
 
 
+class DecodeStep:
+    """The forward of a GPT with a cache. Uses the weights that `gpt` has when this is created.
+
+    In float32 the results are identical to those of the GPT's modules. There, the modules, views
+    and copies of thirty layers take a fifth of the time of reading the weights
+    (benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture
+    it (`extras.graphs`, for figures see docs/develop/gpu.md).
+    """
+
+    def __init__(self, gpt: GPT) -> None:
+        self.gpt, transformer = gpt, gpt.gpt
+        self._packed_shape = (-1, 3, transformer.heads, 1, transformer.width // transformer.heads)
+        self._width = transformer.width
+        # 16-bit weights have a 16-bit residual stream; input and output are float32.
+        self._inside = transformer.ln_f.weight.dtype
+        self._layers = [_layer(block) for block in transformer.h if isinstance(block, Block)]
+        self._norms = _norm(transformer.ln_f), _norm(gpt.final_norm)
+        self._codes = gpt.mel_embedding.weight
+        self._positions = gpt.mel_pos_embedding.emb.weight
+        self._head = gpt.mel_head.forward
+        self._adapted: tuple[Adapters, list[_Layer]] = NO_ADAPTERS, self._layers
+
+    def __call__(
+        self, codes: Tensor, positions: Tensor, cache: StepCache, adapters: Adapters = NO_ADAPTERS
+    ) -> tuple[Tensor, Tensor]:
+        """Codes `[rows]` at their audio positions `[rows]`, after those in the cache -> (latents
+        `[rows, width]`, audio logits `[rows, audio_ids]`)."""
+        x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
+        x = x.to(self._inside)
+        layers = self._layers_with(adapters)
+        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
+            packed = attend(norm_1(x)).view(self._packed_shape)
+            x += attended(cache.attend_next(number, packed).reshape(-1, self._width))
+            x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
+        cache.advance(1)
+        return self._outputs(x)
+
+    def prefill(
+        self, embedded: Tensor, cache: KeyValueCache, adapter: Adapter | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Positions `[rows, time, width]` into an empty cache -> as a step, after the last one.
+        adapter: that of the only row."""
+        x, time = embedded.to(self._inside, copy=True), embedded.shape[1]
+        layers = self._layers_with({} if adapter is None else {0: adapter})
+        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
+            packed = attend(norm_1(x)).view(len(x), time, *self._packed_shape[1:3], -1)
+            mixed = cache.attend_first(number, packed.permute(0, 2, 3, 1, 4))
+            x += attended(mixed.transpose(1, 2).reshape(x.shape))
+            x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
+        cache.advance(time)
+        return self._outputs(x[:, -1])
+
+    def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        before, after = self._norms
+        latents = after(before(x).to(self._codes.dtype))
+        return latents, self._head(latents)
+
+    def _layers_with(self, adapters: Adapters) -> list[_Layer]:
+        """The layers with these adapters, cached while the same utterances decode together."""
+        known, layers = self._adapted
+        if adapters != known:
+            layers = [
+                _adapted(layer, {row: one.matrices[number] for row, one in adapters.items()})
+                for number, layer in enumerate(self._layers)
+            ]
+            self._adapted = adapters, layers
+        return layers
+
+
+def _adapted(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
+    pairs = {
+        name: [(row, own[name]) for row, own in rows.items() if name in own] for name in MATRICES
+    }
+    norm_1, attend, attended, norm_2, widen, narrow = layer
+    return (
+        norm_1, for_rows(attend, pairs["attn.c_attn"]), for_rows(attended, pairs["attn.c_proj"]),
+        norm_2, for_rows(widen, pairs["mlp.c_fc"]), for_rows(narrow, pairs["mlp.c_proj"]),
+    )  # fmt: skip
+
+
+def _layer(block: Block) -> _Layer:
+    attention, feed_forward = block.attn, block.mlp
+    return (
+        _norm(block.ln_1), attention.c_attn.forward, attention.c_proj.forward,
+        _norm(block.ln_2), feed_forward.c_fc.forward, feed_forward.c_proj.forward,
+    )  # fmt: skip
+
+
+def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    return partial(
+        torch.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight,
+        bias=norm.bias, eps=norm.eps,
+    )  # fmt: skip
+
+
 class DecodingSlots:
-    """A fixed number of slots for utterances; used by one thread.
+    """A fixed number of slots for utterances; used by one thread. Uses the weights that `gpt` has
+    when this is created.
 
     layers: the layers whose queries utterances may need.
     """
 
-    def __init__(self, gpt: GPT, count: int, layers: tuple[int, ...] = ()) -> None:
-        self.gpt = gpt
+    def __init__(self, gpt: GPT, count: int, layers: Iterable[int] = ()) -> None:
         self.utterances: list[TorchUtterance | None] = [None] * count
-        self._rows = decode_step.rows_of(gpt, count, layers, self)
+        # Products always have all rows, so that the same kernel computes them.
+        self._count = -(-count // ROWS_ALIKE) * ROWS_ALIKE if count > ROWS_ALIKE else count
+        self._layers = frozenset(layers)
+        self._step = DecodeStep(gpt)
+        # Borrowed only while an utterance runs, so that other slots of the model can use them.
+        self._graphs: Any = None
+        self._borrowed: Lease | None = None
 
     @property
     def free(self) -> int:
@@ -101,13 +213,25 @@ class DecodingSlots:
         code, and returns the slot. Raises DecodingError."""
         slot = self.utterances.index(None)
         # Prefilled separately, because prefixes differ in length.
-        self._rows.enter(slot, prefill(self.gpt, latents, text, utterance))
+        utterance.cache = prefill(self._step, latents, text, utterance)
+        if self._borrowed is None:
+            self._borrowed = Lease()
+            layers = self._layers | {layer for layer, _ in utterance.heads}
+            self._graphs = self._graphs_of(layers, self._borrowed)
+        if self._graphs is not None:
+            self._graphs.enter(slot, utterance.cache)
+            utterance.cache = None
         self.utterances[slot] = utterance
         return slot
 
     def prepare(self) -> None:
-        """Does now what would delay the first code."""
-        self._rows.prepare()
+        """Does now what would delay the first code; nothing without graphs."""
+        lease = Lease()
+        if (graphs := self._graphs_of(self._layers, lease)) is not None:
+            graphs.prepare()
+
+    def _graphs_of(self, layers: Iterable[int], owner: object) -> Any:
+        return graphs_of(self._step.gpt, len(self.utterances), tuple(sorted(layers)), owner)
 
     @torch.inference_mode()
     def step(self) -> bool:
@@ -130,21 +254,48 @@ class DecodingSlots:
 
     def _computed(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
         """Latents and logits of all rows after the last code of each. Unused rows compute code 0 at
-        position 0."""
-        device = self.gpt.mel_head.weight.device
+        position 0, and their results are discarded."""
+        device = self._step.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
-        rows = range(self._rows.count)
+        rows = range(self._count if self._graphs is None else self._graphs.count)
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
         adapters = {row: one.adapter for row, one in speaking.items() if one.adapter is not None}
-        logs = {row: one.queries for row, one in speaking.items()}
-        return self._rows.step(codes, positions, adapters, logs)
+        if self._graphs is not None:
+            logs = {row: one.queries for row, one in speaking.items()}
+            replayed: tuple[Tensor, Tensor] = self._graphs.step(codes, positions, adapters, logs)
+            return replayed
+        caches = [speaking[row].cache if row in speaking else None for row in rows]
+        alone = caches[0] if len(caches) == 1 else None
+        return self._step(codes, positions, alone or SlotCaches(caches), adapters)
 
     def leave(self, slot: int) -> None:
         """Frees a slot and its memory, even if the utterance is not done."""
-        self.utterances[slot] = None
-        self._rows.leave(slot)
+        utterance, self.utterances[slot] = self.utterances[slot], None
+        if utterance is not None:
+            utterance.cache = None
+        if self._graphs is not None:
+            self._graphs.leave(slot)
+        if self.free == len(self.utterances):
+            self._graphs = self._borrowed = None
+
+
+class Lease:
+    """The graphs' rows are in use as long as one of these lives."""
+
+
+def graphs_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Any:
+    """Rows for `count` utterances, in use as long as `owner` lives, on a GPU with the extra that
+    replays steps as CUDA graphs, and that stores the queries of `layers` only; else None."""
+    if gpt.mel_head.weight.device.type == "cuda" and (graphs := extras.first("SPEECH_GRAPHS")):
+        return graphs.rows_of(gpt, count, layers, owner)
+    return None
+
+
+def slot_positions(shape: GPTShape) -> int:
+    """The most positions of a slot: latents, text and codes, and a few for warming up a graph."""
+    return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
 
 
 class TorchBackend:
@@ -156,18 +307,16 @@ class TorchBackend:
     def __init__(self, model: Model, count: int = 1, layers: Iterable[int] = ()) -> None:
         self.model = model
         self.count = count
-        self._layers = set(layers)
-        # Kept only while an utterance runs, so that other backends of the model can use its graphs.
-        self._slots: DecodingSlots | None = None
+        self._slots = DecodingSlots(model.gpt, count, layers)
 
     @property
     def free(self) -> int:
         """As in `Backend`."""
-        return self.count if self._slots is None else self._slots.free
+        return self._slots.free
 
     def prepare(self) -> None:
         """As in `Backend`."""
-        self._made(()).prepare()
+        self._slots.prepare()
 
     def random(self, seed: int) -> torch.Generator:
         """As in `Backend`."""
@@ -179,26 +328,16 @@ class TorchBackend:
     ) -> TorchUtterance:  # fmt: skip
         """As in `Backend`."""
         utterance = TorchUtterance(self.model.gpt, rules, random, max_codes, heads, voice.adapter)
-        slots = self._slots or self._made(heads)
-        slots.enter(voice.latents, torch.tensor(ids, device=self.model.device), utterance)
-        self._slots = slots
+        self._slots.enter(voice.latents, torch.tensor(ids, device=self.model.device), utterance)
         return utterance
-
-    def _made(self, heads: Sequence[Head]) -> DecodingSlots:
-        layers = self._layers | {layer for layer, _ in heads}
-        return DecodingSlots(self.model.gpt, self.count, tuple(sorted(layers)))
 
     def step(self, utterances: Sequence[TorchUtterance]) -> None:
         """As in `Backend`."""
-        if self._slots is not None:
-            self._slots.step()
+        self._slots.step()
 
     def end(self, utterance: TorchUtterance) -> None:
         """As in `Backend`."""
-        assert self._slots is not None
         self._slots.leave(self._slots.utterances.index(utterance))
-        if self._slots.free == self.count:
-            self._slots = None
 
     def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """As in `Backend`."""
@@ -217,14 +356,16 @@ class TorchBackend:
 
 
 @torch.inference_mode()
-def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> KeyValueCache:
+def prefill(
+    step: DecodeStep, latents: Tensor, text: Tensor, utterance: TorchUtterance
+) -> KeyValueCache:
     """Prefills text ids `[n]` after conditioning latents `[1, 32, width]` and samples the first
     code. Returns the cache, with capacity for all codes. Raises DecodingError."""
-    capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
+    gpt, capacity = step.gpt, NUM_LATENTS + len(text) + 2 + utterance.limit + 1
     cache = gpt.gpt.new_cache(1, capacity)
     cache.log = utterance.queries if utterance.heads else None
     embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
-    outputs = DecodeStep(gpt).prefill(embedded, cache, utterance.adapter)
+    outputs = step.prefill(embedded, cache, utterance.adapter)
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
     _choose([utterance], *outputs)
     if utterance.error is not None:
@@ -242,7 +383,7 @@ def decode(
     DecodingError if the output is not finite.
     """
     layers = {layer for _, utterance in wanted for layer in utterance.queries.layers}
-    slots, waiting = DecodingSlots(gpt, count, tuple(sorted(layers))), list(wanted)
+    slots, waiting = DecodingSlots(gpt, count, layers), list(wanted)
     while waiting or slots.free < count:
         while waiting and slots.free:
             slots.enter(latents, *waiting.pop(0))

@@ -11,12 +11,12 @@ import torch
 from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decode_step import slots_on
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
-from xtts.inference.torch_backend import TorchBackend
+from xtts.inference.torch_backend import TorchBackend, slot_positions
 from xtts.joined_reference import Reference
 from xtts.model.adapter import Adapter
+from xtts.model.gpt import GPT
 from xtts.model.loading import Model, load_model
 from xtts.model.vocoder import Vocoder
 from xtts.text.tokenizer import Tokenizer
@@ -25,6 +25,9 @@ from xtts.voices.base_models import BundleError
 from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
+
+# For the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and cuBLAS.
+OTHERS_BYTES = 768 << 20
 
 
 class LoadedTorchVoice(LoadedVoice):
@@ -163,3 +166,19 @@ def _fits(files: VoiceFiles, other: LoadedVoice) -> bool:
     if files.adapter is None:
         return other.files.folder == files.folder
     return other.files.weights == files.weights
+
+
+def slots_on(gpt: GPT, wanted: int, *, beside_another: bool) -> int:
+    """The number of slots for a GPT: `wanted` on a CPU, where slots allocate memory as they speak;
+    on a GPU at most as many as fit into its free memory, but at least 1. A slot of XTTS-v2 takes
+    257 MB in float32. beside_another: whether another voice of the same service is already loaded
+    there; otherwise there must be room for the weights of a second one and as many slots."""
+    weight, shape = gpt.mel_head.weight, gpt.shape
+    if weight.device.type != "cuda":
+        return wanted
+    room = torch.cuda.mem_get_info(weight.device)[0] - OTHERS_BYTES
+    room += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
+    slot = 2 * shape.layers * shape.width * slot_positions(shape) * gpt.gpt.cache_type.itemsize
+    if not beside_another:
+        room = (room - sum(parameter.nbytes for parameter in gpt.parameters())) // 2
+    return max(1, min(wanted, room // slot))

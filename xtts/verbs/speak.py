@@ -206,7 +206,7 @@ def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", stream: "IO[bytes
 
 
 def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
-    from xtts.inference.alignment.words import words_of_speech
+    from xtts.inference.alignment.guarded_piece import words_of_speech
     from xtts.subtitles import written
 
     words = words_of_speech(ask.pieces or (), spoken, ask.speed)

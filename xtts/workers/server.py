@@ -23,11 +23,10 @@ from machine.devices.health import Outcome
 from machine.memory import trim_heap
 from machine.threads import PassingThreads
 from xtts.encoding import pcm16
-from xtts.inference.alignment.words import SpokenWords
-from xtts.inference.batching import ContinuousBatcher, StepOutput
+from xtts.inference.alignment.guarded_piece import SpokenWords
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.speech import NOBODY_ELSE, Voice
+from xtts.inference.speech import NOBODY_ELSE, ContinuousBatcher, StepOutput, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import loading as voice_loading

@@ -132,7 +132,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     weights or computes."""
     from xtts import audio, wav
     from xtts.inference import speech, voice
-    from xtts.inference.alignment.words import words_of_speech
+    from xtts.inference.alignment.guarded_piece import words_of_speech
     from xtts.inference.torch_backend import TorchBackend
 
     started = time.perf_counter()

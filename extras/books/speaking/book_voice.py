@@ -17,9 +17,8 @@ import numpy as np
 
 from extras.books.book import BookError
 from xtts.inference.alignment.guarded_piece import SpokenPiece
-from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.speech import Voice
+from xtts.inference.speech import ContinuousBatcher, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.takes import Take, TakeJudge, request_of
 from xtts.text.markup import of_request

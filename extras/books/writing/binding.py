@@ -13,7 +13,7 @@ from extras.books.speaking.takes import TakeFolder
 from extras.books.writing.loudness import as_pcm, gain_of, limited
 from machine.storage.atomic import replace_file, replacing
 from xtts.encoding import Encoder, wav_header
-from xtts.inference.alignment.words import TimedWord
+from xtts.inference.alignment.guarded_piece import TimedWord
 from xtts.model.shapes import VOCODER_RATE
 from xtts.subtitles import written
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from extras.onnx import folder as folders
-from xtts.inference.alignment.path import attention
+from xtts.inference.alignment.guard import attention
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 Array = np.ndarray[Any, Any]

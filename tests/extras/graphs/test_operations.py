@@ -12,10 +12,9 @@ from torch import Tensor
 from demo_voice.new_gpt import new_gpt
 from extras.graphs.speech import CudaGraphStep
 from tests.operations import as_on_a_gpu, at_full_depth, counts_of, small_shape
-from xtts.inference import decode_step
-from xtts.inference.decode_step import DecodeStep
+from xtts.inference import torch_backend
 from xtts.inference.defaults import SamplingParams
-from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
+from xtts.inference.torch_backend import DecodeStep, DecodingSlots, TorchUtterance
 from xtts.model.shapes import NUM_LATENTS
 
 CODES = 8
@@ -41,7 +40,7 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
     steps = CudaGraphStep(gpt, slots, _replayed)
-    with mock.patch.object(decode_step, "rows_of", lambda *_: steps.borrow()):
+    with mock.patch.object(torch_backend, "graphs_of", lambda *_: steps.borrow()):
         decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
             utterance = TorchUtterance(gpt, rules, torch.Generator().manual_seed(slot))

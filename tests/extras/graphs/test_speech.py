@@ -14,9 +14,8 @@ from extras.graphs import speech
 from extras.graphs.speech import CudaGraphStep
 from tests.xtts.inference.small_gpt import asked, said_by, speaking, utterance
 from tests.xtts.inference.test_adapters import adapters_of
-from xtts.inference import decode_step
-from xtts.inference.decode_step import DecodeStep
-from xtts.inference.torch_backend import DecodingSlots, prefill
+from xtts.inference import torch_backend
+from xtts.inference.torch_backend import DecodeStep, DecodingSlots, prefill
 from xtts.model.gpt import GPT, KeyValueCache
 
 
@@ -31,7 +30,7 @@ class Owner:
 
 def with_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding uses the extra on the CPU, too."""
-    monkeypatch.setattr(decode_step, "rows_of", speech.rows_of)
+    monkeypatch.setattr(torch_backend, "graphs_of", speech.rows_of)
     monkeypatch.setattr(speech, "captures_on", lambda _: FakeGraph())
 
 
@@ -65,7 +64,7 @@ class FakeGraph:
 
 
 def read(gpt: GPT, number: int) -> KeyValueCache:
-    return prefill(gpt, *asked(number), utterance(gpt, 0))
+    return prefill(DecodeStep(gpt), *asked(number), utterance(gpt, 0))
 
 
 def says_what_plain_steps_say(
@@ -238,7 +237,7 @@ def test_a_graph_is_not_replayed_for_rows_with_adapters_and_goes_on_afterwards()
         steps, plain = CudaGraphStep(gpt, 2, fake), CudaGraphStep(gpt, 2, FakeGraph())
         for slot, number in enumerate((1, 2)):
             for one in (steps, plain):
-                one.caches.enter(slot, prefill(gpt, *asked(number), utterance(gpt, 0)))
+                one.caches.enter(slot, prefill(DecodeStep(gpt), *asked(number), utterance(gpt, 0)))
         for position in range(1, 8):
             codes = torch.tensor([position, 2 * position])
             places = torch.full_like(codes, position)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.speech import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
 
 

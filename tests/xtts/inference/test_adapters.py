@@ -9,8 +9,7 @@ from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import RULES, SHAPE, asked, said_by, speaking
 from tests.xtts.inference.test_torch_backend import two_threads  # noqa: F401
 from tests.xtts.voices.adapters import RANK
-from xtts.inference.decode_step import DecodeStep
-from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode, prefill
+from xtts.inference.torch_backend import DecodeStep, DecodingSlots, TorchUtterance, decode, prefill
 from xtts.model.adapter import Adapter
 from xtts.model.gpt import GPT, SlotCaches
 
@@ -80,7 +79,7 @@ def test_a_step_is_what_a_prefill_of_all_codes_says():
     gpt, (latents, text) = speaking(), asked(3)
     known, step = adapters_of(gpt), DecodeStep(gpt)
     with torch.inference_mode():
-        caches = [prefill(gpt, *asked(3), utterance(gpt, 0, one)) for one in known]
+        caches = [prefill(DecodeStep(gpt), *asked(3), utterance(gpt, 0, one)) for one in known]
         start = gpt.audio_input(torch.tensor([SHAPE.audio_start]), 0)
         embedded = [torch.cat((gpt.prefix(latents, text), start), 1)] * len(known)
         adapters = {row: one for row, one in enumerate(known) if one}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.xtts.inference.crowds import sounds_of
 from xtts.inference import speech, voice
-from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.speech import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice

@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from demo_voice.new_gpt import new_gpt
 from tests.xtts.inference.small_gpt import SHAPE, asked, speaking, utterance
-from xtts.inference import decode_step
-from xtts.inference.decode_step import DecodeStep
-from xtts.inference.torch_backend import DecodingSlots
+from xtts.inference import torch_voice
+from xtts.inference.torch_backend import DecodeStep, DecodingSlots
 from xtts.model import quantization
 from xtts.model.gpt import GPT, AttentionLayout, KeyValueCache
 from xtts.model.shapes import GPTShape
@@ -146,27 +145,27 @@ ON_GPU = SimpleNamespace(
 )
 def test_two_voices_fit_beside_each_other(card, free, slots):
     card.free = free
-    found = decode_step.slots_on(ON_GPU, 16, beside_another=False)
+    found = torch_voice.slots_on(ON_GPU, 16, beside_another=False)
     assert found == slots
     if found > 1:
         card.free -= found * SLOT + WEIGHTS
-        assert decode_step.slots_on(ON_GPU, found, beside_another=True) == found
+        assert torch_voice.slots_on(ON_GPU, found, beside_another=True) == found
 
 
 def test_a_slot_in_16_bits_takes_half(card):
     card.free = 3 * GB
     short = SimpleNamespace(**{**vars(ON_GPU), "gpt": SimpleNamespace(cache_type=torch.bfloat16)})
-    found = [decode_step.slots_on(one, 99, beside_another=True) for one in (ON_GPU, short)]
-    assert found[1] // 2 == found[0] == (3 * GB - decode_step.OTHERS_BYTES) // SLOT
+    found = [torch_voice.slots_on(one, 99, beside_another=True) for one in (ON_GPU, short)]
+    assert found[1] // 2 == found[0] == (3 * GB - torch_voice.OTHERS_BYTES) // SLOT
 
 
 def test_a_cpu_makes_what_is_asked_for():
     gpt = new_gpt(GPTShape(text_ids=40, text_start=39, layers=1, width=64, heads=4), seed=0)
-    assert decode_step.slots_on(gpt, 16, beside_another=False) == 16
+    assert torch_voice.slots_on(gpt, 16, beside_another=False) == 16
 
 
 def test_memory_that_torch_keeps_for_later_counts_as_free(card):
-    card.free = decode_step.OTHERS_BYTES + 4 * SLOT
-    assert decode_step.slots_on(ON_GPU, 99, beside_another=True) == 4
+    card.free = torch_voice.OTHERS_BYTES + 4 * SLOT
+    assert torch_voice.slots_on(ON_GPU, 99, beside_another=True) == 4
     card.kept = 8 * SLOT
-    assert decode_step.slots_on(ON_GPU, 99, beside_another=True) == 12
+    assert torch_voice.slots_on(ON_GPU, 99, beside_another=True) == 12

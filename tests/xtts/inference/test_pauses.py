@@ -12,8 +12,8 @@ import torch
 from tests.models import drawn_voice
 from tests.xtts.inference.crowds import sounds_of
 from xtts.inference import speech
-from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.defaults import FADE_SECONDS
+from xtts.inference.speech import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice

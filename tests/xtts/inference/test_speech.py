@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from xtts.audio import VOCODER_RATE
 from xtts.inference import speech
-from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.inference.speech import Speech, StreamFade
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
+from xtts.inference.torch_backend import DecodeStep, TorchBackend
 from xtts.inference.voice import Voice, voice_from_reference
 from xtts.model.loading import Model, load_model
 from xtts.text.errors import TextError

@@ -11,8 +11,8 @@ from tests.xtts.inference.crowds import sounds_of
 from xtts.evaluation import recogniser, speaker_judge
 from xtts.inference import takes
 from xtts.inference.alignment.guarded_piece import MOST_RETRIES, RETRY_SEED_STRIDE
-from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.speech import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.takes import Figures, Take, TakeJudge, choose, request_of, speak_takes
 from xtts.voices.base_models import DEMO

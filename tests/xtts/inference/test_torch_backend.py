@@ -87,11 +87,12 @@ def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt):
 def test_an_ended_utterance_frees_its_memory_while_another_goes_on(gpt):
     slots = DecodingSlots(gpt, 2)
     slots.enter(*asked(1), utterance(gpt, 1))
-    goes = slots.enter(*asked(2), utterance(gpt, 2))
-    cache = weakref.ref(slots._rows._caches[goes].entries)
+    goes = utterance(gpt, 2)
+    slot = slots.enter(*asked(2), goes)
+    cache = weakref.ref(goes.cache.entries)
     slots.step()
     assert cache() is not None
-    slots.leave(goes)
+    slots.leave(slot)
     gc.collect()
     assert cache() is None
 
@@ -99,9 +100,9 @@ def test_an_ended_utterance_frees_its_memory_while_another_goes_on(gpt):
 def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt):
     slots, sound, sick = DecodingSlots(gpt, 2), utterance(gpt, 1), utterance(gpt, 2, 50)
     slots.enter(*asked(1), sound)
-    cache = slots._rows._caches[slots.enter(*asked(2), sick)]
+    slots.enter(*asked(2), sick)
     with torch.inference_mode():
-        cache.entries[:, :, 1, :, :5] = torch.nan
+        sick.cache.entries[:, :, 1, :, :5] = torch.nan
     while slots.step():
         pass
     assert isinstance(sick.error, DecodingError) and sick.done

@@ -7,7 +7,7 @@ from demo_voice.new_gpt import new_gpt
 from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import SHAPE, speaking
 from tests.xtts.voices.adapters import RANK
-from xtts.inference.decode_step import DecodeStep
+from xtts.inference.torch_backend import DecodeStep
 from xtts.model.adapter import MATRICES, Adapter, for_rows
 from xtts.model.config import ConfigError
 from xtts.model.gpt import GPT, from_coqui, to_coqui

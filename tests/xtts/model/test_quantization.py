@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from xtts.inference import speech
-from xtts.inference.decode_step import DecodeStep
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
+from xtts.inference.torch_backend import DecodeStep, TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model import quantization
 from xtts.model.loading import load_model, read_tensors

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment.path import align
+from xtts.inference.alignment.guard import align
 
 Array = np.ndarray[Any, Any]
 # Layer and number.

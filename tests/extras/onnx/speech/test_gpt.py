@@ -10,9 +10,8 @@ from extras.onnx.speech.gpt import BLOCK
 from extras.onnx.speech.loading import load_onnx_model
 from xtts.inference import torch_backend
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
-from xtts.inference.torch_backend import TorchUtterance, decode
+from xtts.inference.torch_backend import DecodeStep, TorchUtterance, decode
 from xtts.model.shapes import NUM_LATENTS
 
 IDS = [5, 9, 13, 20]

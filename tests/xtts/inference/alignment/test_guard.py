@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
-from xtts.inference.alignment.guard import Ending, judge, repeats_at
-from xtts.inference.alignment.path import align
+from xtts.inference.alignment.guard import Ending, align, judge, repeats_at
 
 TOKENS = int(SPOKEN.sum())
 FIRST_HALF, SECOND_HALF = said(1, 2, 3, 5, 6), said(7, 9, 10, 11, 12)

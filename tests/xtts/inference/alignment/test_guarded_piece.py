@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
-from xtts.inference.alignment.guard import CODE_SECONDS, Ending
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending, align
 from xtts.inference.alignment.guarded_piece import (
     RETRY_SEED_STRIDE,
     Guard,
@@ -12,7 +12,6 @@ from xtts.inference.alignment.guarded_piece import (
     LoudnessLog,
     without_silence,
 )
-from xtts.inference.alignment.path import align
 
 IDS = [7] * (len(SPOKEN) - 2)
 HELD = 12_000

@@ -12,8 +12,7 @@ from tests.xtts.inference.crowds import batcher_of, said_in
 from xtts.inference import torch_backend
 from xtts.inference.alignment import heads
 from xtts.inference.alignment.guard import Ending
-from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
-from xtts.inference.alignment.words import words_of_speech
+from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE, words_of_speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest

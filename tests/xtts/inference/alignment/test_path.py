@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
-from xtts.inference.alignment.path import align, attention
+from xtts.inference.alignment.guard import align, attention
 
 
 @pytest.mark.parametrize("sharp", [0.9, 0.5, 0.3])

@@ -5,8 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from xtts.inference.alignment.guard import Ending
-from xtts.inference.alignment.guarded_piece import SpokenPiece
-from xtts.inference.alignment.words import SpokenWords, TimedWord, words_of_speech
+from xtts.inference.alignment.guarded_piece import (
+    SpokenPiece,
+    SpokenWords,
+    TimedWord,
+    words_of_speech,
+)
 from xtts.text.tokenizer import Piece
 from xtts.text.written_words import WordSpan
 
