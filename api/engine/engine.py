@@ -165,10 +165,8 @@ class Engine:
         if spoken.over:
             return
         spoken.end(APIError(503, "cancelled", "The caller has disconnected."))
-        speaks = spoken.name in self.requests.speaking
-        if self.child and (speaks or spoken.paused):
-            self.child.send({"do": "cancel", "id": spoken.name})
-        if not speaks:
+        self._tell_child("cancel", spoken)
+        if spoken.name not in self.requests.speaking:
             self.requests.leave(spoken.name)
         self.changed()
 
@@ -259,32 +257,31 @@ class Engine:
             self.child.send({"do": "close", "key": key})
 
     def _stand(self, opened: OpenedVoiceState) -> None:
-        """Serves an open voice."""
+        """Serves an open voice; a new child gets the requests that wait."""
         self.requests.slots = opened.slots or self.requests.slots
-        self.standing = opened
+        before, self.standing = self.standing, opened
         self.started_once = True
+        if self.child is not None:
+            self.child.send({"do": "serve", "key": opened.key, "slots": self.requests.slots})
+            for job in self.requests.queue if before is None else ():
+                self._send(job)
         self.changed()
-        self._dispatch()
 
     # ---- requests ----
 
-    def _dispatch(self) -> None:
-        """Sends to the child every request that has its turn."""
-        while self.child and self.standing and (job := self.requests.next()):
-            if job.paused:
-                job.paused = False
-                self.child.send({"do": "go_on", "id": job.name})
-                continue
-            voice = job.voice or self.standing
-            language = job.ask.language or voice.languages[0]
-            self.child.send({
-                "do": "speak", "id": job.name, "key": voice.key,
-                "recording": job.recording, "cast": job.cast, "micro": job.micro,
-                "ask": asdict(job.ask) | {"language": language},
-            })  # fmt: skip
-            if not job.micro:
-                self.metrics.queue_wait.observe(time.monotonic() - job.arrived)
-        self.changed()
+    def _send(self, job: SpeechStream) -> None:
+        """Sends a request to the child, where it waits for its turns."""
+        assert self.child is not None
+        self.child.send({
+            "do": "speak", "id": job.name, "key": job.voice and job.voice.key,
+            "caller": job.caller, "suspect": job.digest if self.requests.suspect(job) else "",
+            "recording": job.recording, "cast": job.cast, "micro": job.micro,
+            "ask": asdict(job.ask),
+        })  # fmt: skip
+
+    def _tell_child(self, do: str, job: SpeechStream) -> None:
+        if self.child is not None:
+            self.child.send({"do": do, "id": job.name})
 
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
         """Handles one answer of the child."""
@@ -296,12 +293,19 @@ class Engine:
             if not spoken.micro and spoken.voice is None:
                 self.last_spoken = time.monotonic()
             spoken.put(body)
+            if spoken.is_behind and not spoken.held:
+                spoken.held = True
+                self._tell_child("hold", spoken)
         elif say == "words" and spoken is not None:
             spoken.words += header["words"]
+        elif say == "turn":
+            job = self.requests.begin(name)
+            if job is not None and not (job.micro or job.begun):
+                self.metrics.queue_wait.observe(time.monotonic() - job.arrived)
+            self.changed()
         elif say == "paused":
-            held = spoken is not None and spoken.is_behind
-            self.requests.pause(name, held=held)
-            self._dispatch()
+            self.requests.pause(name)
+            self.changed()
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
 
@@ -311,18 +315,19 @@ class Engine:
         Requests that have begun continue until `cut_off`.
         """
         self.closing = True
-        for job in [job for job in self.requests.queue if not job.paused]:
+        for job in [job for job in self.requests.queue if not job.begun]:
             self._refuse(job, closing())
 
     def cut_off(self) -> None:
         """Ends every active request and every pending `ask`."""
-        for one in list(self.requests):
-            self._refuse(one, closing())
+        for job in list(self.requests):
+            self._refuse(job, closing())
         if self.child is not None:
             self.child.refuse_asked(closing())
 
     def _refuse(self, spoken: SpeechStream, refusal: APIError) -> None:
         self.requests.leave(spoken.name)
+        self._tell_child("cancel", spoken)
         spoken.end(refusal)
 
     def _expire(self) -> None:
@@ -330,7 +335,7 @@ class Engine:
         self._close_unused_preview(self.limits.preview)
         text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
         for job in self.requests.expired(time.monotonic()):
-            job.end(APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
+            self._refuse(job, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
 
     def _try_out(self) -> None:
         """Runs the self-test: speaks one word if there was no request for a while."""
@@ -346,14 +351,16 @@ class Engine:
         spoken.arrived = time.monotonic()
         spoken.deadline = spoken.arrived + seconds
         self.requests.enter(spoken)
-        self._dispatch()
+        if self.standing is not None:
+            self._send(spoken)
+        self.changed()
         return spoken
 
     def _read(self, spoken: SpeechStream) -> None:
         """Resumes a request whose caller had too much unread audio and has now read some."""
         if spoken.held and not spoken.is_behind:
             spoken.held = False
-            self._dispatch()
+            self._tell_child("resume", spoken)
 
     def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
         name = header["id"]
@@ -370,13 +377,12 @@ class Engine:
                 spoken.timed = header.get("timed", False)
                 spoken.end()
                 self._measure(spoken)
-                self.changed()
         else:
             self.requests.leave(name)
             if spoken is not None and header["say"] == "failed":
                 spoken.end(_no_voice(spoken) or refusal_of(header))
                 self._doubt(header, spoken)
-        self._dispatch()
+        self.changed()
 
     def _measure(self, spoken: SpeechStream) -> None:
         seconds = spoken.num_bytes / 2 / RATE

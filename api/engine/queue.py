@@ -1,6 +1,7 @@
-"""Requests and their queue: how many wait, fairness between callers, deadly inputs, limits.
+"""Requests and their admission: how many wait, limits of each caller, deadly inputs.
 
-The queue is pure: the time is an argument, and nothing waits.
+The admission is pure: the time is an argument, and nothing waits. Admitted requests wait for their
+turns in the speaking process (`xtts.workers.server_main`).
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +28,6 @@ _MOST_BUCKETS = 10_000
 # Retry-After of a refused request, in seconds.
 RETRY_SECONDS = 5
 _KEPT_SUSPECTS = 1024
-_KEPT_CALLERS = 1024
 DEADLY = 2
 # A request with more unread audio than this (30 s of PCM16 at 24 kHz) gets no turn until its caller
 # has read some. It exceeds the wait for a turn, so a caller that plays as it reads has no gap.
@@ -120,7 +120,7 @@ class SpeechStream:
             is served when the request gets its turn.
         micro: Whether it is the self-test.
         on_read: Called after each chunk that the caller has read.
-        paused: It has spoken a piece, and waits for its next turn.
+        begun: It has spoken a piece.
         held: It gets no turn now, because its caller does not read.
         num_bytes: Bytes of audio so far.
         words: (word, start, end) in seconds, for the pieces that have ended.
@@ -143,7 +143,7 @@ class SpeechStream:
     arrived: float = 0.0
     deadline: float = math.inf
     on_read: "Callable[[SpeechStream], None]" = lambda _: None
-    paused: bool = False
+    begun: bool = False
     held: bool = False
     over: bool = False
     num_bytes: int = 0
@@ -214,20 +214,15 @@ class SpeechStream:
 
 @dataclass
 class RequestQueue:
-    """The queue. slots: how many requests speak at once; most: how many more may wait.
-
-    A turn is one piece of a text. After it, the request waits for its next turn at the end of the
-    queue, so no request waits for whole texts of others.
-
-    A free slot goes to the caller with the fewest slots. Among equals it goes to the caller whose
-    last turn is the oldest, and within a caller to the request that has waited longest.
+    """The requests that were admitted and are not over. slots: how many speak at once; most: how
+    many more may wait.
 
     One caller may take all `slots` + `most` places. If all are taken, a caller with less than an
     equal share of them is still admitted; the others are admitted again when they hold less than
     their share. No admitted request is dropped for another. N callers hold at most
     (`slots` + `most`) * (1 + 1/2 + ... 1/N) + N places.
 
-    last_turns: a growing number for each caller, in the order of their last turns.
+    queue: those that wait for a turn; speaking: those that have one, as the child last said.
     """
 
     slots: int
@@ -235,7 +230,6 @@ class RequestQueue:
     queue: deque[SpeechStream] = field(default_factory=deque)
     speaking: dict[str, SpeechStream] = field(default_factory=dict)
     deaths: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_SUSPECTS))
-    last_turns: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
 
     def __iter__(self) -> Iterator[SpeechStream]:
         yield from (*self.speaking.values(), *self.queue)
@@ -268,38 +262,23 @@ class RequestQueue:
 
     def expired(self, now: float) -> list[SpeechStream]:
         """Removes and returns requests whose deadline passed before their first turn."""
-        late = [job for job in self.queue if now >= job.deadline and not job.paused]
+        late = [job for job in self.queue if now >= job.deadline and not job.begun]
         for job in late:
             self.queue.remove(job)
         return late
 
-    def next(self) -> SpeechStream | None:
-        """The request whose turn begins now, if any.
-
-        A request that was active when a child died speaks alone, so that the next death identifies
-        one input.
-        """
-        waits = [job for job in self.queue if not job.held]
-        if not waits or len(self.speaking) >= self.slots:
-            return None
-        slots = Counter(job.caller for job in self.speaking.values())
-        job = min(waits, key=lambda one: (
-            not one.micro, slots[one.caller], self.last_turns.get(one.caller, 0),
-        ))  # fmt: skip
-        alone = self.suspect(job) or any(map(self.suspect, self.speaking.values()))
-        if alone and self.speaking:
-            return None
-        self.queue.remove(job)
-        self.speaking[job.name] = job
-        # Kept for callers that have left: one that sends one text after another would otherwise be
-        # new each time, and starve a caller that stays.
-        self.last_turns[job.caller] = max(self.last_turns.values(), default=0) + 1
+    def begin(self, name: str) -> SpeechStream | None:
+        """Counts a turn that begins; returns its request, unless that is over."""
+        job = next((one for one in self.queue if one.name == name), None)
+        if job is not None:
+            self.queue.remove(job)
+            self.speaking[name] = job
         return job
 
-    def pause(self, name: str, *, held: bool = False) -> None:
+    def pause(self, name: str) -> None:
         """Moves a request that has spoken a piece and has more to the end of the queue."""
         if (job := self.speaking.pop(name, None)) is not None:
-            job.paused, job.held = True, held
+            job.begun = True
             self.queue.append(job)
 
     def suspect(self, job: SpeechStream) -> bool:
@@ -330,6 +309,6 @@ class RequestQueue:
         self.speaking.clear()
         for digest in dict.fromkeys(job.digest for job in speaking if not job.micro):
             self.deaths[digest] = self.deaths.get(digest, 0) + 1
-        paused = [job for job in self.queue if job.paused]
-        self.queue = deque(job for job in self.queue if not job.paused)
-        return speaking + paused
+        begun = [job for job in self.queue if job.begun]
+        self.queue = deque(job for job in self.queue if not job.begun)
+        return speaking + begun

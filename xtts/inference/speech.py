@@ -10,13 +10,10 @@ the others (`xtts.inference.torch_backend`) or on when it entered, because the e
 follow from its codes alone.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
@@ -26,12 +23,13 @@ from xtts.inference.alignment.guarded_piece import (
     Latents,
     Samples,
     SpokenPiece,
+    Utterance,
     faded,
 )
-from xtts.inference.alignment.heads import Array, Head
+from xtts.inference.alignment.heads import Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
+from xtts.model.shapes import VOCODER_RATE
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 from xtts.text.errors import TextError, shown
 from xtts.text.tokenizer import Piece
@@ -66,65 +64,6 @@ def unknown_voice(wanted: str, known: Iterable[str]) -> TextError:
     """The error for a text that changes to an unknown voice."""
     names = ", ".join(sorted(filter(None, known))) or "no other voice"
     return TextError(f"The text asks for the voice {shown(wanted)}; there is {names}.")
-
-
-class Utterance(ABC):
-    """One attempt at a piece while it is decoded.
-
-    Attributes:
-        codes: The codes so far, without STOP.
-        latents: One `[width]` for each step so far; after a stop, the last one chose STOP.
-        stopped: Whether the model produced STOP.
-        error: The reason for a failure, or None.
-        seen: `[audio_ids]`: the codes that the repetition penalty applies to.
-    """
-
-    def __init__(
-        self, shape: GPTShape, rules: SamplingParams, random: Any, max_codes: int | None,
-        heads: Sequence[Head], seen: Any,
-    ) -> None:  # fmt: skip
-        """Starts an utterance without codes.
-
-        Args:
-            shape: The GPT's shape.
-            rules: The sampling parameters.
-            random: The random state for sampling.
-            max_codes: The code limit; None is the model's.
-            heads: The heads whose attention to the text is needed afterwards.
-            seen: `[audio_ids]`, all False.
-        """
-        self.rules, self.random, self.heads, self.seen = rules, random, tuple(heads), seen
-        self.seen[[PLACEHOLDER_ID, shape.audio_start]] = True
-        self.limit = min(max_codes or shape.max_codes, shape.max_codes)
-        self.codes: list[int] = []
-        self.latents: list[Latents] = []
-        self.stopped = False
-        self.error: Exception | None = None
-        self._stop_code = shape.audio_stop
-
-    @property
-    def done(self) -> bool:
-        """Whether it stopped, reached the code limit or failed."""
-        return self.stopped or self.error is not None or len(self.codes) >= self.limit
-
-    def take(self, latent: Latents, code: int) -> None:
-        """Adds a code and the latent `[width]` of the step that chose it."""
-        self.latents.append(latent)
-        self.stopped = code == self._stop_code
-        if not self.stopped:
-            self.codes.append(code)
-            self.seen[code] = True
-
-    def attention(self) -> Array | None:
-        """The mean attention of `heads` to the text `[latents, positions]`; None without heads."""
-        if not self.heads:
-            return None
-        mean: Array = np.mean(list(self.attention_by_head().values()), axis=0)
-        return mean
-
-    @abstractmethod
-    def attention_by_head(self) -> Mapping[Head, Array]:
-        """As `attention`, for each head."""
 
 
 class Backend(Protocol):
@@ -302,9 +241,7 @@ class Speech:
         self.leave()
         self.codes += len(utterance.codes)
         sound, stopped = self._last_sound(), utterance.stopped
-        if self._guarded.judge(
-            utterance.codes, utterance.latents, stopped=stopped, attention=utterance.attention()
-        ):
+        if self._guarded.judge(utterance):
             # The next piece continues with the first attempt's random state, so that it is the same
             # as if this attempt had been good.
             self._attempt(self._backend.random(self._guarded.next_seed))

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from machine import extras
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference.alignment.guard import attention
+from xtts.inference.alignment.guarded_piece import Utterance
 from xtts.inference.alignment.heads import Head
 from xtts.inference.defaults import SamplingParams
-from xtts.inference.speech import Utterance, Voice
+from xtts.inference.speech import Voice
 from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
 from xtts.model.gpt import GPT, Block, KeyValueCache, QueryLog, SlotCaches, StepCache
 from xtts.model.loading import Model

@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,15 +40,6 @@ Frame = tuple[dict[str, Any], bytes]
 Doing = Generator["Frame | Future[Any]", Any, None]
 
 
-@dataclass
-class PendingTask:
-    """Work in another thread: its message, its future, and the generator that continues."""
-
-    message: Mapping[str, Any]
-    future: "Future[Any]"
-    doing: Doing
-
-
 class SpeechServer:
     """The open voices, and the requests that use them."""
 
@@ -61,7 +51,8 @@ class SpeechServer:
         self._batchers: dict[str, ContinuousBatcher] = {}
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
-        self._pending: list[PendingTask] = []
+        # What other threads compute, with its message and the generator that continues.
+        self._pending: dict[Future[Any], tuple[Mapping[str, Any], Doing]] = {}
         # The start of each request plus its pauses, so that `seconds` is the time spent speaking.
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
@@ -99,7 +90,7 @@ class SpeechServer:
             while not isinstance(frame := doing.send(result), Future):
                 result = None
                 yield frame
-            self._pending.append(PendingTask(message, frame, doing))
+            self._pending[frame] = message, doing
 
     def step(self) -> Iterator[Frame]:
         """Takes results of other threads, and steps every batcher once."""
@@ -137,7 +128,7 @@ class SpeechServer:
         yield from ()
 
     def _close_unused(self, key: str) -> None:
-        needed = any(one.message.get("key") == key for one in self._pending)
+        needed = any(message.get("key") == key for message, _ in self._pending.values())
         if key in self._batchers and (needed or not self._batchers[key].empty):
             self._closing.add(key)
         else:
@@ -148,8 +139,10 @@ class SpeechServer:
             recovery.free_after_fault(self.device)
 
     def _speak(self, message: Mapping[str, Any]) -> Doing:
-        ask, key = message["ask"], message["key"]
+        key = message["key"]
         standing = self._standing[key]
+        ask = message["ask"]
+        ask = {**ask, "language": ask["language"] or standing.languages[0]}
         pieces = yield self._reading.submit(
             self._texts.read, standing.texts, ask["text"], ask["language"],
             plain=ask.get("plain", False),
@@ -200,10 +193,12 @@ class SpeechServer:
 
     def _cancel(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
-        waiting = [one for one in self._pending if one.message.get("id") == name]
-        self._pending = [one for one in self._pending if one not in waiting]
-        for one in waiting:
-            one.future.cancel()
+        waiting = [
+            future for future, (other, _) in self._pending.items() if other.get("id") == name
+        ]
+        for future in waiting:
+            del self._pending[future]
+            future.cancel()
         left = [batcher.leave(name) for batcher in self._batchers.values()]
         self._forget(name)
         if waiting or any(left):
@@ -271,14 +266,11 @@ class SpeechServer:
         self._words.pop(name, None)
 
     def _settle(self) -> Iterator[Frame]:
-        done = [one for one in self._pending if one.future.done()]
-        self._pending = [one for one in self._pending if one not in done]
+        done = [future for future in self._pending if future.done()]
         while done:
-            one = done.pop(0)
-            result, refusal = self._result_of(one.future)
-            message, doing = one.message, one.doing
+            message, doing = self._pending.pop(done[0])
             # The future's error holds tensors that must be freed.
-            del one
+            result, refusal = self._result_of(done.pop(0))
             if refusal is None:
                 yield from self._advance(message, doing, result)
                 continue

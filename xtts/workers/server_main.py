@@ -1,16 +1,19 @@
-"""The speech server's process: speaks many requests at once for the service.
+"""The speech server's process: speaks many requests at once for the service, in turns.
 
 Its messages, in addition to those of every child (`xtts.workers.child`):
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
     {do: close, key}                                   takes effect when no request uses the voice
-    {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …},
-     cast: {name: recording | null, …}}                -> sound …, done | failed | cancelled, or
-                                                          paused between two pieces of a long text,
-                                                          which frees its slot
+    {do: serve, key, slots}                            the voice of requests whose key is null, and
+                                                       how many requests may speak at once
+    {do: speak, id, key | null, caller, suspect, recording | null, micro,
+     ask: {text, language, seed, …}, cast: {name: recording | null, …}}
+                              -> turn, sound …, paused, turn, …, done | failed | cancelled
+                 It waits here for its turns (`Turns`): a turn is one piece.
+                 suspect: names an input during which an earlier process ended, or ""
                  recording: of a person, or the folder of an adapter
                  cast: the voices that the text changes to; null is the open voice's own
                  micro: the service's test word, which needs no recording
-    {do: go_on, id}                                    speaks the next piece of a paused request
+    {do: hold, id}, {do: resume, id}                   no turn while the caller does not read
     {do: forget, recording}                            drops the voice of a deleted recording
     {do: cancel, id}                                   -> cancelled, unless the request is over
 The child also sends {say: alive} every second.
@@ -22,7 +25,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from machine.devices.recovery import exit_after_fault
@@ -30,8 +34,11 @@ from xtts.workers import child
 from xtts.workers.child import Say
 
 if TYPE_CHECKING:
-    from xtts.workers.server import SpeechServer
+    from xtts.workers.server import Frame, SpeechServer
 
+# A `speak` message.
+Message = Mapping[str, Any]
+_KEPT_CALLERS = 1024
 # None marks the end of the messages.
 Inbox = queue.SimpleQueue["dict[str, Any] | None"]
 
@@ -50,25 +57,168 @@ def main(new_server: "Callable[[argparse.Namespace], SpeechServer] | None" = Non
         threading.Thread(target=_pump, args=(inbox,), name="requests", daemon=True).start()
         server = (new_server or _server)(arguments)
         say({"say": "ready"})
-        _serve(server, inbox, say)
+        _serve(server, inbox, say, arguments.slots)
 
     return child.run(parser, serve, quotes_texts=True)
 
 
-def _serve(server: "SpeechServer", inbox: Inbox, say: Say) -> None:
+class Turns:
+    """The requests that the service has admitted, and which of them speaks next. Pure: nothing
+    waits, and nothing is computed. slots: how many requests speak at once.
+
+    A turn is one piece of a text. After it, the request waits for its next turn at the end of the
+    queue, so no request waits for whole texts of others.
+
+    A free slot goes to the caller with the fewest slots. Among equals it goes to the caller whose
+    last turn is the oldest, and within a caller to the request that has waited longest.
+
+    Attributes:
+        served: The key of the voice of requests without their own; "" while none is served.
+        queue: The waiting requests.
+        speaking: Those that have a slot, by id.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots, self.served = slots, ""
+        self.queue: deque[Message] = deque()
+        self.speaking: dict[str, Message] = {}
+        # Ids of requests that have begun, and of those whose callers do not read.
+        self._begun, self._held = set[str](), set[str]()
+        # Inputs during which an earlier process ended.
+        self._suspects = set[str]()
+        # A growing number for each caller. It is kept for callers that have left: one that sends
+        # one text after another would otherwise be new each time, and starve a caller that stays.
+        self._last_turns = OrderedDict[str, int]()
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from (*self.speaking.values(), *self.queue)
+
+    def enter(self, message: Message) -> None:
+        """Adds a request to the end of the queue; the self-test goes to the front."""
+        if suspect := message.get("suspect"):
+            self._suspects.add(suspect)
+        if message.get("micro"):
+            self.queue.appendleft(message)
+        else:
+            self.queue.append(message)
+
+    def hold(self, name: str) -> None:
+        """Gives a request no turn until `resume`, because its caller does not read."""
+        if any(one["id"] == name for one in self):
+            self._held.add(name)
+
+    def resume(self, name: str) -> None:
+        """Ends `hold`."""
+        self._held.discard(name)
+
+    def next(self) -> Message | None:
+        """The message that begins the next turn, `speak` or `go_on`; None if there is none now.
+
+        A request during which an earlier process ended speaks alone, so that the next death
+        identifies one input.
+        """
+        waiting = [one for one in self.queue if self._may_speak(one)]
+        if not waiting or len(self.speaking) >= self.slots:
+            return None
+        slots = Counter(map(_caller, self.speaking.values()))
+        job = min(waiting, key=lambda one: (
+            not one.get("micro"), slots[_caller(one)], self._last_turns.get(_caller(one), 0),
+        ))  # fmt: skip
+        if self.speaking and any(map(self._is_suspect, (job, *self.speaking.values()))):
+            return None
+        self.queue.remove(job)
+        self.speaking[job["id"]] = job
+        self._last_turns[_caller(job)] = max(self._last_turns.values(), default=0) + 1
+        self._last_turns.move_to_end(_caller(job))
+        if len(self._last_turns) > _KEPT_CALLERS:
+            self._last_turns.popitem(last=False)
+        if job["id"] in self._begun:
+            return {"do": "go_on", "id": job["id"]}
+        self._begun.add(job["id"])
+        return {**job, "key": job.get("key") or self.served}
+
+    def pause(self, name: str) -> None:
+        """Moves a request that has spoken a piece and has more to the end of the queue."""
+        if (job := self.speaking.pop(name, None)) is not None:
+            self.queue.append(job)
+
+    def drop(self, name: str) -> bool:
+        """Removes a request that has not begun; returns whether there was one."""
+        waiting = name not in self._begun and any(one["id"] == name for one in self.queue)
+        if waiting:
+            self.leave(name)
+        return waiting
+
+    def leave(self, name: str, *, spoken: bool = False) -> None:
+        """Removes a request. spoken: completely, so that its input is no longer a suspect."""
+        if (job := next((one for one in self if one["id"] == name), None)) is None:
+            return
+        if self.speaking.pop(name, None) is None:
+            self.queue.remove(job)
+        self._begun.discard(name)
+        self._held.discard(name)
+        if spoken:
+            self._suspects.discard(job.get("suspect", ""))
+
+    def _may_speak(self, job: Message) -> bool:
+        return job["id"] not in self._held and bool(job.get("key") or self.served)
+
+    def _is_suspect(self, job: Message) -> bool:
+        return job.get("suspect", "") in self._suspects
+
+
+def _caller(job: Message) -> str:
+    return str(job.get("caller", ""))
+
+
+def _serve(server: "SpeechServer", inbox: Inbox, say: Say, slots: int) -> None:
     """Takes messages between steps, until the end of the inbox."""
-    reported_at = 0.0
+    reported_at, turns = 0.0, Turns(slots)
     while True:
         for message in _arrived(inbox, _patience(server)):
             if message is None:
                 return
-            for answer in server.take(message):
-                say(*answer)
-        for answer in server.step():
-            say(*answer)
+            _tell(_taken(message, server, turns), turns, say)
+        _begin_turns(server, turns, say)
+        _tell(server.step(), turns, say)
+        _begin_turns(server, turns, say)  # slots that the step freed: the next wait may be long
         if time.monotonic() - reported_at >= ALIVE_SECONDS:
             say({"say": "alive"})
             reported_at = time.monotonic()
+
+
+def _taken(message: Mapping[str, Any], server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
+    """Handles a message: in the queue if it concerns only that, else in the server."""
+    do, name = message["do"], message.get("id", "")
+    if do == "cancel" and turns.drop(name):
+        return [({"say": "cancelled", "id": name}, b"")]
+    if do == "speak":
+        turns.enter(message)
+    elif do == "serve":
+        turns.served, turns.slots = message["key"], message["slots"]
+    elif do == "hold":
+        turns.hold(name)
+    elif do == "resume":
+        turns.resume(name)
+    else:
+        return server.take(message)
+    return ()
+
+
+def _begin_turns(server: "SpeechServer", turns: Turns, say: Say) -> None:
+    while (message := turns.next()) is not None:
+        say({"say": "turn", "id": message["id"]})
+        _tell(server.take(message), turns, say)
+
+
+def _tell(frames: "Iterable[Frame]", turns: Turns, say: Say) -> None:
+    """Sends answers, and counts what they mean for the queue."""
+    for header, sound in frames:
+        if header["say"] == "paused":
+            turns.pause(header["id"])
+        elif header["say"] in ("done", "failed", "cancelled"):
+            turns.leave(header.get("id", ""), spoken=header["say"] == "done")
+        say(header, sound)
 
 
 def _patience(server: "SpeechServer") -> float:

@@ -13,9 +13,10 @@ import numpy as np
 from extras.onnx.speech.loading import OnnxModel
 from extras.onnx.speech.sampling import sample
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Utterance
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.defaults import SamplingParams
-from xtts.inference.speech import Utterance, Voice
+from xtts.inference.speech import Voice
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.streaming_vocoder import ChunkedVocoder
 

@@ -1,4 +1,8 @@
-"""The queue is bounded, drops late requests and finds a deadly input. The clock is the test's."""
+"""Admission and turns: bounded, fair, without late requests, and a deadly input is found.
+
+The service's books and the turns of the speaking process run together, as messages connect them.
+The clock is the test's.
+"""
 
 import random
 from dataclasses import replace
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 from api.engine.child import VoiceTarget
 from api.engine.engine import MICRO
 from api.engine.queue import RETRY_SECONDS, Recent, RequestQueue, SpeechStream
+from xtts.workers.server_main import Turns
 
 
 def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> SpeechStream:
@@ -20,15 +25,71 @@ def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> S
     return made
 
 
-def queue_of(*names: str, slots: int = 1, most: int = 5) -> RequestQueue:
+class Waiting(RequestQueue):
+    """The service's requests, and the turns that the speaking process gives them."""
+
+    def __init__(self, slots: int, most: int) -> None:
+        super().__init__(slots, most)
+        self.turns = self._started()
+
+    def _started(self) -> Turns:
+        """The queue of a new process, which gets the requests that wait."""
+        turns = Turns(self.slots)
+        turns.served = "v"
+        for job in self.queue:
+            turns.enter(self._message(job))
+        return turns
+
+    def _message(self, job: SpeechStream) -> dict[str, object]:
+        suspect = job.digest if self.suspect(job) else ""
+        return {"id": job.name, "caller": job.caller, "micro": job.micro, "suspect": suspect}
+
+    def enter(self, job: SpeechStream) -> None:
+        super().enter(job)
+        self.turns.enter(self._message(job))
+
+    def next(self) -> SpeechStream | None:
+        """The request whose turn begins now, if any."""
+        message = self.turns.next()
+        job = message and self.begin(str(message["id"]))
+        assert (message is None) == (job is None) and set(self.turns.speaking) == set(self.speaking)
+        return job or None
+
+    def pause(self, name: str, *, held: bool = False) -> None:
+        super().pause(name)
+        if held:
+            self.turns.hold(name)
+        self.turns.pause(name)
+
+    def expired(self, now: float) -> list[SpeechStream]:
+        late = super().expired(now)
+        for job in late:
+            assert self.turns.drop(job.name)
+        return late
+
+    def leave(self, name: str) -> SpeechStream | None:
+        self.turns.leave(name)
+        return super().leave(name)
+
+    def said(self, name: str) -> SpeechStream | None:
+        self.turns.leave(name, spoken=True)
+        return super().said(name)
+
+    def died(self) -> list[SpeechStream]:
+        active = super().died()
+        self.turns = self._started()
+        return active
+
+
+def queue_of(*names: str, slots: int = 1, most: int = 5) -> Waiting:
     """A queue with one waiting request for each name."""
-    waiting = RequestQueue(slots, most)
+    waiting = Waiting(slots, most)
     for name in names:
         waiting.enter(job(name))
     return waiting
 
 
-def begins(waiting: RequestQueue) -> str | None:
+def begins(waiting: Waiting) -> str | None:
     """The name of the request whose turn it is."""
     found = waiting.next()
     return found and found.name
@@ -81,7 +142,7 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile():
 
 def test_the_long_texts_of_one_caller_take_turns_piece_by_piece():
     """32 at once all advance, none before the others (docs/develop/api.md, Turns)."""
-    waiting = RequestQueue(slots=4, most=32)
+    waiting = Waiting(slots=4, most=32)
     names = [f"{number}" for number in range(32)]
     for name in names:
         waiting.enter(job(name, caller="one"))
@@ -179,7 +240,9 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
     waiting.next()
     waiting.pause("stalled", held=True)
     assert waiting.next() is None
-    stalled.held = False
+    waiting.enter(job("other", caller="b"))
+    assert begins(waiting) == "other" and waiting.said("other")
+    waiting.turns.resume("stalled")
     assert waiting.next() is stalled
 
 
@@ -187,7 +250,7 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
 def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, seed):
     """In any sequence of arrivals, turns and departures. The queue stays bounded too."""
     draw = random.Random(seed)
-    waiting, callers, now = RequestQueue(slots, most), 4, 0.0
+    waiting, callers, now = Waiting(slots, most), 4, 0.0
     for number in range(150):
         now += draw.random()
         caller = f"c{draw.randrange(callers) if draw.random() < 0.3 else 0}"
@@ -215,7 +278,7 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, s
 def test_nobody_is_lost_whatever_happens(slots, most, seed):
     """Each request that enters leaves exactly once."""
     draw = random.Random(seed)
-    waiting, inside, now = RequestQueue(slots, most), set[str](), 0.0
+    waiting, inside, now = Waiting(slots, most), set[str](), 0.0
     for number in range(120):
         now += draw.random()
         kind = draw.choice(["come", "come", "next", "pause", "said", "leave", "expire", "die"])
@@ -245,7 +308,7 @@ def test_nobody_is_lost_whatever_happens(slots, most, seed):
 @pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
 def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
     """Each of them has one short text at a time, and sends another after it."""
-    waiting, turns = RequestQueue(slots=slots, most=32), 0
+    waiting, turns = Waiting(slots=slots, most=32), 0
     waiting.enter(job("long", caller="long"))
     for number in range(others):
         waiting.enter(job(f"{number}", caller=f"{number}"))
@@ -282,3 +345,33 @@ def test_an_input_that_kills_is_one_text_with_one_voice_recording_and_cast():
     assert len({stream.digest for stream in (first, *others)}) == 1 + len(others)
     same = replace(MICRO, text="  yes", seed=7, speed=1.5)
     assert replace(first, ask=same, caller="other").digest == first.digest
+
+
+def test_a_request_waits_until_a_voice_is_served_and_then_has_that_voice():
+    turns = Turns(1)
+    turns.enter({"id": "a", "key": None})
+    turns.enter({"id": "b", "key": "preview"})
+    turns.leave(str((turns.next() or {})["id"]))  # another voice need not wait
+    assert turns.next() is None
+    turns.served = "v1"
+    assert turns.next() == {"id": "a", "key": "v1"}
+
+
+def test_a_request_that_has_begun_is_not_dropped_but_cancelled():
+    """Its memory is in the server, which frees it."""
+    turns = Turns(1)
+    turns.served = "v"
+    turns.enter({"id": "a", "key": None})
+    turns.next()
+    turns.pause("a")
+    assert not turns.drop("a") and turns.next() == {"do": "go_on", "id": "a"}
+
+
+def test_a_suspect_that_was_spoken_is_innocent_for_those_who_wait_with_the_same_input():
+    turns = Turns(2)
+    turns.served = "v"
+    for name in "abc":
+        turns.enter({"id": name, "key": None, "suspect": "digest"})
+    assert turns.next() and turns.next() is None
+    turns.leave("a", spoken=True)
+    assert turns.next() and turns.next() and len(turns.speaking) == 2

@@ -106,7 +106,7 @@ def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
         header, body = talk.heard()
         if header["say"] == "sound":
             pcm[header["id"]] = pcm.get(header["id"], b"") + body
-        elif header["say"] != "alive":
+        elif header["say"] not in ("alive", "turn"):
             return header
 
 
@@ -116,33 +116,40 @@ def test_who_is_cancelled_says_no_more(talk):
     assert talk.until("cancelled", "c")["say"] == "cancelled"
 
 
-def test_a_long_text_pauses_between_its_pieces(talk):
-    """Others use its slots meanwhile; nothing is computed for it until it must continue."""
-    text = "one more sentence that is rather long, with words in it. " * 12
-    talk.say("long", "a", text=text, max_codes=8)
-    found, pauses = talk.until("paused", "long"), 0
-    assert found["say"] == "paused"
-    for name in ("x", "y", "z"):  # one for each slot
-        talk.say(name, "a")
-    pcm: dict[str, bytes] = {}
-    assert {next_done(talk, pcm)["id"] for _ in range(3)} == {"x", "y", "z"}
-    assert "long" not in pcm
-    while found["say"] == "paused":
-        pauses += 1
-        talk.send(do="go_on", id="long")
-        found = next_done(talk, pcm)
-    assert found["say"] == "done" and 1 < found["cut_pieces"] <= pauses + 1
+TEXT = "one more sentence that is rather long, with words in it. " * 12
 
 
-def test_who_is_cancelled_between_two_pieces_is_gone(talk):
-    text = "one more sentence that is rather long, with words in it. " * 12
-    talk.say("left", "a", text=text, max_codes=8)
+def test_a_long_text_takes_turns_with_those_who_came_meanwhile(talk):
+    """It pauses between its pieces, and nobody is asked."""
+    for number in range(4):  # one more than there are slots
+        talk.say(f"long {number}", "a", text=TEXT, max_codes=8)
+    talk.say("short", "a", max_codes=8)
+    turns, ended = list[str](), dict[str, dict[str, Any]]()
+    while len(ended) < 5:
+        header, _ = talk.heard()
+        if header["say"] == "turn":
+            turns.append(header["id"])
+        elif header["say"] not in ("sound", "alive", "paused"):
+            ended[header["id"]] = header
+    assert turns[:3] == ["long 0", "long 1", "long 2"] and next(iter(ended)) == "short"
+    assert turns.index("short") < 6
+    for number in range(4):
+        found, name = ended[f"long {number}"], f"long {number}"
+        assert found["say"] == "done" and 1 < found["cut_pieces"] <= turns.count(name)
+
+
+def test_a_held_text_gets_no_turn_and_who_is_cancelled_between_two_pieces_is_gone(talk):
+    talk.say("left", "a", text=TEXT, max_codes=8)
+    talk.send(do="hold", id="left")
     assert talk.until("paused", "left")["say"] == "paused"
-    talk.send(do="cancel", id="left")
-    talk.send(do="go_on", id="left")
-    assert talk.until("cancelled", "left")["say"] == "cancelled"
     talk.say("next", "a", max_codes=8)
     assert next_done(talk, {})["id"] == "next"
+    talk.send(do="resume", id="left")
+    assert talk.until("turn", "left")["say"] == "turn"
+    talk.send(do="cancel", id="left")
+    assert talk.until("cancelled", "left")["say"] == "cancelled"
+    talk.say("last", "a", max_codes=8)
+    assert next_done(talk, {})["id"] == "last"
 
 
 def test_a_refusal_is_an_answer(talk):

@@ -8,7 +8,8 @@ A head attends to the first sound of a word during the silence before it, so the
 start the word too early. Therefore the times of words exclude quiet sound at both ends.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -17,8 +18,8 @@ import numpy as np
 
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, align, judge
 from xtts.inference.alignment.heads import Array, Head
-from xtts.inference.defaults import FADE_SECONDS
-from xtts.model.shapes import VOCODER_RATE
+from xtts.inference.defaults import FADE_SECONDS, SamplingParams
+from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
 from xtts.text.tokenizer import Piece
 
 # torch.Tensor or numpy.ndarray.
@@ -50,20 +51,72 @@ _CLICK = 5
 SHORTEST_SILENCE = 0.06
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """An utterance and its verdict. latents: `[n]` of `[width]`; times: as in `SpokenPiece`."""
+class Utterance(ABC):
+    """One attempt at a piece, while it is decoded and judged.
 
-    codes: Sequence[int]
-    latents: Sequence[Latents]
-    stopped: bool
+    Attributes:
+        codes: The codes so far, without STOP.
+        latents: One `[width]` for each step so far; after a stop, the last one chose STOP.
+        stopped: Whether the model produced STOP.
+        error: The reason for a failure, or None.
+        seen: `[audio_ids]`: the codes that the repetition penalty applies to.
+        verdict, times: Known once it is judged; times as in `SpokenPiece`.
+    """
+
     verdict: EndingVerdict
-    times: Array | None
+    times: Array | None = None
+
+    def __init__(
+        self, shape: GPTShape, rules: SamplingParams, random: Any, max_codes: int | None,
+        heads: Sequence[Head], seen: Any,
+    ) -> None:  # fmt: skip
+        """Starts an utterance without codes.
+
+        Args:
+            shape: The GPT's shape.
+            rules: The sampling parameters.
+            random: The random state for sampling.
+            max_codes: The code limit; None is the model's.
+            heads: The heads whose attention to the text is needed afterwards.
+            seen: `[audio_ids]`, all False.
+        """
+        self.rules, self.random, self.heads, self.seen = rules, random, tuple(heads), seen
+        self.seen[[PLACEHOLDER_ID, shape.audio_start]] = True
+        self.limit = min(max_codes or shape.max_codes, shape.max_codes)
+        self.codes: list[int] = []
+        self.latents: list[Latents] = []
+        self.stopped = False
+        self.error: Exception | None = None
+        self._stop_code = shape.audio_stop
+
+    @property
+    def done(self) -> bool:
+        """Whether it stopped, reached the code limit or failed."""
+        return self.stopped or self.error is not None or len(self.codes) >= self.limit
+
+    def take(self, latent: Latents, code: int) -> None:
+        """Adds a code and the latent `[width]` of the step that chose it."""
+        self.latents.append(latent)
+        self.stopped = code == self._stop_code
+        if not self.stopped:
+            self.codes.append(code)
+            self.seen[code] = True
 
     @property
     def kept(self) -> Sequence[Latents]:
         """The latents up to the end of the last word."""
         return self.latents[: self.verdict.keep]
+
+    def attention(self) -> Array | None:
+        """The mean attention of `heads` to the text `[latents, positions]`; None without heads."""
+        if not self.heads:
+            return None
+        mean: Array = np.mean(list(self.attention_by_head().values()), axis=0)
+        return mean
+
+    @abstractmethod
+    def attention_by_head(self) -> Mapping[Head, Array]:
+        """As `attention`, for each head."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +200,7 @@ class GuardedPiece:
         self.ids = ids
         self._guard, self._arrays = guard, arrays
         self._whole, self._speed, self._first = whole, speed, first
-        self._attempts: list[Attempt] = []
+        self._attempts: list[Utterance] = []
         self._held: list[Samples] = []
         self._given = 0
         self._loudness = LoudnessLog()
@@ -181,25 +234,22 @@ class GuardedPiece:
         self._given += ready
         return held[:ready]
 
-    def judge(
-        self, codes: Sequence[int], latents: Sequence[Latents], *, stopped: bool,
-        attention: Array | None,
-    ) -> bool:  # fmt: skip
+    def judge(self, utterance: Utterance) -> bool:
         """Judges a finished utterance whose sound was pushed; returns whether to speak it again."""
         if self._guard is None:
             return False
-        spoken = np.asarray(self._guard.spoken(self.ids), bool)
+        spoken, attention = np.asarray(self._guard.spoken(self.ids), bool), utterance.attention()
         path = None if attention is None else align(attention, spoken)
-        loud = self._loudness.loud_codes(len(latents), self._speed)
-        verdict = judge(
-            codes, stopped=stopped, alignment=path, tokens=int(spoken.sum()), loud=loud
+        loud = self._loudness.loud_codes(len(utterance.latents), self._speed)
+        verdict = utterance.verdict = judge(
+            utterance.codes, stopped=utterance.stopped, alignment=path, tokens=int(spoken.sum()),
+            loud=loud,
         )  # fmt: skip
-        times = None
         if path is not None:
-            times = without_silence(
+            utterance.times = without_silence(
                 path.times() * CODE_SECONDS, path.spoken, self._loudness.loud(), self._speed
             )
-        self._attempts.append(Attempt(codes, latents, stopped, verdict, times))
+        self._attempts.append(utterance)
         again = not verdict.good and len(self._attempts) <= self._guard.retries
         if again and self._whole:
             self.forget_sound()
@@ -214,7 +264,7 @@ class GuardedPiece:
         return self._result is not None and self._result.cut_off
 
     @property
-    def best(self) -> Attempt:
+    def best(self) -> Utterance:
         """The attempt that is kept; of equal ones, the earliest."""
         return max(self._attempts, key=lambda attempt: attempt.verdict.rank)
 

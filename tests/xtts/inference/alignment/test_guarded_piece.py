@@ -10,6 +10,7 @@ from xtts.inference.alignment.guarded_piece import (
     Guard,
     GuardedPiece,
     LoudnessLog,
+    Utterance,
     without_silence,
 )
 
@@ -26,10 +27,20 @@ def guard_of(seed=5, **given):
     return Guard(((0, 0),), lambda _: SPOKEN, seed, **given)
 
 
+class Heard(Utterance):
+    """An utterance that attends to these places."""
+
+    def __init__(self, places, *, stopped):
+        self.codes, self.stopped = list(range(len(places) - stopped)), stopped
+        self.latents = [np.array([number]) for number in range(len(places))]
+        self.heads, self._rows = ((0, 0),), rows(places)
+
+    def attention_by_head(self):
+        return {(0, 0): self._rows}
+
+
 def judged(piece, places, *, stopped=True):
-    codes = np.arange(len(places) - stopped)
-    latents = [np.array([number]) for number in range(len(places))]
-    return piece.judge(codes, latents, stopped=stopped, attention=rows(places))
+    return piece.judge(Heard(places, stopped=stopped))
 
 
 def sound(codes, quiet=5, speed=1.0):
