@@ -202,7 +202,7 @@ class DecodingSlots:
         self._step = DecodeStep(gpt)
         # Borrowed only while an utterance runs, so that other slots of the model can use them.
         self._graphs: Any = None
-        self._borrowed: Lease | None = None
+        self._lease: Lease | None = None
 
     @property
     def free(self) -> int:
@@ -215,10 +215,8 @@ class DecodingSlots:
         slot = self.utterances.index(None)
         # Prefilled separately, because prefixes differ in length.
         utterance.cache = prefill(self._step, latents, text, utterance)
-        if self._borrowed is None:
-            self._borrowed = Lease()
-            layers = self._layers | {layer for layer, _ in utterance.heads}
-            self._graphs = self._graphs_of(layers, self._borrowed)
+        if self.free == len(self.utterances):
+            self._borrow(self._layers | {layer for layer, _ in utterance.heads})
         if self._graphs is not None:
             self._graphs.enter(slot, utterance.cache)
             utterance.cache = None
@@ -227,12 +225,16 @@ class DecodingSlots:
 
     def prepare(self) -> None:
         """Does now what would delay the first code; nothing without graphs."""
-        lease = Lease()
-        if (graphs := self._graphs_of(self._layers, lease)) is not None:
-            graphs.prepare()
+        self._borrow(self._layers)
+        if self._graphs is not None:
+            self._graphs.prepare()
+            self._graphs = self._lease = None
 
-    def _graphs_of(self, layers: Iterable[int], owner: object) -> Any:
-        return graphs_of(self._step.gpt, len(self.utterances), tuple(sorted(layers)), owner)
+    def _borrow(self, layers: Iterable[int]) -> None:
+        gpt, count = self._step.gpt, len(self.utterances)
+        if (graphs := graphs_of(gpt)) is not None:
+            self._lease = Lease()
+            self._graphs = graphs.rows_of(gpt, count, tuple(sorted(layers)), self._lease)
 
     @torch.inference_mode()
     def step(self) -> bool:
@@ -279,19 +281,18 @@ class DecodingSlots:
         if self._graphs is not None:
             self._graphs.leave(slot)
         if self.free == len(self.utterances):
-            self._graphs = self._borrowed = None
+            self._graphs = self._lease = None
 
 
 class Lease:
-    """The graphs' rows are in use as long as one of these lives."""
+    """The rows of the graphs are in use as long as this lives."""
 
 
-def graphs_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Any:
-    """Rows for `count` utterances, in use as long as `owner` lives, on a GPU with the extra that
-    replays steps as CUDA graphs, and that stores the queries of `layers` only; else None."""
-    if gpt.mel_head.weight.device.type == "cuda" and (graphs := extras.first("SPEECH_GRAPHS")):
-        return graphs.rows_of(gpt, count, layers, owner)
-    return None
+def graphs_of(gpt: GPT) -> ModuleType | None:
+    """The extra that replays steps as CUDA graphs (SPEECH_GRAPHS in `machine.extras`) for a GPT on
+    a GPU; None without it."""
+    on_gpu = gpt.mel_head.weight.device.type == "cuda"
+    return extras.first("SPEECH_GRAPHS") if on_gpu else None
 
 
 def slot_positions(shape: GPTShape) -> int:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -40,7 +41,8 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
     steps = CudaGraphStep(gpt, slots, _replayed)
-    with mock.patch.object(torch_backend, "graphs_of", lambda *_: steps.borrow()):
+    graphs = SimpleNamespace(rows_of=lambda *_: steps.borrow())
+    with mock.patch.object(torch_backend, "graphs_of", lambda _: graphs):
         decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
             utterance = TorchUtterance(gpt, rules, torch.Generator().manual_seed(slot))
