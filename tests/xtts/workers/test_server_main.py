@@ -55,7 +55,7 @@ class Talk:
         self.send(do="open", id=key, key=key, voice={"name": str(folder)})
         return self.until("opened", key)
 
-    def say(self, name: str, key: str, **more: Any) -> None:
+    def say(self, name: str, key: str | None, **more: Any) -> None:
         recording = more.pop("recording", None)
         self.send(do="speak", id=name, key=key, recording=recording, ask=ASK | more)
 
@@ -108,6 +108,23 @@ def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
             pcm[header["id"]] = pcm.get(header["id"], b"") + body
         elif header["say"] not in ("alive", "turn"):
             return header
+
+
+def test_without_a_language_it_speaks_the_first_of_the_voice(talk):
+    sounds = []
+    for language in ("en", ""):
+        talk.say("one", "a", language=language)
+        sounds.append(talk.until("done", "one")["pcm"]["one"])
+    assert sounds[0] == sounds[1]
+
+
+def test_a_request_without_a_key_speaks_with_the_voice_that_is_served(talk):
+    talk.say("waits", None, seed=5)
+    talk.say("first", "a", seed=5)
+    wanted = talk.until("done", "first")["pcm"]
+    assert list(wanted) == ["first"]
+    talk.send(do="serve", key="a", slots=3)
+    assert talk.until("done", "waits")["pcm"]["waits"] == wanted["first"]
 
 
 def test_who_is_cancelled_says_no_more(talk):
