@@ -370,9 +370,9 @@ async def styled(voice: str, style: str, instructions: str, state: AppState) -> 
     the instructions. Without a style, the voice's own name."""
     if style.strip():
         return of_request(f"{STYLE_MARK}{style}", voice)
-    words = set(re.findall(r"[\w-]+", plain_name(instructions)))
-    if not words:
+    if not instructions:
         return voice
+    words = set(re.findall(r"[\w-]+", plain_name(instructions)))
     uploaded = await asyncio.to_thread(state.voices.all)
     there = _styles_of(voice, state.engine.standing, (*state.speakers, *_names_of(uploaded)))
     meant = [one for one in there if plain_name(one) in words]

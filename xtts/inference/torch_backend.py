@@ -12,7 +12,7 @@ result of an utterance does not depend on the others (`tests/xtts/inference/test
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -197,11 +197,11 @@ class DecodingSlots:
     def __init__(self, gpt: GPT, count: int, layers: Iterable[int] = ()) -> None:
         self.utterances: list[TorchUtterance | None] = [None] * count
         # Products always have all rows, so that the same kernel computes them.
-        self._count = -(-count // ROWS_ALIKE) * ROWS_ALIKE if count > ROWS_ALIKE else count
+        self._num_rows = -(-count // ROWS_ALIKE) * ROWS_ALIKE if count > ROWS_ALIKE else count
         self._layers = frozenset(layers)
         self._step = DecodeStep(gpt)
         # Borrowed only while an utterance runs, so that other slots of the model can use them.
-        self._graphs: Any = None
+        self._graphs: Rows | None = None
         self._lease: Lease | None = None
 
     @property
@@ -260,15 +260,14 @@ class DecodingSlots:
         position 0, and their results are discarded."""
         device = self._step.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
-        rows = range(self._count if self._graphs is None else self._graphs.count)
+        rows = range(self._num_rows if self._graphs is None else self._graphs.count)
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
         adapters = {row: one.adapter for row, one in speaking.items() if one.adapter is not None}
         if self._graphs is not None:
             logs = {row: one.queries for row, one in speaking.items()}
-            replayed: tuple[Tensor, Tensor] = self._graphs.step(codes, positions, adapters, logs)
-            return replayed
+            return self._graphs.step(codes, positions, adapters, logs)
         caches = [speaking[row].cache if row in speaking else None for row in rows]
         alone = caches[0] if len(caches) == 1 else None
         return self._step(codes, positions, alone or SlotCaches(caches), adapters)
@@ -284,13 +283,34 @@ class DecodingSlots:
             self._graphs = self._lease = None
 
 
+class Rows(Protocol):
+    """Rows of an extra (SPEECH_GRAPHS in `machine.extras`), which replays their steps as CUDA
+    graphs and keeps their keys and values. count: how many there are."""
+
+    count: int
+
+    def prepare(self) -> None:
+        """Does now what would delay the first code."""
+
+    def enter(self, row: int, filled: KeyValueCache) -> None:
+        """Continues the utterance of this cache in a row."""
+
+    def leave(self, row: int) -> None:
+        """Frees a row."""
+
+    def step(
+        self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
+    ) -> tuple[Tensor, Tensor]:
+        """As `DecodeStep`. logs: those of the utterances that continue, by row; the results of
+        other rows are discarded."""
+
+
 class Lease:
     """The rows of the graphs are in use as long as this lives."""
 
 
 def graphs_of(gpt: GPT) -> ModuleType | None:
-    """The extra that replays steps as CUDA graphs (SPEECH_GRAPHS in `machine.extras`) for a GPT on
-    a GPU; None without it."""
+    """The extra that has `Rows` for a GPT on a GPU; None without it."""
     on_gpu = gpt.mel_head.weight.device.type == "cuda"
     return extras.first("SPEECH_GRAPHS") if on_gpu else None
 
