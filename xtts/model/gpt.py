@@ -6,7 +6,7 @@ On disk Coqui uses Hugging Face's Conv1D orientation, `[in, out]`, for the trans
 here `nn.Linear`, `[out, in]`; only `to_coqui` and `from_coqui` transpose them.
 
 Packed training, LoRA and ONNX share this definition. Speech runs its layers with a key-value cache
-(`xtts.inference.decode_step`), and `xtts.model.training` computes its losses. `tests/peers`
+(`xtts.inference.torch_backend`), and `xtts.model.training` computes its losses. `tests/peers`
 compares them, the gradients and greedy codes with Coqui's `GPT`.
 """
 
@@ -45,7 +45,7 @@ class StepCache(Protocol):
 
 class QueryLog:
     """Stores the queries of some layers while one utterance is decoded, and their keys of its text,
-    so that the attention can be computed afterwards (`xtts.inference.alignment.path`).
+    so that the attention can be computed afterwards (`xtts.inference.alignment.guard`).
 
     Computes nothing during decoding, so the speech is identical with and without it.
 
