@@ -1,6 +1,6 @@
 """The heartbeat to the watchdog after each step, with more time for saving and sampling.
 
-    no heartbeat for max(10 x the usual step, stall_seconds)  ->  stacks of all threads, exit 75
+    no heartbeat for max(10 x the usual step, stall_seconds)  ->  stacks of all threads, SIGKILL
 
 The watchdog is a process (`train.resilience.watchdog`). This is the trainer's side, which decides
 how long the next heartbeat may take.
@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from train.resilience import watchdog
-from train.resilience.tripwire import tripwire
 
 log = logging.getLogger("train")
 
 T = TypeVar("T")
 
-EXIT_CODE = 75
 USUAL_STEPS = 10
 # The first steps are slow: they compile, choose kernels and read uncached files.
 STEPS_TO_KNOW = 3
@@ -61,12 +59,10 @@ class Heartbeat:
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         read_end, self._beats = os.pipe()
         os.set_blocking(self._beats, False)
-        wire = tripwire(EXIT_CODE)
-        words = (os.getpid(), read_end, -1 if wire is None else wire)
+        words = (str(Path(watchdog.__file__)), str(os.getpid()), str(read_end))
         self._child = subprocess.Popen(
-            (sys.executable, "-I", "-S", str(Path(watchdog.__file__)), *map(str, words)),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            pass_fds=(read_end, *(() if wire is None else (wire,))),
+            (sys.executable, "-I", "-S", *words),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read_end,),
         )  # fmt: skip
         os.close(read_end)
         return self

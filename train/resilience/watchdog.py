@@ -1,10 +1,10 @@
-"""The watchdog process, which ends a stalled trainer (exit code 75).
+"""The watchdog process, which kills a stalled trainer (exit code 137).
 
 It is a process, because no thread runs while C code holds the GIL or the system has stopped the
 process. It reads `train.resilience.heartbeat`'s lines (`seconds activity`: how long the next line
 may take) from a pipe. When that time is over, it makes the trainer dump the stacks of all threads
-(SIGUSR1, handled in C by faulthandler) and ends it with exit code 75 through its tripwire; if that
-fails, it kills it. The watchdog ends when the pipe closes, which happens however the trainer ends.
+(SIGUSR1, handled in C by faulthandler) and kills it. The watchdog ends when the pipe closes, which
+happens however the trainer ends.
 
 It is started by its path with `python -I -S` and imports only the standard library, so that it
 starts in 20 ms and takes 10 MB.
@@ -21,22 +21,21 @@ import time
 
 # Seconds between the request for the stacks and the end, in which the stacks are written.
 DUMP_SECONDS = 1.0
-# Seconds between the tripwire and SIGKILL.
+# Seconds that a killed trainer may take to end.
 LEAVE_SECONDS = 10.0
 MOST_BYTES = 1 << 16
 
 
 def main() -> None:
-    """Runs the watchdog. Arguments: the trainer's process id, the pipe, the tripwire (-1 =
-    none)."""
-    parent, beats, tripwire = (int(word) for word in sys.argv[1:4])
+    """Runs the watchdog. Arguments: the trainer's process id and the pipe."""
+    parent, beats = (int(word) for word in sys.argv[1:3])
     _live_as_long_as(parent)
     # Ctrl-C and SIGTERM are for the trainer, which saves before it ends; the watchdog ends with it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     doing = waited(beats)
     if doing is not None and os.getppid() == parent:
-        end(parent, beats, tripwire, doing)
+        end(parent, beats, doing)
 
 
 def waited(beats: int) -> str | None:
@@ -61,8 +60,8 @@ def waited(beats: int) -> str | None:
                 return f"No heartbeat came from the training for {allowed:.3g} s while {doing}."
 
 
-def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
-    """Makes the trainer dump its stacks, then ends it.
+def end(parent: int, beats: int, sentence: str) -> None:
+    """Makes the trainer dump its stacks, then kills it.
 
     A stopped trainer does not dump its stacks: it does not hang and, once continued, it would run
     while faulthandler reads its stacks, which is not safe.
@@ -74,12 +73,7 @@ def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
             os.kill(parent, signal.SIGUSR1)
             if _gone(beats, DUMP_SECONDS):
                 return
-        say("Ending it with exit code 75. The same command resumes from the last checkpoint.")
-        if tripwire >= 0:
-            os.write(tripwire, b"!")
-            os.kill(parent, signal.SIGCONT)  # a stopped process cannot exit
-            if _gone(beats, LEAVE_SECONDS):
-                return
+        say("Killing it (exit code 137). The same command resumes from the last checkpoint.")
         os.kill(parent, signal.SIGKILL)
         if not _gone(beats, LEAVE_SECONDS):
             say(f"Process {parent} does not end after SIGKILL: it hangs inside a driver.")

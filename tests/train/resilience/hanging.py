@@ -41,7 +41,7 @@ def a_lock_that_never_comes() -> None:
 
 
 def deaf() -> None:
-    """Blocks all signals, so that only the tripwire and SIGKILL end it."""
+    """Blocks all signals, so that only SIGKILL ends it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
     deadlock_with_the_gil()
 
