@@ -24,7 +24,7 @@ from xtts.model.shapes import GPTShape
 if TYPE_CHECKING:
     from extras.graphs.captured_step import CapturedSteps
     from train.dataset.batches import Batch
-    from train.learner import Learner
+    from train.step import Learner
     from xtts.model.gpt import GPT
 
 Figures = dict[str, Any]
@@ -366,7 +366,7 @@ def _batch(at: Setup, clips: int, turn: int) -> "Batch":
 
 
 def _step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> Any:
-    from train.trainer import train_step
+    from train.step import train_step
 
     deferred = learner.can_defer or graphs is not None
     return train_step(learner, batch, deferred=deferred, graphs=graphs)

@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 from benchmarks import measuring, synthetic
 from train.optim.optimizer import tensor_bytes
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
 
 CLIP_SECONDS = 11.6

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from train.dataset.batches import Batch, Batches
-    from train.learner import Learner, OptimizationConfig
+    from train.optim.optimizer import OptimizationConfig
+    from train.step import Learner
     from xtts.inference.compute_config import ComputeConfig
     from xtts.model.config import ModelConfig
 
@@ -306,7 +307,7 @@ def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batche
 
 def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
     """Coqui's settings, for a step that is measured."""
-    from train.learner import OptimizationConfig
+    from train.optim.optimizer import OptimizationConfig
 
     usual: dict[str, Any] = {
         "learning_rate": LEARNING_RATE,
@@ -323,7 +324,7 @@ def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes:
     import torch
 
     from demo_voice.new_gpt import new_gpt
-    from train.learner import Learner
+    from train.step import Learner
 
     gpt = new_gpt(shape, seed=0)
     for module in gpt.modules():

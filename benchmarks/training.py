@@ -26,8 +26,7 @@ from benchmarks.measuring import ChildFailed, memory_bytes
 from benchmarks.synthetic import LEARNING_RATE, recipe
 from machine.parallel_process import JsonLineProcess
 from machine.process import module_command, reserve_stdout, write_json_line
-from train.learner import Learner, StepResult
-from train.trainer import train_step
+from train.step import Learner, StepResult, train_step
 from xtts.model.loading import load_gpt, read_tensors
 
 SIDES = ("coqui", "ours")

@@ -33,7 +33,7 @@ SPANS = {
     "clip": (
         ("train.dataset.dataset", "read"),
         ("train.setup", "build_feature_cache"),
-        ("train.trainer", "train_step"),
+        ("train.step", "train_step"),
     ),
     "epoch": (
         ("train.trainer", "Trainer._save"),

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model import varlen
 from xtts.model.gpt import Dropout
 from xtts.model.shapes import GPTShape

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
-from train.losses import LOSS_TERMS
 from xtts.model import training
 from xtts.model.gpt import GPT
 from xtts.model.training import Losses, PackedBatch
@@ -100,7 +99,7 @@ class Agreement:
 
     def __init__(self, world: World, rows: PackedBatch, stop: bool = False) -> None:
         self._size = world.size
-        self._own = [float(term.num_targets(rows)) for term in LOSS_TERMS]
+        self._own = [float(number) for number in rows.num_targets]
         self._arrived = world.all_reduce_started(*self._own, float(stop))
 
     @functools.cached_property

@@ -30,11 +30,11 @@ from train.evaluation.conclusion import seconds_left
 from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
-from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
 from train.metrics import curves, tensorboard_server
 from train.metrics.logs import Logs
 from train.optim.lora import ALPHA_OF_RANK
+from train.optim.optimizer import OptimizationConfig
 from train.optim.trainable import TrainableParts, frozen_weights, recomputes
 from train.precision import choose_precision
 from train.resilience.at_work import at_work, trainings
@@ -45,6 +45,7 @@ from train.run_context import RunContext, learned_languages, rehearsal_of
 from train.sampling.run_speakers import keep_speakers
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
+from train.step import Learner
 from train.trainer import Trainer
 from xtts.model.config import ModelConfig, short_name
 from xtts.model.gpt import GPT

@@ -1,9 +1,8 @@
-"""The training loop: `train_step` runs one step, and `Trainer.train` runs the epochs.
+"""The training loop: `Trainer.train` runs the epochs.
 
-A step is forward, backward, gradient clipping and the optimizer step. An epoch is its steps with
-their log lines, then validation, a checkpoint and a sample. `train.setup` builds a Trainer. The
-checkpoint is written before the sample is spoken, so a fault while speaking costs a sample and
-never an epoch.
+An epoch is its steps (`train.step`) with their log lines, then validation, a checkpoint and a
+sample. `train.setup` builds a Trainer. The checkpoint is written before the sample is spoken, so a
+fault while speaking costs a sample and never an epoch.
 """
 
 import itertools
@@ -15,10 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
-
-import torch
-from torch import Tensor
+from typing import Any, Literal
 
 from machine import commands
 from machine.devices import cuda_errors, recovery
@@ -29,103 +25,37 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, agreed
 from train.defaults import LOG_EVERY
 from train.distributed import World
+from train.epoch_end import mean_losses
 from train.evaluation.conclusion import conclude
 from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.floors import FEWEST_FINISHED
-from train.learner import DeferredStepResult, Learner, StepResult
-from train.losses import DECIDING_LOSS, LOSS_TERMS
 from train.metrics.logs import DeferredMetrics, Logs, Phase, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.sampling.sample_files import of_best, of_epoch, sample_is_missing
 from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
+from train.step import (
+    LOSS_TERMS,
+    DeferredStepResult,
+    Learner,
+    StepGraphs,
+    StepResult,
+    train_step,
+)
 from xtts.model.gpt import to_coqui
-from xtts.model.training import Losses
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
+
+# On the validation clips. It decides which epoch is best if there is no evaluation.
+DECIDING_LOSS = "audio_loss"
 
 # 5.3 GB (a full-size model with its optimizer) at 3 MB/s: a slow disk over a slow network.
 LONGEST_SAVE_SECONDS = 1800.0
 # Several candidates are judged, each for at most the time of a sample, and decoders learn.
 LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
-
-
-class StepGraphs(Protocol):
-    """Steps as CUDA graphs, which an extra may offer (`GRAPHS`: `graphs_of(learner)`)."""
-
-    def step(self, batch: Batch, learning_rate: float) -> Tensor | None:
-        """Runs a step; returns `Learner.numbers`, or None, without any change, if it has no graph
-        for the batch."""
-
-    def release(self, reason: str) -> None:
-        """Frees the memory of all graphs and captures no more."""
-
-
-def train_step(
-    learner: Learner, batch: Batch, *, deferred: bool = False, graphs: StepGraphs | None = None
-) -> StepResult | DeferredStepResult:
-    """Runs one step. A non-finite loss or gradient changes no weight.
-
-    Args:
-        deferred: do not wait for the numbers. The device itself skips a non-finite step, and
-            `Learner.read_deferred` reads the results later. Requires `learner.can_defer`.
-        graphs: run a deferred step as a CUDA graph if there is one for the batch.
-
-    Raises:
-        NonFiniteError: at the third non-finite step in a row, and in fp16 when the scale stays
-            below 1. For deferred steps it is raised when they are read.
-    """
-    learning_rate = learner.start_step(batch)
-    if deferred and graphs and (replayed := graphs.step(batch, learning_rate)) is not None:
-        learner.step += 1
-        return DeferredStepResult(replayed, learning_rate)
-    losses, loss = _forward_backward_retried(learner, batch, graphs)
-    norm = learner.gradient_norm()
-    numbers = learner.numbers(losses, loss, norm)
-    if deferred:
-        learner.clip_gradients(norm)
-        learner.optimizer_step(non_finite=~torch.isfinite(numbers[-2] + numbers[-1]))
-        result: StepResult | DeferredStepResult = DeferredStepResult(numbers, learning_rate)
-    elif (result := StepResult.of(numbers.tolist(), learning_rate)).finite:
-        learner.clip_gradients(norm)
-        learner.optimizer_step()
-    # Here and not before the next step: at full size it frees 1.8 GB for saving and speaking.
-    learner.optimizer.zero_grad(set_to_none=True)
-    if isinstance(result, StepResult):
-        learner.count_step(result)
-    learner.step += 1
-    return result
-
-
-def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
-    """The losses of a batch and their weighted sum; leaves the gradients in the weights."""
-    losses = learner.forward(batch)
-    loss = learner.weighted_loss(losses)
-    learner.scaler.scale(loss).backward()
-    return losses, loss
-
-
-def _forward_backward_retried(
-    learner: Learner, batch: Batch, graphs: StepGraphs | None
-) -> tuple[Losses, Tensor]:
-    """Runs `forward_backward`; if memory runs out, frees unused memory and the graphs and runs it
-    once more."""
-    try:
-        return forward_backward(learner, batch)
-    except Exception as error:
-        fault = cuda_errors.classify(error)
-        if fault is None or not fault.transient:
-            raise
-    # After the `except` block: the error referenced the tensors that must be freed.
-    log.warning("Step %d is repeated after: %s", learner.step, fault.words)
-    learner.optimizer.zero_grad(set_to_none=True)
-    if graphs:
-        graphs.release(fault.words)
-    recovery.free_after_fault(str(learner.device))
-    return forward_backward(learner, batch)
 
 
 @dataclass(frozen=True)
@@ -365,8 +295,8 @@ class Trainer:
             return None
         self._begin(epoch, "validating")
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
-        losses = self.learner.evaluate(
-            itertools.takewhile(lambda _: not self.stop.requested, batches)
+        losses = mean_losses(
+            self.learner, itertools.takewhile(lambda _: not self.stop.requested, batches)
         )
         if not self.stop.requested:
             self.early_stopping.record_loss(epoch, losses[DECIDING_LOSS])
@@ -377,8 +307,7 @@ class Trainer:
         self._finish_writing()
         self._begin(epoch, "saving")
         losses = {
-            f"validation_{term.name}": validation[term.name] if validation else None
-            for term in LOSS_TERMS
+            f"validation_{term}": validation[term] if validation else None for term in LOSS_TERMS
         }
         with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             if self.world.is_main:

@@ -29,8 +29,7 @@ from torch.nn import functional as F
 
 from extras.distil.lessons import Lesson
 from machine.storage.atomic import replace_file
-from train.losses import NonFiniteError
-from train.optim.optimizer import new_optimizer, weight_groups
+from train.optim.optimizer import NonFiniteError, new_optimizer, weight_groups
 from train.progress import Progress
 from xtts.model import training
 from xtts.model.gpt import GPT

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from train.learner import Learner
+from train.step import Learner
 from xtts.model.shapes import GPTShape
 from xtts.model.training import PackedBatch
 

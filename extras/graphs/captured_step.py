@@ -28,8 +28,7 @@ from torch import Tensor
 from extras.graphs.capture import cuda_graph, difference
 from machine.text import first_line
 from train.dataset.batches import Batch
-from train.learner import Learner
-from train.losses import LOSS_TERMS
+from train.step import LOSS_TERMS, Learner
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.training import PackedBatch
 from xtts.model.varlen import VarlenLayout
@@ -169,8 +168,8 @@ class StaticRows:
     def shares(self, rows: PackedBatch) -> list[float]:
         """For each loss term, the factor that turns the mean over the buffers' targets into the
         mean over the targets of `rows`."""
-        padded = self.batch()
-        return [term.num_targets(padded) / max(1, term.num_targets(rows)) for term in LOSS_TERMS]
+        both = zip(self.batch().num_targets, rows.num_targets, strict=True)
+        return [padded / max(1, own) for padded, own in both]
 
 
 class _StaticLayout:

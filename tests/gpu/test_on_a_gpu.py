@@ -17,11 +17,10 @@ from machine.devices.recovery import GpuLost, poisoned
 from tests.gpu import faults
 from tests.installed import needs
 from tests.models import random_adapter, tiny_base
-from tests.train.test_learner import a_batch, a_learner
+from tests.train.test_step import a_batch, a_learner
 from train import distributed
 from train.distributed import World
-from train.learner import Learner
-from train.trainer import train_step
+from train.step import Learner, train_step
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest

@@ -12,8 +12,8 @@ import torch
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
 from tests.peers.test_gpt import a_batch, coqui_losses, our_rows
 from train.dataset.batches import Batch
-from train.learner import Learner, OptimizationConfig
-from train.trainer import train_step
+from train.optim.optimizer import OptimizationConfig
+from train.step import Learner, train_step
 from xtts.model.gpt import GPT
 
 RATE = 1e-3

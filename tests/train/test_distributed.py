@@ -14,11 +14,11 @@ import torch
 from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 from tests.train import together
-from tests.train.test_learner import SHAPE, a_batch, a_learner, same, weights
+from tests.train.test_step import SHAPE, a_batch, a_learner, same, weights
 from train.dataset.batches import Batch, agreed
 from train.distributed import ALONE, Agreement, World, device_of, joined, world_of
-from train.learner import Learner, StepResult
-from train.trainer import forward_backward, train_step
+from train.epoch_end import mean_losses
+from train.step import Learner, StepResult, forward_backward, train_step
 from xtts.model.training import pack
 
 
@@ -96,7 +96,7 @@ def test_steps_and_validation_are_those_of_one_process(tmp_path):
     def work(world: World) -> tuple[list[StepResult], dict[str, float]]:
         learner = a_small_learner(world)
         results = [train_step(learner, a_part(world)) for _ in range(3)]
-        return results, learner.evaluate([a_part(world)])
+        return results, mean_losses(learner, [a_part(world)])
 
     one, other = on_two_ranks(tmp_path, work)
     assert one == other
@@ -106,7 +106,7 @@ def test_steps_and_validation_are_those_of_one_process(tmp_path):
         expected = train_step(alone, clips([0, 1, 2, 3]))
         assert result.losses == pytest.approx(expected.losses, abs=2e-5)
         assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
-    assert validation == pytest.approx(alone.evaluate([clips([0, 1, 2, 3])]), abs=2e-5)
+    assert validation == pytest.approx(mean_losses(alone, [clips([0, 1, 2, 3])]), abs=2e-5)
 
 
 def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path):

@@ -14,7 +14,7 @@ from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch
 from train.evaluation.conclusion import keep_best_blend
-from train.learner import Learner
+from train.step import Learner
 from train.trainer import Trainer
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from machine import commands
-from tests.train.test_learner import a_batch, a_learner
+from tests.train.test_step import a_batch, a_learner
+from train import step as stepping
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
 from train.dataset.batches import Batch, Batches, OomBackoff
@@ -22,8 +23,15 @@ from train.metrics.logs import RemainingTime, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.settings import TrainSettings
-from train.trainer import Trainer, next_steps, nothing_left, train_step
+from train.step import train_step
+from train.trainer import Trainer, next_steps, nothing_left
 from xtts.voices.run_folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def _surroundings_validate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "mean_losses", lambda learner, batches: learner.evaluate(batches))
+
 
 SHORT = "CUDA out of memory. Tried to allocate 2 GB"
 
@@ -308,7 +316,7 @@ def test_a_checkpoint_that_is_still_written_holds_up_no_step():
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> list[int]:
     """`forward_backward` fails `times` times for several clips, with partial gradients."""
-    real, tries = loop.forward_backward, []
+    real, tries = stepping.forward_backward, []
 
     def once(learner: Any, batch: Batch) -> Any:
         found = real(learner, batch)
@@ -317,7 +325,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> li
             raise error
         return found
 
-    monkeypatch.setattr(loop, "forward_backward", once)
+    monkeypatch.setattr(stepping, "forward_backward", once)
     return tries
 
 

@@ -61,7 +61,7 @@ def joined_to(work: Callable[[World], object]) -> None:
 def gradients(world: World, out: Path) -> None:
     """Computes each rank's part of one step without dropout; rank 0 saves the gradients."""
     from tests.train.test_distributed import a_part, a_small_learner
-    from train.trainer import forward_backward
+    from train.step import forward_backward
 
     learner = a_small_learner(world)
     batch = a_part(world)

@@ -32,8 +32,7 @@ from machine.storage.checksums import Manifest, ManifestError, read_manifest, wr
 from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, resume
-from train.losses import NonFiniteError
-from train.optim.optimizer import tensor_bytes
+from train.optim.optimizer import NonFiniteError, tensor_bytes
 from xtts.voices import adapter_file
 from xtts.voices.evaluation_file import Evaluation, read_evaluation
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, manifest_beside

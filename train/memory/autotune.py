@@ -13,11 +13,11 @@ import torch
 from machine.devices import cuda_errors, recovery
 from machine.text import size_words
 from train.dataset.batches import Batches
-from train.learner import Learner
 from train.optim.lora import num_adapter_weights
 from train.optim.optimizer import STATE_BYTES, tensor_bytes
 from train.run_context import RunContext
 from train.settings import TrainSettings
+from train.step import Learner
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.model import training
 from xtts.model.gpt import GPT

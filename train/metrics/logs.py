@@ -23,12 +23,11 @@ from machine import commands
 from machine.storage.atomic import make_folder, refused, replace_file
 from train.dataset.batches import Batch
 from train.evaluation import report
-from train.learner import DeferredStepResult, Learner, StepResult
-from train.losses import LOSS_TERMS
 from train.metrics.curves import TensorBoardWriter
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
+from train.step import LOSS_TERMS, DeferredStepResult, Learner, StepResult
 from xtts import audio
 from xtts.model.training import PackedBatch
 from xtts.voices.evaluation_file import Candidate, Evaluation
@@ -159,7 +158,7 @@ class Logs:
         if validation is None:
             return
         log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _shown(validation))
-        losses = {term.name: validation[term.name] for term in reversed(LOSS_TERMS)}
+        losses = {term: validation[term] for term in reversed(LOSS_TERMS)}
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
@@ -259,8 +258,9 @@ def figures_of(candidate: Candidate) -> dict[str, float]:
 
 def _shown(losses: Mapping[str, float]) -> str:
     """The loss terms on the console, the last one first, which is the audio loss."""
-    names = (term.name for term in reversed(LOSS_TERMS))
-    return "  ".join(f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in names)
+    return "  ".join(
+        f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in reversed(LOSS_TERMS)
+    )
 
 
 def memory_bytes() -> int:

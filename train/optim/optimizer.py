@@ -1,4 +1,4 @@
-"""OPTIMIZER: parameter groups, gradient clipping, kept state, the learning rate.
+"""OPTIMIZER: parameter groups, gradient clipping, kept state, the learning rate, skipped steps.
 
 Separate clipping needs a pass over all gradients (3.6 GB read and written at XTTS-v2's size). The
 kernel of fused AdamW can divide the gradients by a number, so clipping is done there. With
@@ -6,6 +6,7 @@ kernel of fused AdamW can divide the gradients by a number, so clipping is done 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch.utils._pytree import tree_leaves
 
 from machine import extras
 from machine.errors import SotaqueError
+from train import defaults
+from train.optim.trainable import TrainableParts
 from xtts.eager_optimizer import eager
 from xtts.model.gpt import GPT
 
@@ -25,6 +28,29 @@ ADAM_EPSILON = 1e-8
 HOLD_STEPS = 1000
 # The bytes of both averages for each weight, by OPTIMIZER.
 STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
+MAX_NON_FINITE_IN_A_ROW = 3
+# With a scale below 1, gradients overflow fp16 even unscaled, and that only gets worse.
+MAX_LOW_SCALE_IN_A_ROW = 10
+
+
+@dataclass(frozen=True)
+class OptimizationConfig:
+    """The optimization settings of one run.
+
+    Attributes:
+        learning_rate: The peak rate.
+        gradient_clip: The maximum norm.
+        trainable: Which weights train.
+    """
+
+    learning_rate: float
+    precision: str
+    seed: int
+    warmup_steps: int = defaults.WARMUP_STEPS
+    weight_decay: float = defaults.WEIGHT_DECAY
+    gradient_clip: float = defaults.GRADIENT_CLIP
+    optimizer: str = "adamw"
+    trainable: TrainableParts = field(default_factory=TrainableParts)
 
 
 def new_optimizer(
@@ -76,10 +102,12 @@ def fuses_clipping(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def clip_gradients(
-    optimizer: torch.optim.Optimizer, weights: Sequence[Tensor], norm: Tensor, largest: float
-) -> None:
-    """Scales the gradients to a norm of at most `largest`, in the next step's kernel if it can."""
-    if fuses_clipping(optimizer):
+    optimizer: torch.optim.Optimizer, weights: Sequence[Tensor], norm: Tensor, largest: float,
+    *, in_kernel: bool = True,
+) -> None:  # fmt: skip
+    """Scales the gradients to a norm of at most `largest`; with `in_kernel`, in the next step's
+    kernel if it can."""
+    if in_kernel and fuses_clipping(optimizer):
         optimizer.grad_scale = ((norm + 1e-6) / largest).clamp(min=1.0).float()  # type: ignore[attr-defined]
         return
     gradients = (weight for weight in weights if weight.grad is not None)
@@ -123,3 +151,66 @@ def rate_factor(step: int, warmup_steps: int) -> float:
 def tensor_bytes(value: Any) -> int:
     """Bytes of the tensors in nested dictionaries and lists."""
     return sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
+
+
+# Steps that are skipped because they are not finite
+
+
+class NonFiniteError(SotaqueError):
+    """Losses, gradients or weights that are not finite; they are not saved."""
+
+    exit_code = 65
+
+
+@dataclass
+class NonFiniteTally:
+    """Counts non-finite steps, in a row and in total, and steps in a row at a scale below 1."""
+
+    non_finite_in_a_row: int = 0
+    num_non_finite: int = 0
+    low_scale_in_a_row: int = 0
+
+    def after_step(
+        self,
+        finite: bool,
+        scaler: torch.amp.grad_scaler.GradScaler,
+        step: int,
+        learning_rate: float,
+    ) -> None:
+        """Updates the scale of fp16, and counts the step. Raises NonFiniteError at the third
+        non-finite step in a row, and in fp16 when the scale stays below 1."""
+        # In fp16 the scaler finds its scale by overflowing; the data is not at fault.
+        searching = scaler.is_enabled() and scaler.get_scale() > 1.0
+        scaler.update()
+        self.count(finite, searching, step, learning_rate)
+        if scaler.is_enabled():
+            self.judge_scale(scaler.get_scale(), step)
+
+    def count(self, finite: bool, searching: bool, step: int, learning_rate: float) -> None:
+        """Counts one step. Raises NonFiniteError at the third non-finite step in a row.
+
+        Args:
+            searching: whether fp16's scaler is still finding its scale by overflowing.
+        """
+        if finite or searching:
+            self.non_finite_in_a_row = 0
+            return
+        self.non_finite_in_a_row += 1
+        self.num_non_finite += 1
+        if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
+            raise NonFiniteError(
+                f"The loss was not finite in {self.non_finite_in_a_row} steps in a row, up to step "
+                f"{step}. They changed no weights. Lower LEARNING_RATE (it is "
+                f"{learning_rate:g}), or set PRECISION=fp32. The log names the clips."
+            )
+
+    def judge_scale(self, scale: float, step: int) -> None:
+        """Checks the scale of fp16 after a step. Raises NonFiniteError when it stays below 1."""
+        self.low_scale_in_a_row = self.low_scale_in_a_row + 1 if scale < 1.0 else 0
+        if self.low_scale_in_a_row >= MAX_LOW_SCALE_IN_A_ROW:
+            raise NonFiniteError(
+                f"The gradient scale of PRECISION=fp16 was below 1 in {self.low_scale_in_a_row} "
+                f"steps in a row (it is {scale:g}), up to step {step}: the "
+                "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and resume from the "
+                "last epoch."
+            )

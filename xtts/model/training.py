@@ -70,6 +70,11 @@ class PackedBatch:
     audio_targets: Tensor
     audio_target_slots: Tensor
 
+    @property
+    def num_targets(self) -> tuple[int, int]:
+        """The number of targets of each loss, in the order of `Losses`."""
+        return len(self.text_targets), len(self.audio_targets)
+
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same rows on `device`; the copy is asynchronous."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=True))

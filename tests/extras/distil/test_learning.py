@@ -13,7 +13,7 @@ from extras.distil.learning import Taught, agreement, learn, taught_by
 from extras.distil.lessons import Lesson
 from extras.distil.student import new_student
 from tests.extras.distil.test_student import SHAPE
-from train.losses import NonFiniteError
+from train.optim.optimizer import NonFiniteError
 from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from demo_voice.new_gpt import new_gpt
 from extras.doctor.flops import of_steps, peak_flops, peak_of_gpu, step_flops
 from tests.peers.coqui import SMALL
-from tests.train.test_learner import a_batch, a_learner
+from tests.train.test_step import a_batch, a_learner
 from xtts.model import training
 from xtts.model.shapes import GPTShape
 from xtts.model.training import pack

@@ -6,9 +6,9 @@ import torch
 from extras.eight_bit import adamw
 from machine.errors import SotaqueError
 from tests.operations import OperationCounter
-from tests.train.test_learner import a_batch, a_learner, weights
+from tests.train.test_step import a_batch, a_learner, weights
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, new_optimizer, tensor_bytes
-from train.trainer import train_step
+from train.step import train_step
 
 
 def eight(**changes):

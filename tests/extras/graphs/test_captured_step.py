@@ -21,11 +21,10 @@ from extras.graphs.captured_step import (
 from tests.gpu.conftest import first_gpu
 from tests.installed import needs
 from tests.operations import as_on_a_gpu
-from tests.train.test_learner import SHAPE, a_learner, same, weights
+from tests.train.test_step import SHAPE, a_learner, same, weights
 from train.dataset.batches import Batch
-from train.learner import Learner
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import Learner, train_step
 from xtts.model import training
 
 GPU = pytest.mark.gpu

@@ -8,12 +8,12 @@ import torch
 
 from machine.storage.atomic import DiskFull
 from tests.train.checkpointing.saving import model, trainer
-from tests.train.test_learner import a_batch, a_learner
+from tests.train.test_step import a_batch, a_learner
 from train.checkpointing import async_writer
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model.gpt import to_coqui
 from xtts.voices.run_folder import RunFolder
 

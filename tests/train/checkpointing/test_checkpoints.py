@@ -20,7 +20,7 @@ from tests.train.checkpointing.saving import (
     trainer,
 )
 from train.checkpointing.checkpoints import Checkpoints, prune
-from train.losses import NonFiniteError
+from train.optim.optimizer import NonFiniteError
 from xtts.voices.run_folder import RunFolder
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.train.test_run import assert_same_end, content, losses
-from train import trainer
+from train import step, trainer
 from train.dataset.batches import Batch, Batches
-from train.learner import Learner
+from train.step import Learner
 from xtts.voices.run_folder import RunFolder
 
 EPOCHS = 3
@@ -19,7 +19,7 @@ SETTINGS = {"BATCH_SECONDS": "2.4"}
 
 def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
     """From step `at` (from 0), gradients of several clips do not fit, up to `times` times."""
-    real, left = trainer.forward_backward, [times]
+    real, left = step.forward_backward, [times]
 
     def backward(learner: Learner, batch: Any) -> Any:
         if learner.step >= at and left[0] and (len(batch.clips) > 1 or times > 100):
@@ -35,7 +35,7 @@ def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
 def halved(workshop) -> RunFolder:
     """Three epochs; a batch does not fit after the first step of the first epoch."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trainer, "forward_backward", short_memory(1))
+        patched.setattr(step, "forward_backward", short_memory(1))
         return workshop.run("halved", EPOCHS, **SETTINGS)
 
 
@@ -60,7 +60,7 @@ def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch)
         made.append((learner.step, batch.clips))
         return result
 
-    monkeypatch.setattr(trainer, "forward_backward", short_memory(1))
+    monkeypatch.setattr(step, "forward_backward", short_memory(1))
     monkeypatch.setattr(trainer, "train_step", step)
     workshop.run("counted", 1, **SETTINGS)
     clips = [clip for _, group in made for clip in group]
@@ -70,7 +70,7 @@ def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch)
 @pytest.mark.slow
 def test_a_resumed_run_has_the_same_batches(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trainer, "forward_backward", short_memory(1))
+        patched.setattr(step, "forward_backward", short_memory(1))
         workshop.run("resumed", 1, **SETTINGS)
     assert_same_end(halved, workshop.run("resumed", EPOCHS, **SETTINGS), EPOCHS)
 
@@ -84,7 +84,7 @@ def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
                 run.stop.signal_number = 15
             return run.stop.requested
 
-        patched.setattr(trainer, "forward_backward", short_memory(1))
+        patched.setattr(step, "forward_backward", short_memory(1))
         patched.setattr(trainer.Trainer, "_stop_requested", stop_requested)
         run = workshop.run("stopped", EPOCHS, expect=143, **SETTINGS)
         kept = content(run.interrupted)
@@ -96,7 +96,7 @@ def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
 @pytest.mark.slow
 def test_short_again_it_is_halved_again(workshop, caplog):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trainer, "forward_backward", short_memory(0, times=4))
+        patched.setattr(step, "forward_backward", short_memory(0, times=4))
         run = workshop.run("twice", 1, BATCH_SECONDS="40")
     (_, first, one), (_, second, other) = content(run.state_path(1))["trainer"]["halvings"]
     assert first == second == 0 and other <= one / 2
@@ -105,7 +105,7 @@ def test_short_again_it_is_halved_again(workshop, caplog):
 
 @pytest.mark.slow
 def test_a_single_clip_that_does_not_fit_ends_the_run_in_words(workshop, monkeypatch, caplog):
-    monkeypatch.setattr(trainer, "forward_backward", short_memory(0, times=1000))
+    monkeypatch.setattr(step, "forward_backward", short_memory(0, times=1000))
     with pytest.raises(torch.OutOfMemoryError):  # on a GPU: GpuLost with its sentence
         workshop.run("single", 1, **SETTINGS)
     assert "Out of memory" in caplog.text

@@ -24,15 +24,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
-from tests.train.test_learner import a_batch
+from tests.train.test_step import a_batch
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
-from train.learner import DeferredStepResult, StepResult
 from train.metrics import tensorboard_server
 from train.metrics.curves import spectrogram
 from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
+from train.step import DeferredStepResult, StepResult
 from xtts import wav
 from xtts.voices.evaluation_file import Evaluation
 from xtts.voices.run_folder import RunFolder

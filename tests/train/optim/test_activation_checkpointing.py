@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from tests.train.test_learner import a_batch, a_learner, same, weights
+from tests.train.test_step import a_batch, a_learner, same, weights
+from train.epoch_end import mean_losses
 from train.optim.trainable import TrainableParts, recomputes
-from train.trainer import train_step
+from train.step import train_step
 
 
 def kept_bytes(learner) -> int:
@@ -39,7 +40,7 @@ def test_blocks_really_run_twice_and_only_while_they_learn():
     learner.gpt.gpt.h[0].attn.register_forward_hook(lambda *_: calls.append(True))
     train_step(learner, a_batch())
     assert len(calls) == 2
-    learner.evaluate([a_batch()])
+    mean_losses(learner, [a_batch()])
     assert len(calls) == 3
 
 

@@ -2,9 +2,10 @@
 
 import torch
 
-from tests.train.test_learner import a_batch, a_learner, same, weights
+from tests.train.test_step import a_batch, a_learner, same, weights
+from train.epoch_end import mean_losses
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model.gpt import from_coqui
 
 AVERAGED = TrainableParts(ema_decay=0.5)
@@ -25,7 +26,7 @@ def test_the_run_itself_is_what_it_was():
     plain, averaged = a_learner(), a_learner(trainable=AVERAGED)
     for seed in range(3):
         assert train_step(plain, a_batch(seed)) == train_step(averaged, a_batch(seed))
-        averaged.evaluate([a_batch(9)])
+        mean_losses(averaged, [a_batch(9)])
         averaged.model_state()
     assert same(weights(plain), weights(averaged))
     assert not same(plain.model_state(), averaged.model_state())
@@ -36,7 +37,7 @@ def test_what_is_validated_is_what_is_saved():
     for seed in range(3):
         train_step(averaged, a_batch(seed))
     plain.resume(averaged.model_state(), None, 3)
-    assert averaged.evaluate([a_batch(9)]) == plain.evaluate([a_batch(9)])
+    assert mean_losses(averaged, [a_batch(9)]) == mean_losses(plain, [a_batch(9)])
 
 
 def test_a_saved_state_does_not_move_with_the_next_step():

@@ -3,9 +3,9 @@
 import pytest
 
 from machine.errors import SotaqueError
-from tests.train.test_learner import a_batch, a_learner, weights
+from tests.train.test_step import a_batch, a_learner, weights
 from train.optim.trainable import TrainableParts, freeze, frozen_weights
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model.config import TrainingAdvice
 
 

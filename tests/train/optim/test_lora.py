@@ -8,9 +8,9 @@ import torch
 
 from demo_voice.new_gpt import new_gpt
 from machine.errors import SotaqueError
-from tests.train.test_learner import a_batch, a_learner, same, weights
+from tests.train.test_step import a_batch, a_learner, same, weights
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model import training
 from xtts.model.gpt import from_coqui
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.installed import needs
-from tests.train.test_learner import a_batch, a_learner, same, weights
+from tests.train.test_step import a_batch, a_learner, same, weights
 from train import defaults
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import train_step
 from xtts.model.gpt import TEXT_TABLES
 
 # Ids in `a_batch`, so that both kinds of rows get gradients.

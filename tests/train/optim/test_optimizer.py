@@ -1,4 +1,4 @@
-"""Which weights decay; `tests/train/test_learner.py` tests the step itself."""
+"""Which weights decay; `tests/train/test_step.py` tests the step itself."""
 
 from demo_voice.new_gpt import new_gpt
 from train.optim.optimizer import weight_groups

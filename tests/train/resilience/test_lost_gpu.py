@@ -14,12 +14,12 @@ from machine.devices import recovery
 from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 from tests.train.test_run import Workshop, assert_same_end, losses
-from train import setup, trainer
-from train.learner import Learner
+from train import setup, step
 from train.resilience.lost_gpu import lost_gpu
 from train.sampling import placement, sampler
 from train.sampling.placement import SamplingPlan
 from train.sampling.sampler import Sampler
+from train.step import Learner
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import tasks
@@ -212,7 +212,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
 
 def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
     """A step whose gradients fail with each of `errors` in turn."""
-    real = trainer.forward_backward
+    real = step.forward_backward
 
     def backward(learner: Learner, batch: Any) -> Any:
         if learner.step == at and errors:
@@ -231,9 +231,7 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
     steps = [step for kind, _, step, *_ in losses(straight) if kind == "train"]
     name, at = f"step-{code}", len(steps) - 2
     with monkeypatch.context() as patched:
-        patched.setattr(
-            trainer, "forward_backward", failing_step(at, [accelerator_error(code)] * 2)
-        )
+        patched.setattr(step, "forward_backward", failing_step(at, [accelerator_error(code)] * 2))
         run = workshop.run(name, EPOCHS, expect=70)
     told = capfd.readouterr().err
     assert told.strip().count("\n") == 0 and f"number {code}" in told and "DEVICE=cpu" in told
@@ -257,7 +255,7 @@ def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
     workshop, straight, monkeypatch, caplog
 ):
     errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
-    monkeypatch.setattr(trainer, "forward_backward", failing_step(3, errors))
+    monkeypatch.setattr(step, "forward_backward", failing_step(3, errors))
     run = workshop.run("short", EPOCHS)
     assert not errors and "is repeated after: CUDA out of memory" in caplog.text
     assert_same_end(straight, run, EPOCHS)

@@ -10,10 +10,9 @@ from torch import nn
 from benchmarks.synthetic import noise_batch
 from demo_voice.new_gpt import new_gpt
 from tests.operations import OperationCounter, small_shape
-from tests.train.test_learner import RECIPE
-from train.learner import Learner
+from tests.train.test_step import RECIPE
 from train.optim.trainable import TrainableParts
-from train.trainer import forward_backward
+from train.step import Learner, forward_backward
 from xtts.model import varlen
 from xtts.model.varlen import cast_together
 

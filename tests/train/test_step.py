@@ -9,12 +9,11 @@ import torch
 from demo_voice.new_gpt import new_gpt
 from tests.installed import has
 from train.dataset.batches import Batch
-from train.learner import Learner, OptimizationConfig, mix_seed
-from train.losses import NonFiniteError
+from train.epoch_end import mean_losses
 from train.optim import optimizer as optimization
-from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON
+from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, NonFiniteError, OptimizationConfig
 from train.optim.trainable import TrainableParts
-from train.trainer import train_step
+from train.step import Learner, mix_seed, train_step
 from xtts.model import training
 from xtts.model.shapes import GPTShape
 from xtts.model.training import pack
@@ -204,8 +203,8 @@ def test_evaluating_changes_nothing():
     learner = a_learner()
     train_step(learner, a_batch())
     before, random_state = weights(learner), torch.get_rng_state()
-    first = learner.evaluate([a_batch(1), a_batch(2)])
-    assert first == learner.evaluate([a_batch(1), a_batch(2)])
+    first = mean_losses(learner, [a_batch(1), a_batch(2)])
+    assert first == mean_losses(learner, [a_batch(1), a_batch(2)])
     assert same(before, weights(learner))
     assert torch.equal(random_state, torch.get_rng_state())
 
@@ -216,8 +215,8 @@ def test_validation_is_the_mean_over_tokens_not_over_batches():
         pack([torch.tensor([3])], [torch.tensor([4])], [torch.zeros(80, 9)], SHAPE,
              stop_input=False), (0,), 0.1,
     )  # fmt: skip
-    one, other = learner.evaluate([a_batch()]), learner.evaluate([short])
-    both = learner.evaluate([a_batch(), short])
+    one, other = mean_losses(learner, [a_batch()]), mean_losses(learner, [short])
+    both = mean_losses(learner, [a_batch(), short])
     many, few = 12 + 7 + 8, 5
     expected = (one["audio_loss"] * many + other["audio_loss"] * few) / (many + few)
     assert both["audio_loss"] == pytest.approx(expected, rel=1e-5)
