@@ -36,8 +36,9 @@ SPANS = {
         ("train.step", "train_step"),
     ),
     "epoch": (
-        ("train.trainer", "Trainer._save"),
-        ("train.trainer", "Trainer._sample_saved"),
+        ("train.epoch_end", "EpochEnd.save"),
+        ("train.epoch_end", "EpochEnd.sample"),
+        ("train.epoch_end", "EpochEnd.judge"),
         ("train.evaluation.conclusion", "conclude"),
     ),
 }

@@ -1,12 +1,268 @@
-"""What follows the steps of an epoch."""
+"""What follows the steps of an epoch: validate, save, sample, judge.
 
+`EpochEnd.run` calls them in this order, and each returns what the next one takes. The checkpoint is
+written before the sample is spoken, so a fault while speaking costs a sample and never an epoch.
+On a GPU, it is written while the next epoch's steps run; the sample and the judgement then wait for
+it (`EpochEnd.speak_saved`).
+"""
+
+import itertools
+import logging
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from train.dataset.batches import Batch
+from machine.memory import trim_heap
+from train.checkpointing.async_writer import CheckpointWriter
+from train.checkpointing.checkpoints import Checkpoints
+from train.dataset.batches import Batch, Batches
+from train.evaluation.conclusion import conclude, seconds_left
+from train.evaluation.early_stopping import EarlyStopping
+from train.evaluation.evaluator import Evaluator
+from train.metrics.logs import DeferredMetrics, Logs, Phase
+from train.resilience.heartbeat import Heartbeat
+from train.resilience.stopping import StopRequest
+from train.sampling.sampler import LONGEST_SAMPLE_SECONDS
+from train.sampling.samples import Samples, sample_is_missing
+from train.settings import TrainSettings
 from train.step import LOSS_TERMS, Learner
 from xtts.model import training
+from xtts.model.gpt import to_coqui
+from xtts.voices.run_folder import Verified
+
+log = logging.getLogger("train")
+
+# 5.3 GB (a full-size model with its optimizer) at 3 MB/s: a slow disk over a slow network.
+LONGEST_SAVE_SECONDS = 1800.0
+# Several candidates are judged, each for at most the time of a sample, and decoders learn.
+LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
+# On the validation clips. It decides which epoch is best if there is no evaluation.
+DECIDING_LOSS = "audio_loss"
+
+
+@dataclass
+class EpochEnd:
+    """The ends of the epochs of one run. Only rank 0 has logs and an evaluator.
+
+    unspoken: the epoch that speaks when its checkpoint is written, with its training time.
+    """
+
+    settings: TrainSettings
+    num_epochs: int
+    learner: Learner
+    batches: Batches
+    validation: Batches | None
+    early_stopping: EarlyStopping
+    checkpoints: Checkpoints
+    writer: CheckpointWriter
+    logs: Logs | None
+    metrics: DeferredMetrics
+    samples: Samples
+    evaluator: Evaluator | None
+    heartbeat: Heartbeat
+    stop: StopRequest
+    base: Path  # the base model's folder
+    unspoken: tuple[int, float] | None = None
+
+    def run(self, epoch: int, batch: int, began: float) -> bool:
+        """Ends an epoch after `batch`, its last one. began: when its steps began, in
+        `time.perf_counter`.
+
+        False if a signal came; the state is saved then. A stop during validation is a stop inside
+        the epoch: the next start validates and saves it.
+        """
+        ended = time.perf_counter()
+        losses = self.validate(epoch)
+        if self.stop.agreed(self.learner.world):
+            self.save_inside(epoch, batch)
+            return False
+        seconds = time.perf_counter() - began
+        if self.logs:
+            self.logs.epoch(epoch, self.learner.step, losses)
+        if self.save_due(epoch):
+            self.save(epoch, losses)
+            if not self.stop.agreed(self.learner.world):
+                self.unspoken = (epoch, seconds)
+                self.speak_saved()
+            # After a stop, the next epoch's first step saves an epoch that has no checkpoint.
+            if self.stop.agreed(self.learner.world):
+                return False
+        if self.logs:
+            self.logs.remaining.ended(time.perf_counter() - ended)
+        return True
+
+    def speak_saved(self) -> None:
+        """Speaks the samples of the last saved epoch and judges it, once its checkpoint is written.
+
+        Raises the writer's error.
+        """
+        if self.unspoken is None or not self.writer.idle:
+            return
+        self.metrics.flush()  # the interval of the steps excludes the time of a sample
+        (epoch, seconds), self.unspoken = self.unspoken, None
+        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            if saved := self.writer.finish():
+                if self.sample_due(epoch):
+                    self.sample(saved, seconds)
+                self.judge(saved, seconds)
+            self.learner.world.barrier()
+
+    def finish_writing(self) -> None:
+        """Waits for the checkpoint in progress, then speaks and judges its epoch."""
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            self.writer.finish()
+        self.speak_saved()
+
+    # Validate, save, sample, judge
+
+    def validate(self, epoch: int) -> dict[str, float] | None:
+        """The losses on the validation clips, if there are any. After a stop they are partial."""
+        self.metrics.flush()
+        if self.validation is None:
+            return None
+        self._begin(epoch, "validating")
+        batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
+        losses = mean_losses(
+            self.learner, itertools.takewhile(lambda _: not self.stop.requested, batches)
+        )
+        if not self.stop.requested:
+            self.early_stopping.record_loss(epoch, losses[DECIDING_LOSS])
+        return losses
+
+    def save(self, epoch: int, losses: dict[str, float] | None) -> None:
+        """Writes the epoch's checkpoint and the trainer state; `CheckpointWriter.finish` returns
+        it. Rank 0 writes, the others wait."""
+        self.finish_writing()
+        self._begin(epoch, "saving")
+        validation = {f"validation_{term}": losses[term] if losses else None for term in LOSS_TERMS}
+        learner, beside = self.learner, self.writer.background
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            if learner.world.is_main:
+                step = learner.step
+                state = {
+                    "model": learner.weights.unsaved_state() if beside else learner.model_state(),
+                    "trainer": self._trainer_state(),
+                    "adapter": learner.weights.adapter(),
+                }
+                self.writer.write(
+                    state,
+                    lambda kept: self.checkpoints.save_epoch(
+                        # Converted in the writer's thread: no step waits for it.
+                        epoch, step, to_coqui(kept["model"]) if beside else kept["model"],
+                        kept["trainer"], validation, kept["adapter"],
+                    ),
+                )  # fmt: skip
+            learner.world.barrier()
+        # Gradients and the written copies are free; the sample needs their memory.
+        trim_heap()
+        self.stop.write_seconds = self.writer.seconds
+
+    def save_inside(self, epoch: int, batch: int) -> None:
+        """Writes the state inside an epoch after `batch` of its batches."""
+        saved = None
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            self.metrics.flush()
+            self.writer.finish()
+            if self.learner.world.is_main:
+                saved = self.checkpoints.save_interrupted(
+                    epoch, self.learner.step, batch, self.learner.model_state(),
+                    self._trainer_state(),
+                )  # fmt: skip
+            self.learner.world.barrier()
+        if saved:
+            log.info("Stopped inside epoch %d. Saved %s.", epoch, saved.checkpoint.name)
+
+    def sample(self, saved: Verified, seconds: float) -> None:
+        """Speaks the samples of a saved epoch. seconds: its training time."""
+        self._begin(saved.epoch, "sampling")
+        self.samples.speak(saved.epoch, saved.checkpoint, saved.sha256, epoch_seconds=seconds)
+
+    def judge(self, saved: Verified, seconds: float) -> None:
+        """Judges a saved epoch. seconds: its training time."""
+        if self.evaluator:
+            self._begin(saved.epoch, "judging")
+            self.evaluator.judge(saved, seconds)
+
+    # The start and the end of a run
+
+    def sample_missing(self) -> None:
+        """Speaks the newest epoch's sample if the last start ended before it."""
+        run = self.checkpoints.run
+        newest, skipped = run.newest_verified(), self.samples.sampler.plan.mode == "skipped"
+        if newest is None or skipped or not self.sample_due(newest.epoch):
+            return
+        if sample_is_missing(run, newest.epoch, newest.sha256):
+            log.info("Epoch %d has no sample yet. Speaking it now.", newest.epoch)
+            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+                self.samples.speak(newest.epoch, newest.checkpoint, newest.sha256)
+
+    def judge_base(self) -> None:
+        """Judges the base before the first epoch, so that the remaining time includes judging."""
+        if self.evaluator:
+            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "judging the base"):
+                self.evaluator.judge_base()
+
+    def conclude(self) -> None:
+        """Finishes writing and speaking after the last epoch, and judges what is left."""
+        self.finish_writing()
+        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            self.samples.sampler.finish()
+        if self.evaluator and not self.stop.requested:
+            if self.evaluator.working:
+                self._begin(max(self.checkpoints.run.epochs(), default=0), "concluding")
+            with self.heartbeat.allow(LONGEST_CONCLUSION_SECONDS, "evaluating"):
+                conclude(self.evaluator, self.samples, self.settings, self.base)
+
+    @property
+    def conclusion_seconds(self) -> float:
+        """The estimated time of `conclude`."""
+        if self.evaluator is None:
+            return 0.0
+        return seconds_left(self.evaluator, self.settings, self.samples.decoder_step_seconds)
+
+    # Decisions
+
+    def stops_early(self, trained: int) -> bool:
+        """Whether EARLY_STOPPING ends the run after epoch `trained`; logs the reason.
+
+        Several processes use the validation loss: only one of them knows the verdict.
+        """
+        early = self.early_stopping
+        if self.evaluator and early.epochs and self.learner.world.is_single_process:
+            saved = [epoch for epoch in range(1, trained + 1) if self._due(epoch)]
+            early.record_evaluation(self.evaluator.known(), saved)
+        if early.over:
+            log.info(early.reason)
+        return early.over
+
+    def save_due(self, epoch: int) -> bool:
+        """SAVE_EVERY, and always the last epoch."""
+        return self._due(epoch) or self.early_stopping.over
+
+    def sample_due(self, epoch: int) -> bool:
+        """SAMPLE_EVERY, and always the last epoch; only a saved epoch can speak."""
+        due = epoch % self.settings.sample_every == 0 or epoch == self.num_epochs
+        return (due or self.early_stopping.over) and self.save_due(epoch)
+
+    def _due(self, epoch: int) -> bool:
+        return self.checkpoints.due(epoch, self.num_epochs)
+
+    def _trainer_state(self) -> dict[str, Any]:
+        return {
+            **self.learner.trainer_state(),
+            "batch_seconds": self.batches.batch_seconds,
+            "halvings": [list(halving) for halving in self.batches.halvings],
+            "patience": self.early_stopping.state(),
+        }
+
+    def _begin(self, epoch: int, phase: Phase) -> None:
+        """Records the phase of the run until its next step."""
+        if self.logs:
+            self.logs.phase(epoch, self.learner.step, phase)
 
 
 @torch.no_grad()

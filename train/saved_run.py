@@ -12,7 +12,9 @@ from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
-from train.sampling.sampler import Sampler, sampler_of
+from train.sampling.reference import kept_reference
+from train.sampling.sampler import sampler_of
+from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.voices.run_folder import RunError, RunFolder, Verified
@@ -37,30 +39,34 @@ def saved(folder: RunFolder, epoch: int | None = None) -> Verified:
 
 
 @contextlib.contextmanager
-def speaking(settings: TrainSettings, folder: RunFolder) -> Iterator[tuple[RunContext, Sampler]]:
-    """The context of a run, and its sampler. Raises RunError if samples are off, SotaqueError
+def speaking(settings: TrainSettings, folder: RunFolder) -> Iterator[tuple[RunContext, Samples]]:
+    """The context of a run, and its samples. Raises RunError if samples are off, SotaqueError
     for a run of another dataset or base."""
     context = context_of_run(settings, folder)
-    sampler = sampler_of(settings, context, folder)
+    sampler = sampler_of(settings, context)
+    samples = Samples(
+        sampler, folder, kept_reference(settings, context, folder), seed=settings.seed
+    )
     if sampler.plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {sampler.plan.reason}. Set SAMPLE_DEVICE=auto.")
     with at_work(settings.cache_dir, sampler.plan.device, folder.folder), sampler:
-        yield context, sampler
+        yield context, samples
 
 
 @contextlib.contextmanager
-def open_evaluator(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
-    """A run's evaluator for all sentences, and its base. The run is locked against a trainer.
+def open_evaluator(settings: TrainSettings) -> Iterator[tuple[Evaluator, Samples, Path]]:
+    """A run's evaluator for all sentences, its samples, and its base. The run is locked against a
+    trainer.
 
     Raises RunError if there is nothing to judge or a trainer uses the run, SotaqueError for a run
     of another dataset or base.
     """
     folder = RunFolder(settings.output_dir)
     base = dict(saved(folder).manifest.base)
-    with locked(folder), speaking(settings, folder) as (context, sampler):
-        plan = plan_of(settings, context.data, sampler.reference, base, context.config)
+    with locked(folder), speaking(settings, folder) as (context, samples):
+        plan = plan_of(settings, context.data, samples.reference, base, context.config)
         checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
         evaluator = Evaluator(
-            plan, sampler, checkpoints, lambda known, one: log.info(report.line(known, one))
+            plan, samples.sampler, checkpoints, lambda known, one: log.info(report.line(known, one))
         )
-        yield evaluator, context.base
+        yield evaluator, samples, context.base

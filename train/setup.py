@@ -8,7 +8,7 @@ seconds, before anything is written into OUTPUT_DIR.
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,13 @@ from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
-from train.evaluation.conclusion import seconds_left
+from train.epoch_end import EpochEnd
 from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.memory import autotune
 from train.metrics import curves, tensorboard_server
-from train.metrics.logs import Logs
+from train.metrics.logs import DeferredMetrics, Logs
 from train.optim.lora import ALPHA_OF_RANK
 from train.optim.optimizer import OptimizationConfig
 from train.optim.trainable import TrainableParts, frozen_weights, recomputes
@@ -40,10 +40,12 @@ from train.precision import choose_precision
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
-from train.resilience.stopping import stop_on_signals
+from train.resilience.stopping import StopRequest, stop_on_signals
 from train.run_context import RunContext, learned_languages, rehearsal_of
+from train.sampling.reference import kept_reference
 from train.sampling.run_speakers import keep_speakers
-from train.sampling.sampler import Sampler, sampler_of
+from train.sampling.sampler import sampler_of
+from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from train.step import Learner
 from train.trainer import Trainer
@@ -69,26 +71,10 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         log.setLevel(logging.WARNING)
     # 1 to 3. Machine, base and data: nothing is written into OUTPUT_DIR yet.
     context = build_context(settings, world)
-    device = context.device.value
-    with lost_gpu(device):  # the last check of the GPU may be a day old
-        current_gpu.make_current(device)
     run = RunFolder(settings.output_dir)
     with ExitStack() as closing:
-        enter = closing.enter_context
-        if world.is_main:
-            enter(locked(run))
-        for other in trainings(settings.cache_dir, device) if world.is_single_process else ():
-            log.warning(
-                "%s also works on %s: both are slower, and memory may not last.", other, device
-            )
-        enter(at_work(settings.cache_dir, device, run.folder))
-        stop = enter(stop_on_signals(settings.stop_seconds))
-        enter(distributed.joined(world, device))
-        enter(lost_gpu(device))
-        log.info(context.data.report())
-        if world.is_main and settings.suspect_clips == "keep":
-            for check in extras.modules("CLIPS"):
-                check.report_kept(settings, context)
+        stop = closing.enter_context(claimed(settings, context, run, world))
+        report_data(settings, context, world)
 
         # 4. Resume: where the run starts, and whether its disks have room for it.
         num_epochs, rate = epochs_and_rate(settings, context)
@@ -96,66 +82,87 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         provenance = provenance_of(settings, context, fingerprint, rate)
         checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every, provenance)
         resumed = find_start(settings, checkpoints, fingerprint, rate, world)
+        first_epoch = resumed.epoch + 1 if resumed else 1
         if world.is_main:
             disk_space.check(settings, context, run, resumed, num_epochs)
 
         # 5. The batches, then the learner, whose memory depends on the longest clip.
         batches, validation = build_batches(settings, context, resumed, world)
         learner = build_learner(settings, context, rate, batches, resumed, world)
-        early_stopping = EarlyStopping(settings.early_stopping)
-        early_stopping.resume(kept_state(resumed).get("patience"))
 
         # 6. Logs, samples and evaluation, on rank 0 only.
-        logs, evaluator = None, None
-        first_epoch = resumed.epoch + 1 if resumed else 1
+        logs = None
         if world.is_main:
-            figures: dict[str, Any] = {}
-            if meter := extras.first("USAGE"):
-                usage = enter(meter.MachineMetrics()).take
-                figures = {"usage": usage, "step_figures": meter.of_steps(learner)}
             steps = -(-len(batches.plan(first_epoch)) // world.size)
-            logs = enter(
-                build_logs(settings, context, run, num_epochs, steps, learner.step, figures)
-            )
-        sampler = enter(
-            sampler_of(
-                settings if world.is_main else replace(settings, sample_device="off"),
-                context,
-                run,
-                on_sample=logs.sample if logs else None,
-                interrupted=lambda: stop.requested,
-            )
-        )
-        log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)
+            logs = open_logs(settings, context, run, num_epochs, steps, learner, closing)
+        samples = open_samples(settings, context, run, logs, stop, closing)
+        evaluator = None
         if logs:
-            keep_speakers(run, context, sampler.reference)
-            evaluator = build_evaluator(settings, context, sampler, checkpoints, logs)
+            keep_speakers(run, context, samples.reference)
+            evaluator = build_evaluator(settings, context, samples, checkpoints, logs)
 
-        # 7. The loop. Only a single process writes in the background: several ranks take each step
-        # together, so one that is still writing would delay the others.
-        background = device.startswith("cuda") and world.is_single_process
+        # 7. The loop, and the ends of its epochs.
+        end = EpochEnd(
+            settings=settings,
+            num_epochs=num_epochs,
+            learner=learner,
+            batches=batches,
+            validation=validation,
+            early_stopping=early_stopping_of(settings, resumed),
+            checkpoints=checkpoints,
+            logs=logs,
+            metrics=DeferredMetrics(learner, logs, defaults.LOG_EVERY),
+            samples=samples,
+            evaluator=evaluator,
+            stop=stop,
+            base=context.base,
+            # Closed in reverse order: first the writer, then the watchdog.
+            heartbeat=closing.enter_context(Heartbeat(defaults.STALL_SECONDS)),
+            writer=closing.enter_context(writer_of(context, world)),
+        )
         graphs = extras.first("GRAPHS")
         yield Trainer(
-            settings=settings,
+            learner=learner,
+            batches=batches,
+            end=end,
+            stop=stop,
             num_epochs=num_epochs,
             first_epoch=first_epoch,
             first_batch=resumed.batch if resumed else 0,
             started_at=started_at,
-            learner=learner,
             graphs=graphs.graphs_of(learner) if graphs else None,
-            batches=batches,
-            validation=validation,
-            early_stopping=early_stopping,
-            checkpoints=checkpoints,
-            logs=logs,
-            sampler=sampler,
-            evaluator=evaluator,
-            base=context.base,
-            # Closed in reverse order: first the writer, then the watchdog.
-            heartbeat=enter(Heartbeat(defaults.STALL_SECONDS)),
-            writer=enter(CheckpointWriter(background=background)),
-            stop=stop,
         )
+
+
+@contextmanager
+def claimed(
+    settings: TrainSettings, context: RunContext, run: RunFolder, world: World
+) -> Iterator[StopRequest]:
+    """Inside, this process holds the run's lock, its device, its signals and its place among the
+    other processes. Raises RunError for a run that another process trains."""
+    device = context.device.value
+    with lost_gpu(device):  # the last check of the GPU may be a day old
+        current_gpu.make_current(device)
+    with locked(run) if world.is_main else nullcontext():
+        for other in trainings(settings.cache_dir, device) if world.is_single_process else ():
+            log.warning(
+                "%s also works on %s: both are slower, and memory may not last.", other, device
+            )
+        with (
+            at_work(settings.cache_dir, device, run.folder),
+            stop_on_signals(settings.stop_seconds) as stop,
+            distributed.joined(world, device),
+            lost_gpu(device),
+        ):
+            yield stop
+
+
+def report_data(settings: TrainSettings, context: RunContext, world: World) -> None:
+    """Logs the dataset, with the suspect clips that stay in it."""
+    log.info(context.data.report())
+    if world.is_main and settings.suspect_clips == "keep":
+        for check in extras.modules("CLIPS"):
+            check.report_kept(settings, context)
 
 
 # 1 to 3. Machine, base, data
@@ -426,41 +433,90 @@ def _new_rows(settings: TrainSettings, context: RunContext) -> Sequence[int]:
 # 6. Logs and evaluation
 
 
-def build_logs(
+def open_logs(
     settings: TrainSettings,
     context: RunContext,
     run: RunFolder,
     num_epochs: int,
     steps_per_epoch: int,
-    first_step: int,
-    figures: dict[str, Any],
+    learner: Learner,
+    closing: ExitStack,
 ) -> Logs:
-    """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard. figures: of `Logs`,
-    from extras."""
+    """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard, with the figures of
+    extras; `closing` closes them."""
+    figures: dict[str, Any] = {}
+    if meter := extras.first("USAGE"):
+        usage = closing.enter_context(meter.MachineMetrics()).take
+        figures = {"usage": usage, "step_figures": meter.of_steps(learner)}
     logs = Logs(
         run,
         curves.claim(run, settings.runs_dir),
         num_epochs=num_epochs,
         steps_per_epoch=steps_per_epoch,
-        first_step=first_step,
+        first_step=learner.step,
         log_every=defaults.LOG_EVERY,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
         **figures,
     )
     logs.settings(values_of(settings))
-    return logs
+    return closing.enter_context(logs)
+
+
+def open_samples(
+    settings: TrainSettings,
+    context: RunContext,
+    run: RunFolder,
+    logs: Logs | None,
+    stop: StopRequest,
+    closing: ExitStack,
+) -> Samples:
+    """The samples of the run and the sampler that speaks them, on rank 0; `closing` closes it."""
+    sampler = sampler_of(
+        settings if logs else replace(settings, sample_device="off"),
+        context,
+        interrupted=lambda: stop.requested,
+    )
+    reference = kept_reference(settings, context, run)
+    clips = [clip for clip in context.data.clips if clip.speaker == reference.speaker]
+    learns = defaults.advised(settings, context.config.training).learn_decoder != "off"
+    samples = Samples(
+        closing.enter_context(sampler),
+        run,
+        reference,
+        seed=settings.seed,
+        on_sample=logs.sample if logs else None,
+        clips=clips,
+        minute_steps=defaults.decoder_steps(context.config.training) if learns else None,
+    )
+    log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)
+    return samples
 
 
 def build_evaluator(
     settings: TrainSettings,
     context: RunContext,
-    sampler: Sampler,
+    samples: Samples,
     checkpoints: Checkpoints,
     logs: Logs,
 ) -> Evaluator:
     """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
     base = dict(checkpoints.provenance["base"])
-    plan = plan_of(settings, context.data, sampler.reference, base, context.config)
-    evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, in_run=True)
-    logs.remaining.conclusion = lambda: seconds_left(evaluator, settings)
-    return evaluator
+    plan = plan_of(settings, context.data, samples.reference, base, context.config)
+    return Evaluator(plan, samples.sampler, checkpoints, logs.evaluation, in_run=True)
+
+
+# 7. The loop
+
+
+def early_stopping_of(settings: TrainSettings, resumed: Resumed | None) -> EarlyStopping:
+    """EARLY_STOPPING, as far as the run that is resumed had waited."""
+    early_stopping = EarlyStopping(settings.early_stopping)
+    early_stopping.resume(kept_state(resumed).get("patience"))
+    return early_stopping
+
+
+def writer_of(context: RunContext, world: World) -> CheckpointWriter:
+    """The writer of checkpoints, in the background beside a GPU. Several processes take each step
+    together, so one that is still writing would delay the others."""
+    on_gpu = context.device.value.startswith("cuda")
+    return CheckpointWriter(background=on_gpu and world.is_single_process)

@@ -66,7 +66,7 @@ def perturbed(base: Path, output_dir: Path, own_text_ids: int) -> Path:
     tensors = read_tensors(base / "model.pth").items()
     state = {name: tensor * 1.01 for name, tensor in tensors if name.startswith("gpt.")}
     checkpoints = Checkpoints(RunFolder(output_dir), 3, provenance=provenance)
-    return checkpoints.save_epoch(1, 1, state, None, {}).path
+    return checkpoints.save_epoch(1, 1, state, None, {}).checkpoint
 
 
 def loaded_by_coqui(folder: Path) -> Any:

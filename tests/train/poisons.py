@@ -102,14 +102,14 @@ def signals_while_saving(number: str, count: str) -> None:
 def signal_while_sampling(number: str) -> None:
     """Sends a signal while the first sample is spoken, by a warm worker in tenths of a second. The
     file `signalled` next to the run has the time."""
-    from train.sampling.sampler import Sampler
+    from train.sampling.samples import Samples
 
     def speak(old: Any, self: Any, *arguments: Any) -> Any:
         (self.run.folder.parent / "signalled").write_text(str(time.time()))
         os.kill(os.getpid(), int(number))
         return old(self, *arguments)
 
-    around(Sampler, "_sample", speak)
+    around(Samples, "_speak", speak)
 
 
 def signal_before_the_first_step(number: str) -> None:

@@ -66,7 +66,7 @@ def perturbed(
     run.samples.mkdir(parents=True)
     tone = torch.sin(torch.arange(22_050) / 20).numpy() * 0.5
     soundfile.write(run.samples / "epoch_7_reference.wav", tone, 22_050, subtype="FLOAT")
-    return Checkpoints(run, 3, provenance=provenance).save_epoch(7, 70, state, None, {}).path
+    return Checkpoints(run, 3, provenance=provenance).save_epoch(7, 70, state, None, {}).checkpoint
 
 
 def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> VoiceFiles:

@@ -12,14 +12,14 @@ import torch
 from tests.installed import has
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batches import Batch
 from train.evaluation.conclusion import keep_best_blend
+from train.resilience.stopping import StopRequest
 from train.step import Learner
-from train.trainer import Trainer
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.voices.evaluation_file import read_evaluation, write_evaluation
+from xtts.voices.run_folder import RunFolder
 from xtts.voices.verdict import Verdict
 
 OPTIONS = {
@@ -43,12 +43,12 @@ def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     """A run that ends after the first epoch as by a signal, and is resumed."""
     with monkeypatch.context() as patched:
 
-        def stop_requested(trainer: Trainer, *_: Batch) -> bool:
-            if trainer.checkpoints.run.epochs() == [1]:
-                trainer.stop.signal_number = 15
-            return trainer.stop.requested
+        def agreed(stop: StopRequest, *_: object) -> bool:
+            if RunFolder(workshop.folder / name).epochs() == [1]:
+                stop.signal_number = 15
+            return stop.requested
 
-        patched.setattr(Trainer, "_stop_requested", stop_requested)
+        patched.setattr(StopRequest, "agreed", agreed)
         workshop.run(name, EPOCHS, expect=143, **settings)
     return workshop.run(name, EPOCHS, **settings)
 

@@ -16,6 +16,7 @@ import torch
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main
+from train.epoch_end import EpochEnd
 from train.resilience.at_work import trainings
 from train.trainer import Trainer
 from xtts.voices.evaluation_file import read_evaluation
@@ -167,18 +168,18 @@ def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
     workshop, straight, monkeypatch, save_every
 ):
     """Epochs that SAVE_EVERY leaves unsaved are not lost, and no record is logged twice."""
-    validate = Trainer._validate
+    validate = EpochEnd.validate
 
-    def interrupted(trainer: Trainer, epoch: int):
+    def interrupted(end: EpochEnd, epoch: int):
         if epoch == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-            while not trainer.stop.requested:  # the watching thread handles it
+            while not end.stop.requested:  # the watching thread handles it
                 time.sleep(0.01)
-        return validate(trainer, epoch)
+        return validate(end, epoch)
 
     name = f"validating-{save_every}"
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_validate", interrupted)
+        patched.setattr(EpochEnd, "validate", interrupted)
         run = workshop.run(name, 4, expect=143, SAVE_EVERY=save_every)
     assert run.interrupted.is_file() and run.epochs() == ([1] if save_every == "1" else [])
     run = workshop.run(name, 4, SAVE_EVERY=save_every)
@@ -299,7 +300,7 @@ def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
 def test_a_verb_that_speaks_with_a_run_is_at_work(workshop, straight, monkeypatch, verb):
     seen: list[str] = []
     cache = workshop.folder / "cache"
-    for what in ("evaluation.conclusion.conclude", "sampling.sampler.Sampler.sample"):
+    for what in ("evaluation.conclusion.conclude", "sampling.samples.Samples.speak_on_demand"):
         monkeypatch.setattr(f"train.{what}", lambda *_: seen.extend(trainings(cache)))
     assert main([verb, *workshop.arguments("straight", SAMPLE_DEVICE="cpu")]) == 2
     assert seen == [str(straight.folder)] and trainings(cache) == []

@@ -97,8 +97,8 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
         assert "/another also works on cpu" in caplog.text
     with setup.open_trainer(own) as trainer:
         assert run.is_locked() and trainer.num_epochs == 2 and trainer.first_epoch == 1
-        assert trainer.world is ALONE and trainer.logs and trainer.evaluator
-        assert trainer.checkpoints.provenance["base"]["name"] == own.base_model
+        assert trainer.learner.world is ALONE and trainer.end.logs and trainer.end.evaluator
+        assert trainer.end.checkpoints.provenance["base"]["name"] == own.base_model
         with pytest.raises(RunError), setup.open_trainer(own):
             pass
         assert trainings(own.cache_dir) == [str(own.output_dir)]

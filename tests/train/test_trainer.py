@@ -13,13 +13,15 @@ import torch
 
 from machine import commands
 from tests.train.test_step import a_batch, a_learner
+from train import epoch_end
 from train import step as stepping
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
 from train.dataset.batches import Batch, Batches, OomBackoff
 from train.distributed import ALONE
+from train.epoch_end import EpochEnd
 from train.evaluation.early_stopping import EarlyStopping
-from train.metrics.logs import RemainingTime, TrainedStep
+from train.metrics.logs import DeferredMetrics, RemainingTime, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.settings import TrainSettings
@@ -30,7 +32,9 @@ from xtts.voices.run_folder import RunFolder
 
 @pytest.fixture(autouse=True)
 def _surroundings_validate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "mean_losses", lambda learner, batches: learner.evaluate(batches))
+    monkeypatch.setattr(
+        epoch_end, "mean_losses", lambda learner, batches: learner.evaluate(batches)
+    )
 
 
 SHORT = "CUDA out of memory. Tried to allocate 2 GB"
@@ -89,16 +93,21 @@ class Surroundings:
             save_epoch=self._save, save_interrupted=self._save_interrupted,
         )  # fmt: skip
         sampler = SimpleNamespace(
-            plan=SimpleNamespace(mode="in_process"), sample=self._sample,
-            finish=lambda: self.events.append("finish"),
-        )  # fmt: skip
+            plan=SimpleNamespace(mode="in_process"), finish=lambda: self.events.append("finish")
+        )
+        samples = SimpleNamespace(sampler=sampler, speak=self._sample, decoder_step_seconds=0.0)
+        of_trainer = {name: changes.pop(name) for name in ("first_epoch", "first_batch")
+                      if name in changes}  # fmt: skip
+        both: Any = {"num_epochs": epochs, "learner": self.learner, "batches": Plan(batches),
+                     "stop": self.stop}  # fmt: skip
         parts: dict[str, Any] = {
-            "settings": self.settings, "num_epochs": epochs, "learner": self.learner,
-            "batches": Plan(batches), "validation": Plan(1), "logs": logs, "sampler": sampler,
+            "settings": self.settings, "validation": Plan(1), "logs": logs, "samples": samples,
+            "metrics": DeferredMetrics(self.learner, logs, 10), "evaluator": None,
             "checkpoints": checkpoints, "writer": CheckpointWriter(background=False),
-            "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(60.0), "stop": self.stop,
+            "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(60.0), "base": Path(),
         }  # fmt: skip
-        self.trainer = Trainer(**parts | changes)
+        self.end = EpochEnd(**both | parts | changes)
+        self.trainer = Trainer(**both, **of_trainer, end=self.end)
 
     def signal_at(self, event: str) -> None:
         """Sends SIGTERM right after `event`."""
@@ -125,14 +134,14 @@ class Surroundings:
     def _save(self, epoch: int, step: int, model: Any, state: Any, *_: Any) -> Any:
         self.saved.append({"epoch": epoch, "step": step, "model": model, "trainer": state})
         self._happened(f"save {epoch}")
-        return SimpleNamespace(path=f"{epoch}.pt", sha256=str(epoch), seconds=0.01, bytes=1)
+        return SimpleNamespace(epoch=epoch, checkpoint=f"{epoch}.pt", sha256=str(epoch))
 
     def _save_interrupted(
         self, epoch: int, step: int, batch: int, model: Any, state: Any, *_: Any
     ) -> Any:
         self.interrupted = state
         self._happened(f"interrupted {epoch}.{batch} at step {step}")
-        return SimpleNamespace(path=SimpleNamespace(name="interrupted.pt"))
+        return SimpleNamespace(checkpoint=SimpleNamespace(name="interrupted.pt"))
 
     def _sample(self, epoch: int, path: str, sha256: str, **_: object) -> None:
         assert (path, sha256) == (f"{epoch}.pt", str(epoch))
@@ -150,12 +159,12 @@ def test_an_epoch_is_steps_validation_log_checkpoint_sample():
 
 
 def test_what_a_run_does_between_two_steps_is_recorded(monkeypatch):
-    monkeypatch.setattr("train.trainer.conclude", lambda *_: None)
+    monkeypatch.setattr("train.epoch_end.conclude", lambda *_: None)
+    monkeypatch.setattr("train.epoch_end.seconds_left", lambda *_: 0.0)
     monkeypatch.setattr("train.trainer.next_steps", lambda _: "")
     evaluator: Any = SimpleNamespace(working=True, judge=lambda *_: None)
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
-    whole: Any = SimpleNamespace(epoch=2)
-    ran.trainer.checkpoints.run = SimpleNamespace(verified=lambda _: whole, epochs=lambda: [1, 2])
+    ran.end.checkpoints.run = SimpleNamespace(epochs=lambda: [1, 2])
     ran.trainer.train()
     each = ("validating", "saving", "sampling", "judging")
     wanted = [f"{phase} {epoch} after {3 * epoch}" for epoch in (1, 2) for phase in each]
@@ -185,7 +194,7 @@ def test_a_sample_that_the_last_start_missed_comes_first(monkeypatch, first_epoc
     newest = first_epoch - 1
     saved = SimpleNamespace(epoch=newest, checkpoint=f"{newest}.pt", sha256=str(newest))
     monkeypatch.setattr(RunFolder, "newest_verified", lambda _: saved)
-    monkeypatch.setattr(loop, "sample_is_missing", lambda *_: True)
+    monkeypatch.setattr(epoch_end, "sample_is_missing", lambda *_: True)
     ran = Surroundings(epochs=2, first_epoch=first_epoch)
     assert ran.trainer.run() == 0
     assert ran.events[:2] == [f"sample {newest}", event]
@@ -220,24 +229,23 @@ def test_a_validation_that_a_signal_cut_off_says_nothing_of_the_epoch():
         **parts, first_batch=1, early_stopping=EarlyStopping(1),
         validation_losses=[3.0, 2.0, 1.0],
     )  # fmt: skip
-    again.trainer.early_stopping.resume(ran.interrupted["patience"])
+    again.end.early_stopping.resume(ran.interrupted["patience"])
     assert again.trainer.run() == 0 and "save 3" in again.events
 
 
 def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     """It may take a share of that time."""
-    heard: list[tuple[Any, float]] = []
+    heard: list[tuple[int, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds, *_: heard.append((saved, seconds)),
+        judge=lambda saved, seconds, *_: heard.append((saved.epoch, seconds)),
         working=False,
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
-    ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"
     now = [100.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    ran.trainer.logs.step = lambda one, *_: now.append(now.pop() + 20.0 * one.epoch)
+    ran.end.logs.step = lambda one, *_: now.append(now.pop() + 20.0 * one.epoch)
     assert ran.trainer.train() == 0
-    assert heard == [("epoch 1", 60.0), ("epoch 2", 120.0)]
+    assert heard == [(1, 60.0), (2, 120.0)]
 
 
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
@@ -249,7 +257,7 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
     # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY were not reached.
     assert ran.events[-4:] == ["epoch 4", "save 4", "sample 4", "finish"]
     # The next start trains nothing and judges the epochs that a stop left out.
-    over = Surroundings(epochs=9, first_epoch=5, early_stopping=ran.trainer.early_stopping)
+    over = Surroundings(epochs=9, first_epoch=5, early_stopping=ran.end.early_stopping)
     assert over.trainer.run() == 0 and over.events == ["finish"]
 
 
@@ -265,8 +273,6 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, la
         epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
         validation_losses=[5.0, 4.0, 3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5],
     )  # fmt: skip
-    run: Any = ran.trainer.checkpoints.run
-    run.verified, ran.settings.early_stopping = lambda epoch: None, 2
 
     def evaluation() -> Any:
         epochs = [one["epoch"] for one in ran.saved if one["epoch"] in judged]
@@ -305,7 +311,7 @@ def test_a_checkpoint_that_is_still_written_holds_up_no_step():
         ran._logged(one, *others)
         writer.idle = (one.epoch, one.number) >= (2, 2)
 
-    ran.trainer.logs.step = logged
+    ran.end.logs.step = logged
     assert ran.trainer.train() == 0
     order = [event for event in ran.events if event.startswith(("step 2", "sample"))]
     assert order == ["step 2.1", "step 2.2", "sample 1", "step 2.3", "sample 2"]
@@ -352,8 +358,12 @@ def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(monk
 def test_with_several_processes_short_memory_ends_the_run(monkeypatch):
     """The other ranks wait inside the same step."""
     ran = Surroundings()
-    monkeypatch.setattr(Trainer, "world", replace(ALONE, size=2))
-    failing(monkeypatch, 2, torch.OutOfMemoryError(SHORT))
+    ran.learner.world = replace(ALONE, size=2)
+
+    def short(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError(SHORT)
+
+    monkeypatch.setattr(loop, "train_step", short)
     with pytest.raises(torch.OutOfMemoryError):
         ran.trainer._step_or_backoff(1, 0, replace(a_batch(), clips=(0, 1)))
     assert ran.trainer.batches.halvings == []
@@ -361,7 +371,7 @@ def test_with_several_processes_short_memory_ends_the_run(monkeypatch):
 
 def test_a_stop_while_the_last_epoch_is_judged_is_told_by_the_exit_code():
     ran = Surroundings(epochs=1)
-    ran.trainer.sampler.finish = lambda: ran.stop.receive(signal.SIGINT)
+    ran.end.samples.sampler.finish = lambda: ran.stop.receive(signal.SIGINT)
     assert ran.trainer.train() == 130 and ran.saved[-1]["epoch"] == 1
 
 

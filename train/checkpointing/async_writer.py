@@ -9,6 +9,7 @@ because memory is short there and the same cores train.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -18,7 +19,7 @@ from torch.utils._pytree import tree_map_with_path
 
 from machine.devices.selection import memory_bytes
 from machine.text import first_line
-from train.checkpointing.checkpoints import SavedCheckpoint
+from xtts.voices.run_folder import Verified
 
 log = logging.getLogger("train")
 
@@ -36,8 +37,10 @@ class CheckpointWriter:
     def __init__(self, background: bool) -> None:
         self.background = background
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="saving") if background else None
-        self._running: Future[SavedCheckpoint] | None = None
-        self._saved: SavedCheckpoint | None = None
+        self._running: Future[Verified] | None = None
+        self._saved: Verified | None = None
+        # The seconds that the newest complete checkpoint took to write; 0 before the first.
+        self.seconds = 0.0
         self._staging = PinnedStaging()
 
     def __enter__(self) -> "CheckpointWriter":
@@ -53,7 +56,7 @@ class CheckpointWriter:
             self._pool.shutdown()
 
     def write(
-        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], SavedCheckpoint]
+        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]
     ) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
@@ -61,37 +64,40 @@ class CheckpointWriter:
         """
         self.finish()
         if self._pool is None:
-            self._saved = save(state)
+            self._saved = self._timed(state, save)
         else:
             copy, arrived = self._staging.copied(state)
             self._running = self._pool.submit(self._saving, copy, arrived, save)
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that the newest complete checkpoint took to write; 0 before the first."""
-        return self._saved.seconds if self._saved else 0.0
 
     @property
     def idle(self) -> bool:
         """Whether no checkpoint is being written."""
         return self._running is None or self._running.done()
 
-    def finish(self) -> SavedCheckpoint | None:
+    def finish(self) -> Verified | None:
         """Waits for the checkpoint in progress; returns the newest. Raises the writer's error."""
         running, self._running = self._running, None
         if running is not None:
             self._saved = running.result()
         return self._saved
 
+    def _timed(
+        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]
+    ) -> Verified:
+        began = time.monotonic()
+        saved = save(state)
+        self.seconds = time.monotonic() - began
+        return saved
+
     def _saving(
         self,
         state: Mapping[str, Any],
         arrived: Callable[[], object],
-        save: Callable[[Mapping[str, Any]], SavedCheckpoint],
-    ) -> SavedCheckpoint:
+        save: Callable[[Mapping[str, Any]], Verified],
+    ) -> Verified:
         try:
             arrived()
-            return save(state)
+            return self._timed(state, save)
         except Exception as error:
             # Logged at once; `finish` raises it later.
             log.error("The checkpoint could not be written: %s", error)

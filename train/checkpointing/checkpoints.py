@@ -8,9 +8,8 @@ these steps leaves this epoch or the one before as the newest complete one.
 import logging
 import math
 import threading
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from train.checkpointing.resume import Resumed, resume
 from train.optim.optimizer import NonFiniteError, tensor_bytes
 from xtts.voices import adapter_file
 from xtts.voices.evaluation_file import Evaluation, read_evaluation
-from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, manifest_beside
+from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, Verified, manifest_beside
 from xtts.voices.verdict import Verdict
 
 log = logging.getLogger(__name__)
@@ -44,15 +43,6 @@ log = logging.getLogger(__name__)
 KEPT_TRAINER_STATES = 2
 # Damaged files are kept for diagnosis. Each takes gigabytes, so only this many stay.
 KEPT_CORRUPT_FILES = 3
-
-
-@dataclass(frozen=True)
-class SavedCheckpoint:
-    """A checkpoint on disk; seconds: how long it took to write."""
-
-    path: Path
-    sha256: str
-    seconds: float
 
 
 class Checkpoints:
@@ -78,6 +68,8 @@ class Checkpoints:
         self.provenance = provenance or {}
         # The file that the run started from (RESUME=PATH), recorded in each of its checkpoints.
         self.started_from: dict[str, str] | None = None
+        # The newest evaluation, which is not read again from disk.
+        self.evaluation: Evaluation | None = None
         # While a GPU trains, one thread saves an epoch and another judges it.
         self._publishing = threading.Lock()
 
@@ -111,15 +103,14 @@ class Checkpoints:
         trainer_state: Mapping[str, Any] | None,
         losses: Mapping[str, float | None],
         adapter: tuple[Mapping[str, Tensor], int] | None = None,
-    ) -> SavedCheckpoint:
+    ) -> Verified:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
         losses: nats a token; `validation_audio_loss` decides which epoch is best. adapter: from
         `train.optim.trainable.TrainableWeights.adapter`. Raises DiskFull, WriteError,
         NonFiniteError; earlier files are intact then.
         """
-        started = time.monotonic()
-        run, path = self.run, self.run.checkpoint_path(epoch)
+        run, path, state = self.run, self.run.checkpoint_path(epoch), None
         if not run.manifest_path(epoch).exists():
             # Remove leftovers of a killed save, to free their space.
             left = (path, run.state_path(epoch), run.adapter_path(epoch))
@@ -134,13 +125,14 @@ class Checkpoints:
         if adapter is not None:
             own = run.adapter_path(epoch)
             files[own.name] = _save_adapter(own, *adapter, known["base"])
-        write_manifest(run.manifest_path(epoch), _manifest(files, known, losses))
+        manifest = _manifest(files, known, losses)
+        write_manifest(run.manifest_path(epoch), manifest)
         crash_point("after manifest")
         self.publish_best()
         crash_point("after best")
         remove(run, [run.interrupted_manifest, run.interrupted])
-        prune(run, self.keep)
-        return SavedCheckpoint(path, written.sha256, time.monotonic() - started)
+        prune(run, self.keep, self.evaluation.verdict if self.evaluation else None)
+        return Verified(epoch, step, path, written.sha256, state, manifest)
 
     def save_interrupted(
         self,
@@ -149,7 +141,7 @@ class Checkpoints:
         batch: int,
         model_state: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any],
-    ) -> SavedCheckpoint:
+    ) -> Verified:
         """Saves the state inside `epoch` (from 1) after `batch` of its batches."""
         known = self._known(epoch=epoch, step=step, batch=batch)
         place = (self.run.interrupted, self.run.interrupted_manifest)
@@ -157,7 +149,7 @@ class Checkpoints:
 
     def save_blend(
         self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
-    ) -> SavedCheckpoint:
+    ) -> Verified:
         """Writes best.pt: the blend of an epoch and its base that an evaluation chose.
 
         provenance: of the epoch's checkpoint. Raises as `save_epoch`.
@@ -171,10 +163,12 @@ class Checkpoints:
     def publish_best(self, evaluation: Evaluation | None = None) -> None:
         """Writes best.json if the best changed, and removes an outdated best.pt.
 
-        evaluation: a new one; None reads it. A best.pt that could not be written again stays.
+        evaluation: a new one; None takes the newest. A best.pt that could not be written again
+        stays.
         """
         with self._publishing:
-            evaluation = evaluation or read_evaluation(self.run.evaluation_file)
+            if evaluation is None:
+                evaluation = self.evaluation or read_evaluation(self.run.evaluation_file)
             best: dict[str, Any] | None = None
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)
@@ -202,15 +196,15 @@ class Checkpoints:
         model_state: Mapping[str, Tensor],
         known: Mapping[str, Any],
         **more: Any,
-    ) -> SavedCheckpoint:
+    ) -> Verified:
         """Writes one file with its manifest, in place of earlier ones."""
-        started = time.monotonic()
         _prepare(model_state, more, path)
         # After a kill between the two writes, the old manifest would call the new file damaged.
         remove(self.run, [manifest_path])
         written = _save(path, {"model": _owned(model_state), "provenance": dict(known), **more})
-        write_manifest(manifest_path, _manifest({path.name: written}, known))
-        return SavedCheckpoint(path, written.sha256, time.monotonic() - started)
+        manifest = _manifest({path.name: written}, known)
+        write_manifest(manifest_path, manifest)
+        return Verified(manifest.epoch, manifest.step, path, written.sha256, None, manifest)
 
 
 def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
@@ -312,8 +306,8 @@ def _manifest(
 # Pruning: never the newest verified epoch or the best; a failure to remove never stops a run
 
 
-def prune(run: RunFolder, keep: int | None) -> None:
-    """Removes old epochs and trainer states; keep = None keeps every epoch.
+def prune(run: RunFolder, keep: int | None, verdict: Verdict | None = None) -> None:
+    """Removes old epochs and trainer states; keep = None keeps every epoch. verdict: None reads it.
 
     A pruned epoch keeps its sample. Failures are logged only.
     """
@@ -321,7 +315,7 @@ def prune(run: RunFolder, keep: int | None) -> None:
     for epoch in reversed(run.epochs()):
         if len(verified) < KEPT_TRAINER_STATES and run.verified(epoch):
             verified.append(epoch)
-    best = best_epoch(run)
+    best = best_epoch(run, verdict)
     for epoch in to_prune(run.epochs(), verified[:1], best, keep):
         # The manifest first: it must not name missing files.
         decoder = run.decoder_path(epoch)
@@ -338,10 +332,10 @@ def prune(run: RunFolder, keep: int | None) -> None:
         remove(run, [run.decoder_state_path(epoch)])
 
 
-def best_epoch(run: RunFolder) -> int | None:
-    """The epoch of the verdict, blended or not. Without a verdict, or if the base is the best, the
-    epoch with the lowest validation loss."""
-    verdict = run.verdict()
+def best_epoch(run: RunFolder, verdict: Verdict | None = None) -> int | None:
+    """The epoch of the verdict (None reads it), blended or not. Without a verdict, or if the base
+    is the best, the epoch with the lowest validation loss."""
+    verdict = verdict or run.verdict()
     if verdict and verdict.kind != "base":
         return verdict.epoch
     return min(run.losses(), default=(0.0, None))[1]

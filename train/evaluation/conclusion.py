@@ -39,6 +39,7 @@ from train.sampling.decoders import (
     request_for,
 )
 from train.sampling.reference import MOST_COMPARED
+from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from xtts.model.blending import blend
 from xtts.model.config import ModelConfig
@@ -75,7 +76,7 @@ def shares_of(blend: float | str) -> tuple[float, ...]:
     return tuple(share for share in shares if share < 1)
 
 
-def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
+def conclude(evaluator: Evaluator, samples: Samples, settings: TrainSettings, base: Path) -> None:
     """Judges missing epochs, the blends and each speaker, keeps the best, speaks its sample and
     logs the table.
 
@@ -100,7 +101,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         known = judge_speakers(evaluator, known)
         keep_best_blend(evaluator.checkpoints, verdict, base)
         evaluator.checkpoints.publish_best(known)
-        evaluator.sampler.sample_best(verdict)
+        samples.speak_best(verdict)
     except GpuLost:
         raise
     except Exception as error:
@@ -112,7 +113,9 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         log.info("The base speaks with the voice of %s%s.", recording, through)
 
 
-def seconds_left(evaluator: Evaluator, settings: TrainSettings) -> float:
+def seconds_left(
+    evaluator: Evaluator, settings: TrainSettings, decoder_step_seconds: float
+) -> float:
     """The estimated time to end the evaluation, after the last epoch was judged."""
     if not evaluator.working:
         return 0.0
@@ -123,7 +126,7 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings) -> float:
     if evaluator.plan.learns_decoder:
         # The base also speaks the sentences with the trained decoder.
         steps = _steps_left(evaluator, evaluator.run.decoder_state_epochs())
-        decoder = each + steps * evaluator.sampler.decoder_step_seconds
+        decoder = each + steps * decoder_step_seconds
     others = min(MOST_SPEAKERS, len(evaluator.plan.others))
     return blends * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
 

@@ -4,9 +4,12 @@ The evaluation's verdict decides; without one, or after judging ended, the valid
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from train.evaluation.floors import FEWEST_FINISHED
+from xtts.voices.evaluation_file import Evaluation
 
 
 @dataclass
@@ -27,6 +30,16 @@ class EarlyStopping:
         self.newest_epoch = epoch
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch
+
+    def record_evaluation(self, evaluation: Evaluation | None, saved: Sequence[int]) -> None:
+        """Records an evaluation's verdict, if there is one. saved: the epochs saved so far."""
+        if evaluation is None or evaluation.verdict is None:
+            return
+        # Too few sentences judge nothing; then the validation loss decides.
+        enough = len(evaluation.candidates[0].sentences) >= FEWEST_FINISHED
+        epochs = [one.epoch for one in evaluation.candidates if enough and one.kind == "epoch"]
+        unjudged = sum(epoch > max(epochs, default=0) for epoch in saved)
+        self.record_verdict(evaluation.verdict.epoch, epochs, unjudged)
 
     def record_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
         """Records the best epoch of the evaluation (0 for the base) and the judged epochs.

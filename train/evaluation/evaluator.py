@@ -284,6 +284,7 @@ class Evaluator:
         """Writes evaluation.json, and keeps its content. Raises DiskFull or WriteError."""
         self._read, self._known = True, evaluation
         write_evaluation(self.run.evaluation_file, evaluation)
+        self.checkpoints.evaluation = evaluation
 
     def _of_earlier_start(self) -> Evaluation | None:
         known = read_evaluation(self.run.evaluation_file)

@@ -23,8 +23,7 @@ from machine.storage.hashes import sha256_of
 from train import defaults
 from train.dataset.dataset import Clip, Dataset
 from train.evaluation.strangers import strangers
-from train.sampling.reference import FEWEST_COMPARED, compared_clips
-from train.sampling.sample_files import SampleReference
+from train.sampling.reference import FEWEST_COMPARED, SampleReference, compared_clips
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation import naturalness, speaker_judge

@@ -26,7 +26,7 @@ from train.evaluation import report
 from train.metrics.curves import TensorBoardWriter
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
-from train.sampling.sample_files import SampleSidecar, of_epoch
+from train.sampling.samples import SampleSidecar, of_epoch
 from train.step import LOSS_TERMS, DeferredStepResult, Learner, StepResult
 from xtts import audio
 from xtts.model.training import PackedBatch
@@ -335,12 +335,12 @@ class RemainingTime:
     """Measures each kind of work separately, so that a slow kind does not distort the others.
 
     Attributes:
-        conclusion: The seconds that the evaluation takes after the last epoch.
+        conclusion_seconds: That the evaluation takes after the last epoch.
     """
 
     num_epochs: int
     steps_per_epoch: int
-    conclusion: Callable[[], float] = field(default=lambda: 0.0)
+    conclusion_seconds: float = 0.0
     _step_seconds: float = 0.0
     _steps: int = 0
     _end_seconds: float = 0.0
@@ -362,4 +362,4 @@ class RemainingTime:
         steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
         each = self._step_seconds / max(1, self._steps)
         end = self._end_seconds / max(1, self._ends)
-        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.conclusion()
+        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.conclusion_seconds

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from train.distributed import Agreement, World
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -36,6 +38,22 @@ class StopRequest:
     def requested(self) -> bool:
         """Whether a signal came and there is time to save."""
         return self.signal_number is not None
+
+    def agreed(self, world: World, agreement: Agreement | None = None) -> bool:
+        """Whether a signal came, to this process or to any other of the run.
+
+        Several processes agree on it with each batch (agreement), so the answer is at most two
+        steps old.
+        """
+        if world.is_single_process:
+            return self.requested
+        if agreement:
+            any_requested = agreement.stop
+        else:
+            any_requested = bool(world.all_reduce(float(self.requested))[0])
+        if any_requested and not self.requested:
+            self.signal_number = signal.SIGTERM
+        return any_requested
 
     @property
     def exit_code(self) -> int:

@@ -196,46 +196,38 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
     return sentence
 
 
-class EpochDecoders:
-    """Trains the decoder of one epoch after another.
+def learn_for_epoch(
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], reference: Path, epoch: int, checkpoint: Path,
+    sha256: str, minute_steps: float = STEPS,
+) -> float:  # fmt: skip
+    """Trains and writes the decoder of an epoch, unless it exists. Returns the seconds of a step; 0
+    if unknown. A failure is only logged, except GpuLost.
 
     clips: all of the person's; reference: the recording with the speaker embedding of samples;
-    minute_steps: the steps for one minute of clips.
-    step_seconds: of the last decoder; 0 until one was trained.
+    checkpoint, sha256: of the epoch; minute_steps: the steps for one minute of clips.
     """
-
-    def __init__(
-        self, run: RunFolder, clips: Sequence[Clip], reference: Path, minute_steps: float = STEPS
-    ) -> None:
-        self._run = run
-        self._minute_steps = minute_steps
-        self._clips = clips_to_learn_from(clips)
-        self._reference = reference
-        self.step_seconds = 0.0
-
-    def learn(self, ask: Ask, epoch: int, checkpoint: Path, sha256: str) -> None:
-        """Trains and writes the decoder of an epoch, unless it exists. A failure is only logged,
-        except GpuLost."""
-        tensors, weights = self._run.decoder_path(epoch), weights_of(epoch, sha256)
-        try:
-            record = learned_decoder.read(tensors)
-            if record is not None and record.weights == weights:
-                return
-            learned_decoder.remove(tensors)
-            request = request_for(
-                self._clips, TunedVoice(self._reference, checkpoint),
-                steps=steps_until(epoch, minutes_of(self._clips), self._minute_steps),
-                state=newest_state(self._run, epoch)[1],
-            )  # fmt: skip
-            result, _ = learn(
-                ask, tensors, weights, request,
-                state=self._run.decoder_state_path(epoch), whose=f"Epoch {epoch}",
-            )  # fmt: skip
-            self.step_seconds = result.step_seconds or self.step_seconds
-        except GpuLost:
-            raise
-        except Exception as error:
-            log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
+    tensors, weights = run.decoder_path(epoch), weights_of(epoch, sha256)
+    try:
+        record = learned_decoder.read(tensors)
+        if record is not None and record.weights == weights:
+            return 0.0
+        learned_decoder.remove(tensors)
+        some = clips_to_learn_from(clips)
+        request = request_for(
+            some, TunedVoice(reference, checkpoint),
+            steps=steps_until(epoch, minutes_of(some), minute_steps),
+            state=newest_state(run, epoch)[1],
+        )  # fmt: skip
+        result, _ = learn(
+            ask, tensors, weights, request,
+            state=run.decoder_state_path(epoch), whose=f"Epoch {epoch}",
+        )  # fmt: skip
+        return result.step_seconds
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
+        return 0.0
 
 
 def weights_of(epoch: int, sha256: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The recording that a run speaks from: the person's best clips, joined.
+"""The recording that a run speaks from, the person's best clips joined, and the text of samples.
 
     samples/reference.wav     spoken from by every sample, by the base and every other candidate of
                               the evaluation, and by the exported and the served voice
@@ -22,7 +22,6 @@ from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
-from train.sampling.sample_files import SampleReference, spoken_clip
 from train.settings import TrainSettings
 from xtts import audio, wav
 from xtts.audio import SPEAKER_RATE, VOCODER_RATE, AudioError
@@ -30,6 +29,7 @@ from xtts.inference.defaults import ConditioningParams
 from xtts.joined_reference import for_conditioning, without_silent_ends
 from xtts.model.loading import read_tensors
 from xtts.model.vocoder import load_speaker_encoder
+from xtts.text.markup import STYLE_MARK
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
@@ -40,11 +40,24 @@ MOST_COMPARED, FEWEST_COMPARED = 8, 2
 # The most clips in a recording, and the most that they are chosen from.
 MOST_CLIPS, MOST_HEARD = 10, 60
 _LEAST_SECONDS = 1.5
+# A sentence of this length shows a voice well, and takes little time to speak.
+SENTENCE_SECONDS = (3.0, 8.0)
 # A clip is clipped if more than this share of its samples is within 1 % of its peak.
 _CLIPPED_SHARE = 0.001
 
 # From `[samples]` at 24,000 Hz to a unit vector.
 Embed = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class SampleReference:
+    """The recording whose voice a sample speaks with, and the text that it says. speaker: whose
+    voice it is, as the dataset names them."""
+
+    path: Path
+    text: str
+    language: str
+    speaker: str
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,29 @@ def speaking_from(settings: TrainSettings, data: Dataset, recording: Path) -> Sa
     return SampleReference(
         recording, settings.sample_text or clip.text, clip.language, clip.speaker
     )
+
+
+def spoken_clip(dataset: Dataset) -> Clip:
+    """The clip whose transcript samples say: a validation clip, else a training clip, chosen by
+    content.
+
+    No step trained on a validation clip, so the person and the sample are comparable. Only if all
+    of them are too short, it is a training clip.
+    """
+    shortest, longest = SENTENCE_SECONDS
+    clips = _usual(dataset, dataset.validation)
+    if all(clip.seconds < shortest for clip in clips):
+        clips = _usual(dataset, (*dataset.validation, *dataset.train))
+    enough = [clip for clip in clips if clip.seconds >= shortest]
+    fitting = [clip for clip in enough if clip.seconds <= longest]
+    longest_clip = max(clips, key=lambda clip: clip.seconds)
+    return min(fitting or enough or [longest_clip], key=lambda clip: clip.sha256)
+
+
+def _usual(dataset: Dataset, indices: Sequence[int]) -> list[Clip]:
+    """Those in the person's usual way of speaking, if any: a request must name a style."""
+    clips = [dataset.clips[index] for index in indices]
+    return [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
 
 
 def compared_clips(data: Dataset, speaker: str) -> list[Clip]:

@@ -12,8 +12,12 @@ from pathlib import Path
 from machine.storage.atomic import Written, make_folder, replace_file
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
-from train.sampling.reference import MOST_HEARD, base_embedder, best_recording
-from train.sampling.sample_files import SampleReference
+from train.sampling.reference import (
+    MOST_HEARD,
+    SampleReference,
+    base_embedder,
+    best_recording,
+)
 from xtts import wav
 from xtts.voices import speakers
 from xtts.voices.run_folder import RunFolder

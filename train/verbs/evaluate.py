@@ -28,8 +28,8 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     from train.saved_run import open_evaluator
     from xtts.voices.run_folder import RunError
 
-    with open_evaluator(settings) as (evaluator, base):
-        conclude(evaluator, settings, base)
+    with open_evaluator(settings) as (evaluator, samples, base):
+        conclude(evaluator, samples, settings, base)
         known = evaluator.known()
     if known is None or known.verdict is None:
         raise RunError("Nothing could be judged. The log above gives the reason.")

@@ -27,7 +27,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     from xtts.voices.run_folder import RunError
 
     minutes = MINUTES if arguments.minutes is None else arguments.minutes
-    with open_evaluator(settings) as (evaluator, _):
+    with open_evaluator(settings) as (evaluator, samples, _):
         known = read_evaluation(evaluator.run.evaluation_file)
         if known is None or known.verdict is None:
             raise RunError(
@@ -39,5 +39,5 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
                 f"{minutes:g} minutes were not enough to train a decoder. Set a longer time "
                 "with --minutes."
             )
-        evaluator.sampler.sample_best(known.verdict)
+        samples.speak_best(known.verdict)
     return 0

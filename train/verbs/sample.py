@@ -23,22 +23,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """Speaks. Raises RunError if nothing can speak, and as `speaking`."""
-    from train.sampling.sample_files import on_demand
+    from train.sampling.samples import on_demand
     from train.saved_run import saved, speaking
     from xtts.voices.run_folder import RunError, RunFolder
 
     folder = RunFolder(settings.output_dir)
     chosen = saved(folder, arguments.epoch)
-    with speaking(settings, folder) as (_, sampler):
-        plan, reference = sampler.plan, sampler.reference
+    with speaking(settings, folder) as (_, samples):
+        plan, reference = samples.sampler.plan, samples.reference
         files = on_demand(
             folder, chosen.epoch,
             (chosen.sha256, reference.text, reference.language, str(reference.path), settings.seed,
              plan.mode, plan.device, settings.speak_precision, settings.guard),
         )  # fmt: skip
         files.sidecar.unlink(missing_ok=True)
-        sampler.sample(chosen.epoch, chosen.checkpoint, chosen.sha256, files)
-        sampler.finish()
+        samples.speak_on_demand(chosen.epoch, chosen.checkpoint, chosen.sha256, files)
     if read_json(files.sidecar).get("mode", "skipped") == "skipped":
         raise RunError(f"Epoch {chosen.epoch} could not speak. The log above gives the reason.")
     log.info("Epoch %d speaks in %s", chosen.epoch, files.output)

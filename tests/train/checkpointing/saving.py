@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from tests.forked import in_child
-from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
+from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder, Verified
 from xtts.voices.run_lock import locked
 
 FINGERPRINT = Fingerprint("b" * 64, "d" * 64, "v" * 64, {"layers": 2, "width": 64})
@@ -33,7 +33,7 @@ def provenance(fingerprint: Fingerprint = FINGERPRINT, rate: float = 1e-3) -> di
     }
 
 
-def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> SavedCheckpoint:
+def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Verified:
     """Saves an epoch of ten steps; its weights equal its number."""
     checkpoints.provenance = provenance()
     loss = LOSSES.get(epoch, 9.0) if loss is None else loss
@@ -42,7 +42,7 @@ def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Sav
     )
 
 
-def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> SavedCheckpoint:
+def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> Verified:
     step = 10 * (epoch - 1) + batch
     checkpoints.provenance = provenance()
     return checkpoints.save_interrupted(

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,13 +13,14 @@ from tests.train.checkpointing.saving import model, trainer
 from tests.train.test_step import a_batch, a_learner
 from train.checkpointing import async_writer
 from train.checkpointing.async_writer import CheckpointWriter
-from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
+from train.checkpointing.checkpoints import Checkpoints
 from train.optim.trainable import TrainableParts
 from train.step import train_step
 from xtts.model.gpt import to_coqui
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder, Verified
 
 LONG = 20.0
+SAVED: Any = SimpleNamespace(sha256="")
 
 
 def a_state(value: float) -> dict:
@@ -34,10 +37,10 @@ def saving(checkpoints: Checkpoints, epoch: int):
 def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
     let_go, seen = threading.Event(), []
 
-    def slow(state) -> SavedCheckpoint:
+    def slow(state) -> Verified:
         assert let_go.wait(LONG)
         seen.append(state["model"]["gpt.a"].clone())
-        return SavedCheckpoint(None, "", 0.0)
+        return SAVED
 
     with CheckpointWriter(background=True) as writer:
         state = a_state(1.0)
@@ -54,7 +57,7 @@ def test_without_a_thread_it_is_written_when_write_returns_and_nothing_is_copied
     seen = []
     with CheckpointWriter(background=False) as writer:
         state = a_state(1.0)
-        writer.write(state, lambda given: seen.append(given) or SavedCheckpoint(None, "", 0.0))
+        writer.write(state, lambda given: seen.append(given) or SAVED)
         assert seen[0] is state and writer.idle
 
 
@@ -72,7 +75,7 @@ def test_never_two_at_once(tmp_path):
     checkpoints, order = Checkpoints(RunFolder(tmp_path), 3), []
     let_go = threading.Event()
 
-    def slow(state) -> SavedCheckpoint:
+    def slow(state) -> Verified:
         assert let_go.wait(LONG)
         order.append("first")
         return saving(checkpoints, 1)(state)
@@ -88,7 +91,7 @@ def test_never_two_at_once(tmp_path):
 
 
 def test_a_fault_is_told_at_once_and_raised_where_the_run_looks_next(caplog):
-    def full(_state) -> SavedCheckpoint:
+    def full(_state) -> Verified:
         raise DiskFull("No space left for checkpoint_epoch_1.pt.")
 
     with CheckpointWriter(background=True) as writer:

@@ -28,13 +28,13 @@ def test_everything_saved_comes_back(run, checkpoints):
     saved = save(checkpoints, 1)
     found = Checkpoints(run, keep=3).resume("auto", FINGERPRINT)
     assert (found.epoch, found.step, found.batch) == (1, 10, 0)
-    assert found.source == saved.path == run.checkpoint_path(1)
+    assert found.source == saved.checkpoint == run.checkpoint_path(1)
     assert all(torch.equal(found.model_state[name], model(1)[name]) for name in model(1))
     moment = found.trainer_state["optimizer"]["state"][0]["exp_avg"]
     assert torch.equal(moment, torch.full((9,), 1.0))
     assert found.trainer_state["batch_seconds"] == 12.5
     assert found.trainer_state["seen"] == [1, 2]
-    assert saved.sha256 == sha256_of(saved.path)
+    assert saved.sha256 == sha256_of(saved.checkpoint)
 
 
 def test_epoch_10_comes_after_9(run):
@@ -52,7 +52,7 @@ def test_the_same_state_makes_the_same_file(run, tmp_path):
 def test_a_slice_is_saved_without_the_rest_of_its_storage(checkpoints):
     state = {"gpt.a": torch.zeros(1_000_000)[:10]}
     saved = checkpoints.save_epoch(1, 1, state, None, {})
-    assert saved.path.stat().st_size < 10_000
+    assert saved.checkpoint.stat().st_size < 10_000
 
 
 def test_new_folders_outlive_a_power_cut_too(run, checkpoints, monkeypatch):

@@ -247,7 +247,7 @@ def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(
     fresh.resume(str(checkpoints.run.checkpoint_path(1)), FINGERPRINT)
     save(fresh, 2)
     other = Checkpoints(RunFolder(tmp_path / "other"), keep=3, provenance=provenance())
-    path = other.save_epoch(1, 10, model(7.0), None, {}).path
+    path = other.save_epoch(1, 10, model(7.0), None, {}).checkpoint
     assert path.name == checkpoints.run.checkpoint_path(1).name
     with pytest.raises(SotaqueError, match="already holds a run at epoch 2"):
         Checkpoints(fresh.run, keep=3).resume(str(path), FINGERPRINT)

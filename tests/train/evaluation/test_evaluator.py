@@ -19,7 +19,7 @@ from train.evaluation.conclusion import conclude, seconds_left
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationSentence
 from train.sampling.placement import SamplingPlan
-from train.sampling.sample_files import SampleReference
+from train.sampling.reference import SampleReference
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -51,7 +51,7 @@ BEST = 99  # stands for an epoch number when best.pt speaks
 
 
 class Speaking:
-    """A sampler whose worker returns invented measurements."""
+    """A sampler whose worker returns invented measurements; also the samples of its run."""
 
     def __init__(self, sounds: dict[tuple[int, float], dict[str, float]]) -> None:
         self.plan = SamplingPlan("cpu_subprocess", ComputeConfig(), "a test")
@@ -67,7 +67,6 @@ class Speaking:
         # What changes where the weights speak with a learned decoder.
         self.with_decoder: dict[tuple[int, float], dict[str, float]] = {}
         self.now, self.seconds_a_sentence = 0.0, 0.0
-        self.decoder_step_seconds = 0.1
         # Each epoch's measurements in a language of the base other than the run's.
         self.old_sounds: dict[int, dict[str, float]] = {}
 
@@ -87,7 +86,7 @@ class Speaking:
     def finish(self) -> None:
         pass
 
-    def sample_best(self, _verdict: Any = None) -> None:
+    def speak_best(self, _verdict: Any = None) -> None:
         self.best += 1
 
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
@@ -188,7 +187,7 @@ class Ground:
         if learn_decoder == "off":
             self.evaluator.plan = replace(self.evaluator.plan, learns_decoder=False)
         settings = TrainSettings(blend=blend, learn_decoder=how)
-        conclude(self.evaluator, settings, self.base)
+        conclude(self.evaluator, self.speaking, settings, self.base)
 
     def best(self) -> dict[str, Any]:
         return json.loads(self.run.best_file.read_text())
@@ -324,17 +323,17 @@ def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     ground.learns = True
     ground.restart(in_run=True)
     decoder = FEWEST_STEPS * 0.1
-    assert seconds_left(ground.evaluator, settings) == decoder  # nothing is judged yet
+    assert seconds_left(ground.evaluator, settings, 0.1) == decoder  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()
-    assert seconds_left(ground.evaluator, settings) == (3 + 1) * 10.0 + decoder
+    assert seconds_left(ground.evaluator, settings, 0.1) == (3 + 1) * 10.0 + decoder
     takes(monkeypatch, ground.speaking, 70.0)
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
-    assert seconds_left(ground.evaluator, settings) == (1 + 1 + 1) * 70.0 + decoder
+    assert seconds_left(ground.evaluator, settings, 0.1) == (1 + 1 + 1) * 70.0 + decoder
     ground.evaluator.plan = replace(ground.evaluator.plan, learns_decoder=False)
     settings = TrainSettings(learn_decoder="off", blend="off")
-    assert seconds_left(ground.evaluator, settings) == 70.0
+    assert seconds_left(ground.evaluator, settings, 0.1) == 70.0
 
 
 def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):

@@ -18,7 +18,7 @@ from train.evaluation.plan import (
     speaking_rate,
     voice_scale,
 )
-from train.sampling.sample_files import SampleReference
+from train.sampling.reference import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import MeanInterval, SpokenSentence
 from xtts.workers.requests import HeardRecordings, RecordingFacts, SpokenFacts

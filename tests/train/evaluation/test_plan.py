@@ -24,7 +24,7 @@ from train.evaluation.plan import (
     recogniser_of,
     sentences_of,
 )
-from train.sampling.sample_files import SampleReference
+from train.sampling.reference import SampleReference
 from train.settings import TrainSettings
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer

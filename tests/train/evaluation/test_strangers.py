@@ -10,7 +10,7 @@ from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.plan import OTHER_VOICES, EvaluationPlan, describe, heard_recordings
 from train.evaluation.strangers import strangers
-from train.sampling.sample_files import SampleReference
+from train.sampling.reference import SampleReference
 from xtts import audio
 from xtts.evaluation.speaker_judge import RATE, SpeakerJudge, weights_file
 from xtts.workers.requests import HeardRecordings, RecordingFacts

@@ -9,7 +9,7 @@ import torch
 
 from tests.train.test_run import assert_same_end, content, losses
 from train import step, trainer
-from train.dataset.batches import Batch, Batches
+from train.dataset.batches import Batches
 from train.step import Learner
 from xtts.voices.run_folder import RunFolder
 
@@ -55,13 +55,13 @@ def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch)
     made: list[tuple[int, tuple[int, ...]]] = []
     real = trainer.train_step
 
-    def step(learner: Learner, batch: Any, **how: Any) -> Any:
+    def counted(learner: Learner, batch: Any, **how: Any) -> Any:
         result = real(learner, batch, **how)
         made.append((learner.step, batch.clips))
         return result
 
     monkeypatch.setattr(step, "forward_backward", short_memory(1))
-    monkeypatch.setattr(trainer, "train_step", step)
+    monkeypatch.setattr(trainer, "train_step", counted)
     workshop.run("counted", 1, **SETTINGS)
     clips = [clip for _, group in made for clip in group]
     assert len(clips) == len(set(clips)) == 11
@@ -78,14 +78,15 @@ def test_a_resumed_run_has_the_same_batches(halved, workshop):
 @pytest.mark.slow
 def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
+        real = trainer.Trainer._log_step
 
-        def stop_requested(run: trainer.Trainer, *_: Batch) -> bool:
+        def logged(run: trainer.Trainer, *told: Any) -> None:
+            real(run, *told)
             if run.batches.halvings and run.learner.step > run.batches.halvings[0].batch:
                 run.stop.signal_number = 15
-            return run.stop.requested
 
         patched.setattr(step, "forward_backward", short_memory(1))
-        patched.setattr(trainer.Trainer, "_stop_requested", stop_requested)
+        patched.setattr(trainer.Trainer, "_log_step", logged)
         run = workshop.run("stopped", EPOCHS, expect=143, **SETTINGS)
         kept = content(run.interrupted)
         assert kept["provenance"]["batch"] == kept["trainer"]["halvings"][0][1] + 1

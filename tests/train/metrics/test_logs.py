@@ -31,7 +31,7 @@ from train.metrics import tensorboard_server
 from train.metrics.curves import spectrogram
 from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
-from train.sampling.sample_files import SampleSidecar
+from train.sampling.samples import SampleSidecar
 from train.step import DeferredStepResult, StepResult
 from xtts import wav
 from xtts.voices.evaluation_file import Evaluation
@@ -130,7 +130,7 @@ def test_a_step_has_the_figures_of_an_extra(tmp_path):
 
 def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
     with logs(tmp_path) as found:
-        found.remaining.conclusion = lambda: 106.0
+        found.remaining.conclusion_seconds = 106.0
         train(found, 1, 4)  # of 2 s each; 7 more remain, and the judging
     lines = [message for message in caplog.messages if message.startswith("epoch")]
     assert len(lines) == 2  # not every step: LOG_EVERY=10

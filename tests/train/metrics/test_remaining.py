@@ -4,7 +4,7 @@ from train.metrics.logs import RemainingTime
 
 
 def test_steps_ends_of_epochs_and_judging_are_left():
-    found = RemainingTime(2, 4, conclusion=lambda: 50.0)
+    found = RemainingTime(2, 4, conclusion_seconds=50.0)
     found.step(2.0)
     assert found.left(1, 1) == 7 * 2 + 50
     found.ended(10.0)

@@ -15,7 +15,7 @@ from tests.forked import in_child
 from train.checkpointing.checkpoints import prune
 from train.dataset.dataset import Clip
 from train.defaults import decoder_steps
-from train.sampling.decoders import EpochDecoders, learn_for_base
+from train.sampling.decoders import learn_for_base, learn_for_epoch
 from xtts.model.config import TrainingAdvice
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for
@@ -40,7 +40,8 @@ class Learning:
         self.requests: list[LearnDecoderRequest] = []
         self.found = LEARNED
         self.fault: Exception | None = None
-        self.decoders = EpochDecoders(self.run, CLIPS, Path("person.wav"))
+        self.minute_steps = STEPS
+        self.step_seconds = 0.0
 
     def epoch(self, epoch: int, content: bytes = b"") -> Path:
         checkpoint = self.run.checkpoint_path(epoch)
@@ -48,7 +49,10 @@ class Learning:
         sha256 = sha256_of(checkpoint)
         files = {checkpoint.name: Written(sha256, checkpoint.stat().st_size)}
         write_manifest(self.run.manifest_path(epoch), Manifest(epoch, 1, files))
-        self.decoders.learn(self.ask, epoch, checkpoint, sha256)
+        self.step_seconds = learn_for_epoch(
+            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256,
+            self.minute_steps,
+        )  # fmt: skip
         return checkpoint
 
     def ask(self, request: LearnDecoderRequest) -> DecoderLearned:
@@ -92,7 +96,7 @@ def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
 
 
 def test_a_base_recommends_the_steps_for_a_minute(learning):
-    learning.decoders = EpochDecoders(learning.run, CLIPS, Path("person.wav"), 45.0)
+    learning.minute_steps = 45.0
     learning.epoch(1)
     learning.epoch(4)
     first, last = (request.steps for request in learning.requests)
@@ -206,9 +210,9 @@ def test_what_was_judged_for_the_best_weights_goes_before_it(learning):
     assert learned_for(run, checkpoint) is None and digest_beside(checkpoint) == ""
 
 
-def test_the_time_of_a_step_is_known_until_another_is_measured(learning):
-    assert learning.decoders.step_seconds == 0
+def test_the_time_of_a_step_is_told(learning):
     learning.epoch(1)
+    assert learning.step_seconds == 0.3
     learning.found = replace(LEARNED, step_seconds=0.0)  # too few steps to measure one
     learning.epoch(2)
-    assert learning.decoders.step_seconds == 0.3
+    assert learning.step_seconds == 0

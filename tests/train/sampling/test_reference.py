@@ -21,8 +21,8 @@ from train.sampling.reference import (
     kept_reference,
     reference_clips,
     reference_path,
+    spoken_clip,
 )
-from train.sampling.sample_files import spoken_clip
 from train.settings import TrainSettings
 from xtts.audio import VOCODER_RATE
 from xtts.model.config import ModelConfig

@@ -18,8 +18,8 @@ from tests.xtts.voices.decoders import shifted_decoder
 from train.dataset import dataset
 from train.dataset.dataset import Dataset
 from train.export import export
+from train.sampling.reference import SampleReference, spoken_clip
 from train.sampling.run_speakers import clips_by_speaker, keep_speakers
-from train.sampling.sample_files import SampleReference, spoken_clip
 from train.settings import TrainSettings
 from xtts import audio, wav
 from xtts.audio import VOCODER_RATE

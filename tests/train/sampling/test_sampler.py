@@ -5,6 +5,7 @@ import json
 import random
 import threading
 from argparse import Namespace
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,18 +21,20 @@ from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
 from tests.xtts.voices.test_speakers import named
+from train import setup
 from train.dataset.dataset import Clip, Dataset
+from train.resilience.stopping import StopRequest
 from train.sampling import sampler as sampling
-from train.sampling.decoders import EpochDecoders
+from train.sampling import samples as sample_speech
 from train.sampling.placement import SamplingPlan
-from train.sampling.sample_files import (
-    SampleReference,
+from train.sampling.reference import SampleReference, spoken_clip
+from train.sampling.sampler import Sampler, new_speaker, sampler_of
+from train.sampling.samples import (
+    Samples,
     SampleSidecar,
     on_demand,
     sample_is_missing,
-    spoken_clip,
 )
-from train.sampling.sampler import Sampler, new_speaker, sampler_of
 from train.settings import TrainSettings, load
 from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
@@ -61,7 +64,7 @@ def reference(tmp_path: Path) -> SampleReference:
 
 
 class Heard:
-    """A sampler on a worker without a model, and the sidecars that it reported."""
+    """Samples on a worker without a model, and the sidecars that they reported."""
 
     def __init__(
         self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU,
@@ -73,9 +76,12 @@ class Heard:
         self.workers: list[SamplingPlan] = []
         self.surprises: list[tuple[str, str]] = []
         self.sampler = Sampler(
-            chosen, self.run, reference, self._worker,
-            on_sample=lambda _epoch, told: self.told.append(told),
-            report=lambda *told: self.surprises.append(told), **options,
+            chosen, self._worker, report=lambda *told: self.surprises.append(told),
+            interrupted=options.pop("interrupted", lambda: False),
+        )  # fmt: skip
+        self.samples = Samples(
+            self.sampler, self.run, reference,
+            on_sample=lambda _epoch, told: self.told.append(told), **options,
         )  # fmt: skip
 
     def _worker(self, chosen: SamplingPlan) -> Any:
@@ -87,7 +93,7 @@ class Heard:
 
     def speak(self, *epochs: int) -> None:
         for epoch in epochs:
-            self.sampler.sample(epoch, Path(f"checkpoint_epoch_{epoch}.pt"), "abc")
+            self.samples.speak(epoch, Path(f"checkpoint_epoch_{epoch}.pt"), "abc")
 
     def sidecar(self, epoch: int) -> dict[str, Any]:
         return json.loads((self.run.samples / f"epoch_{epoch}_output.json").read_text())
@@ -145,10 +151,10 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, ref
     heard = Heard(tmp_path, refused)
     with heard.sampler as sampler:
         heard.speak(1, 2)
-        sampler.reference = reference
+        heard.samples.reference = reference
         heard.speak(3)  # a success resets the count
-        assert sampler.failures_in_a_row == 0
-        sampler.reference = refused
+        assert heard.samples.failures_in_a_row == 0
+        heard.samples.reference = refused
         heard.speak(*range(4, 9))
         assert sampler.worker.pid is None
     (end,) = [
@@ -348,9 +354,9 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     before = state_of(learning)
     here: Any = new_speaker(chosen, base_folder, CORES)
     heard = Heard(tmp_path, reference, chosen, here, seed=3)
-    with heard.sampler as sampler:
+    with heard.sampler:
         for epoch, path in enumerate(paths, start=1):
-            sampler.sample(epoch, path, sha256_of(path))
+            heard.samples.speak(epoch, path, sha256_of(path))
     assert state_of(learning) == before
     assert [told.mode for told in heard.told] == ["in_process", "in_process"]
     assert [told.checkpoint_sha256 for told in heard.told] == [sha256_of(path) for path in paths]
@@ -399,9 +405,8 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path, base
         data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
     )  # fmt: skip
     settings = TrainSettings(speak_precision="fp32", guard=False, seed=5, sample_device="cpu")
-    found = sampler_of(settings, context, RunFolder(tmp_path))
+    found = sampler_of(settings, context)
     assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
-    assert (found.seed, found.reference.path) == (5, tmp_path / "samples" / "reference.wav")
 
 
 def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(
@@ -415,8 +420,21 @@ def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(
         data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
     )  # fmt: skip
     asked = list[float]()
-    monkeypatch.setattr(sampling, "EpochDecoders", lambda *given: asked.append(given[-1]))
-    sampler_of(TrainSettings(sample_device="cpu"), context, RunFolder(tmp_path))
+    monkeypatch.setattr(
+        sample_speech, "learn_for_epoch", lambda *given: asked.append(given[-1]) or 0.0
+    )
+    settings, stop = TrainSettings(sample_device="cpu", seed=5), SimpleNamespace(requested=False)
+    plan, worker = CPU, Worker(Path("base"), CPU.compute, module=QUICK)
+    monkeypatch.setattr(
+        setup, "sampler_of", lambda *_, **more: Sampler(plan, lambda _: worker, **more)
+    )
+    logs: Any = SimpleNamespace(sample=lambda *_: None)
+    with ExitStack() as closing:
+        samples = setup.open_samples(
+            settings, context, RunFolder(tmp_path), logs, cast(StopRequest, stop), closing
+        )
+        assert (samples.seed, samples.reference.path) == (5, tmp_path / "samples" / "reference.wav")
+        samples.speak(1, Path("checkpoint_epoch_1.pt"), "abc")
     assert asked == [45.0]
 
 
@@ -464,21 +482,26 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
 
 
-def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(tmp_path, reference):
+def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(
+    monkeypatch, tmp_path, reference
+):
     """The decoder is learned first, for the same weights; a sample on demand learns none."""
     learned: list[tuple[int, Path]] = []
 
-    class Decoders:
-        def learn(self, ask: Any, epoch: int, checkpoint: Path, sha256: str) -> None:
-            learned.append((epoch, checkpoint))
+    def learn(*given: Any) -> float:
+        learned.append((given[4], given[5]))
+        return 0.25 if given[4] == 3 else 0.0  # too few steps to measure one
 
-    heard = Heard(tmp_path, reference, decoders=cast(EpochDecoders, Decoders()))
+    monkeypatch.setattr(sample_speech, "learn_for_epoch", learn)
+    heard = Heard(tmp_path, reference, minute_steps=45.0)
     with heard.sampler:
-        heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc")
+        heard.speak(3)
         files = on_demand(heard.run, 3, ("Hello.",))
-        heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc", files)
-    assert learned == [(3, Path("checkpoint_epoch_3.pt"))]
-    assert len(heard.told) == 1
+        heard.samples.speak_on_demand(3, Path("checkpoint_epoch_3.pt"), "abc", files)
+        heard.speak(4)
+    assert learned == [(epoch, Path(f"checkpoint_epoch_{epoch}.pt")) for epoch in (3, 4)]
+    assert heard.samples.decoder_step_seconds == 0.25
+    assert len(heard.told) == 2
 
 
 def test_an_epoch_is_heard_as_each_further_speaker_while_there_is_time(
@@ -489,7 +512,7 @@ def test_an_epoch_is_heard_as_each_further_speaker_while_there_is_time(
     named(heard.run.folder, "anna", "ben", "anna:whisper")
     with heard.sampler:
         heard.speak(1)
-        monkeypatch.setattr(sampling, "SPEAKERS_SECONDS", -1.0)
+        monkeypatch.setattr(sample_speech, "SPEAKERS_SECONDS", -1.0)
         heard.speak(2)
     samples = heard.run.samples
     assert sorted(path.name for path in samples.glob("epoch_1_*.wav")) == [
@@ -519,4 +542,4 @@ def test_a_sample_as_a_speaker_that_fails_costs_no_other(monkeypatch, tmp_path, 
         heard.speak(1)
     assert "No sample of epoch 1 as ben: The recording is silent." in caplog.text
     assert (heard.run.samples / "epoch_1_speaker_3.wav").is_file()
-    assert heard.sampler.failures_in_a_row == 0
+    assert heard.samples.failures_in_a_row == 0

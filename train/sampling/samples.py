@@ -1,0 +1,312 @@
+"""Speaks the samples of a run, each with a JSON sidecar: of an epoch, on demand, of the best.
+
+The weights of the checkpoint just written speak, with the decoder that learns for them.
+`epoch_N_output.json`, next to the WAV, records the result and the reason. `train.sampling.sampler`
+runs the requests, `train.metrics.logs` shows the sample.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from machine.storage.atomic import crash_point, write_json
+from machine.storage.hashes import sha256_of
+from machine.storage.reading import read_json
+from train.dataset.dataset import Clip
+from train.sampling.decoders import learn_for_epoch
+from train.sampling.placement import failure_of
+from train.sampling.reference import SampleReference
+from train.sampling.sampler import Sampler
+from xtts import audio, wav
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.shapes import VOCODER_RATE
+from xtts.voices import speakers
+from xtts.voices.learned_decoder import learned_for
+from xtts.voices.run_folder import RunFolder
+from xtts.voices.verdict import Verdict
+from xtts.workers.failures import WorkerFailed
+from xtts.workers.requests import SpeakRequest, SpokenFile, TunedVoice
+
+log = logging.getLogger("train")
+
+MOST_FAILURES_IN_A_ROW = 3
+# Samples of further speakers start within these seconds, or this share of the epoch's time.
+SPEAKERS_SECONDS, SPEAKERS_SHARE = 20.0, 0.1
+
+
+@dataclass(frozen=True)
+class SampleFiles:
+    """The paths of a sample."""
+
+    output: Path
+    reference: Path
+
+    @property
+    def sidecar(self) -> Path:
+        return self.output.with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class SampleSidecar:
+    """`epoch_N_output.json`: a sample's text, weights and device, with the reason for the device.
+    words: with their times, under Kokoro-FastAPI's names; None if unknown."""
+
+    epoch: int
+    checkpoint_sha256: str
+    text: str
+    device: str
+    mode: str
+    reason: str
+    seconds: float | None = None
+    audio_seconds: float | None = None
+    sample_rate: int = VOCODER_RATE
+    similarity: float | None = None
+    ending: str | None = None
+    ending_reason: str = ""
+    attempts: int = 1
+    words: list[dict[str, Any]] | None = None
+
+
+def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
+    """The epoch's sample, which the run speaks."""
+    return SampleFiles(
+        run.samples / f"epoch_{epoch}_output.wav", run.samples / f"epoch_{epoch}_reference.wav"
+    )
+
+
+def of_speaker(run: RunFolder, epoch: int, recording: Path) -> Path:
+    """The epoch's sample as a named speaker of the run, named by the number of their recording."""
+    return run.samples / f"epoch_{epoch}_speaker_{recording.stem}.wav"
+
+
+def of_best(run: RunFolder) -> SampleFiles:
+    """The sample of the run's best weights: an epoch's, a blend or the base's."""
+    return SampleFiles(run.samples / "best_output.wav", run.samples / "best_reference.wav")
+
+
+def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleFiles:
+    """The files of a sample on demand, one set for each distinct request.
+
+    They overwrite neither the epoch's sample nor another sample on demand.
+    """
+    digest = hashlib.sha256(repr(tuple(identity)).encode()).hexdigest()[:8]
+    folder = run.samples_on_demand
+    return SampleFiles(
+        folder / f"epoch_{epoch}_{digest}.wav", folder / f"epoch_{epoch}_{digest}_reference.wav"
+    )
+
+
+def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
+    """Whether this checkpoint has no sidecar: the run ended between checkpoint and sample."""
+    sidecar = read_json(of_epoch(run, epoch).sidecar)
+    return bool(sidecar.get("checkpoint_sha256") != sha256)
+
+
+class Samples:
+    """Speaks the samples of a run with a sampler.
+
+    Args:
+        reference: the voice and the text of every sample.
+        on_sample: called with the sidecar of every epoch's sample.
+        clips: all of the person's, which decoders learn.
+        minute_steps: their steps for one minute of clips; None if no decoder learns.
+
+    Attributes:
+        decoder_step_seconds: of the last epoch's decoder; 0 if unknown.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        run: RunFolder,
+        reference: SampleReference,
+        *,
+        seed: int = 0,
+        on_sample: Callable[[int, SampleSidecar], None] | None = None,
+        clips: Sequence[Clip] = (),
+        minute_steps: float | None = None,
+    ) -> None:
+        self.sampler = sampler
+        self.run = run
+        self.reference = reference
+        self.seed = seed
+        self.failures_in_a_row = 0
+        self.decoder_step_seconds = 0.0
+        self._on_sample = on_sample
+        self._clips = clips
+        self._minute_steps = minute_steps
+
+    def speak(
+        self, epoch: int, checkpoint: Path, sha256: str, *, epoch_seconds: float = 0.0
+    ) -> None:
+        """Trains the epoch's decoder and speaks the epoch's samples with its checkpoint; with
+        `SamplingPlan.overlap`, in the background. epoch_seconds: its training time."""
+
+        def work() -> None:
+            if self._minute_steps is not None and self.sampler.plan.mode != "skipped":
+                seconds = learn_for_epoch(
+                    self.run, self.sampler.ask, self._clips, self.reference.path, epoch, checkpoint,
+                    sha256, self._minute_steps,
+                )  # fmt: skip
+                self.decoder_step_seconds = seconds or self.decoder_step_seconds
+            files = of_epoch(self.run, epoch)
+            self._speak(epoch, checkpoint, sha256, files, self._learned(checkpoint))
+            self._speak_as_others(epoch, checkpoint, epoch_seconds)
+
+        self.sampler.finish()
+        self.sampler.submit(work)
+
+    def speak_on_demand(
+        self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles
+    ) -> None:
+        """Speaks a sample of an epoch into other files, without training a decoder. Waits for
+        it."""
+        learned = self._learned(checkpoint)
+        self.sampler.submit(lambda: self._speak(epoch, checkpoint, sha256, files, learned))
+        self.sampler.finish()
+
+    def speak_best(self, verdict: Verdict | None = None) -> None:
+        """Speaks `best_output.wav` with the best weights, unless it is up to date. Waits for it.
+        verdict: as in `RunFolder.best_weights`."""
+        best, files = self.run.best_weights(verdict), of_best(self.run)
+        if best is None or self.sampler.plan.mode == "skipped":
+            return
+        details = {
+            "kind": best.kind,
+            "share": best.share,
+            "learned_decoder": "",
+            **self._learned(best.weights),
+            "reference": sha256_of(self.reference.path),
+        }
+        current = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
+        before = {"mode": "skipped", **read_json(files.sidecar)}
+        if before["mode"] == "skipped" or not current.items() <= before.items():
+            self.sampler.submit(
+                lambda: self._speak(best.epoch, best.weights, best.sha256, files, details)
+            )
+        self.sampler.finish()
+
+    def _learned(self, checkpoint: Path | None) -> dict[str, str]:
+        """The field of a sidecar that names the decoder that learned for a checkpoint, if any."""
+        decoder = learned_for(self.run, checkpoint)
+        return {"learned_decoder": sha256_of(decoder)} if decoder else {}
+
+    def _speak(
+        self,
+        epoch: int,
+        checkpoint: Path | None,
+        sha256: str,
+        files: SampleFiles,
+        more: Mapping[str, Any],
+    ) -> None:
+        """Speaks and writes the WAV, its reference and its sidecar, with `more` fields."""
+        person, plan = self.reference, self.sampler.plan
+        decoder = learned_for(self.run, checkpoint)
+        text = SynthesisRequest(person.text, person.language, self.seed)
+        request = SpeakRequest(
+            text, TunedVoice(person.path, checkpoint, decoder=decoder), files.output
+        )
+        sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
+        # Also in a run without samples: an epoch needs the person's recording to speak.
+        failure = self._write_reference(files.reference)
+        if plan.mode != "skipped":
+            answer = self.sampler.answer(request) if failure is None else failure
+            if not isinstance(answer, WorkerFailed):
+                sidecar = self._spoken(sidecar, answer, files.output)
+            elif not self.sampler.stopping:
+                failure, sidecar = answer, self._failed(sidecar, answer)
+        elif failure:
+            log.warning("The recording %s cannot be copied: %s", person.path, failure)
+        if self.sampler.stopping:
+            log.info(
+                "The sample of epoch %d was interrupted. It is spoken when the run starts again.",
+                epoch,
+            )
+            return
+        crash_point("mid-sample")
+        try:
+            if sidecar.mode == "skipped":  # the WAV of an older attempt is of other weights
+                files.output.unlink(missing_ok=True)
+            files.sidecar.parent.mkdir(parents=True, exist_ok=True)
+            write_json(files.sidecar, {**asdict(sidecar), **more})
+            if self._on_sample and files == of_epoch(self.run, epoch):
+                self._on_sample(epoch, sidecar)
+        except Exception as error:
+            log.warning("The record of sample %d cannot be written: %s", epoch, error)
+        if failure:
+            self.sampler.raise_if_lost(failure)
+
+    def _speak_as_others(self, epoch: int, checkpoint: Path, epoch_seconds: float) -> None:
+        """Speaks the epoch's sample as each further speaker of the run, while there is time. A
+        failure costs only that sample."""
+        others = list(speakers.read(self.run.folder).items())[1:]
+        if self.sampler.plan.mode == "skipped":
+            return
+        until = time.monotonic() + max(SPEAKERS_SECONDS, SPEAKERS_SHARE * epoch_seconds)
+        person, spoken = self.reference, dict[str, str]()
+        text = SynthesisRequest(person.text, person.language, self.seed)
+        for number, (name, recording) in enumerate(others):
+            if self.sampler.stopping:
+                return
+            if time.monotonic() > until:
+                late = ", ".join(late for late, _ in others[number:])
+                log.info("To save time, epoch %d has no sample as %s.", epoch, late)
+                break
+            out = of_speaker(self.run, epoch, recording)
+            answer = self.sampler.answer(SpeakRequest(text, TunedVoice(recording, checkpoint), out))
+            if not isinstance(answer, WorkerFailed):
+                spoken[name] = out.name
+                continue
+            self.sampler.raise_if_lost(answer)
+            if not self.sampler.stopping:
+                log.warning("No sample of epoch %d as %s: %s", epoch, name, answer)
+        if spoken:
+            log.info("Samples as %s: %s", ", ".join(spoken), ", ".join(spoken.values()))
+
+    def _spoken(self, sidecar: SampleSidecar, answer: SpokenFile, out: Path) -> SampleSidecar:
+        """The sidecar of a sample that was spoken."""
+        self.failures_in_a_row, plan = 0, self.sampler.plan
+        log.info(
+            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", out, answer.audio_seconds,
+            answer.seconds, answer.device, plan.reason,
+        )  # fmt: skip
+        if answer.ending not in (None, "good"):
+            log.warning(
+                "The sample did not end correctly (%s, after %d attempts): %s.", answer.ending,
+                answer.attempts, answer.ending_reason,
+            )  # fmt: skip
+        return replace(
+            sidecar, mode=plan.mode, reason=plan.reason, device=answer.device,
+            seconds=round(answer.seconds, 3), audio_seconds=round(answer.audio_seconds, 3),
+            similarity=None if answer.similarity is None else round(answer.similarity, 4),
+            ending=answer.ending, ending_reason=answer.ending_reason, attempts=answer.attempts,
+            words=None if answer.words is None else [
+                {"word": word, "start_time": start, "end_time": end}
+                for word, start, end in answer.words
+            ],
+        )  # fmt: skip
+
+    def _failed(self, nothing: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
+        self.failures_in_a_row += 1
+        code = failure.reason_code
+        reason = f"{code}: {failure}"
+        if self.sampler.plan.reason.startswith("speaking on"):  # why samples had moved
+            reason += f" Before that, {self.sampler.plan.reason}."
+        log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
+        if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self.sampler.lost(failure):
+            ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
+            log.warning("This run speaks no more samples: %s Training continues.", ends)
+            self.sampler.give_up(ends)
+        return replace(nothing, reason=reason)
+
+    def _write_reference(self, path: Path) -> WorkerFailed | None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            wav.write(path, audio.read(self.reference.path, audio.VOCODER_RATE))
+        except Exception as error:
+            return failure_of(error)
+        return None
