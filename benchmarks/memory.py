@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks import measuring, synthetic
-from train.optim.optimizer import tensor_bytes
+from train.checkpointing.checkpoints import tensor_bytes
 from train.optim.trainable import TrainableParts
 from train.step import train_step
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape

@@ -9,23 +9,30 @@ it learns an added one.
 """
 
 import logging
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from machine import extras
+from machine.devices import selection
 from machine.devices.selection import Choice, Environment, Place
+from train import base_model, distributed, runtime
+from train.dataset import dataset
 from train.dataset.dataset import Clip, Dataset
+from train.distributed import ALONE, World
+from train.precision import choose_precision
 from train.settings import TrainSettings
-from xtts.model.config import ModelConfig
+from xtts.model.config import ModelConfig, short_name
 from xtts.text.languages import short_code
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
 
 log = logging.getLogger("train")
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """The machine, base model and dataset of a run; made by `train.setup.build_context`."""
+    """The machine, base model and dataset of a run; made by `build_context`."""
 
     machine: Environment
     device: Place
@@ -34,6 +41,68 @@ class RunContext:
     config: ModelConfig
     tokenizer: Tokenizer
     data: Dataset
+
+
+def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
+    """Reads the machine, the base model and the dataset. Raises their errors."""
+    # 1. Machine
+    machine = selection.look_at_machine()
+    device = selection.choose_device(machine, settings.device, trains=True)
+    if (own := distributed.device_of(world, device.value)) != device.value:
+        device = selection.choose_device(machine, own, trains=True)
+    runtime.set_up_runtime(settings, machine, device, world)
+    precision = choose_precision(machine, device.value, settings.precision)
+
+    # 2. Base
+    base = base_model.chosen_base(settings)
+    config = run_config(settings, ModelConfig.read(base))
+    log.info("Base model: %s; licence: %s", settings.base_model, licence_of(config, base))
+    if config.weights == "random":
+        warning = "BASE_MODEL=%s has random weights: training works, but its speech is noise."
+        log.warning(warning, settings.base_model)
+    for what, choice in (("Device", device), ("Precision", precision)):
+        log.info("%s: %s (%s)", what, choice.value, choice.reason)
+
+    # 3. Data
+    tokenizer = Tokenizer(config, base)
+    data = dataset.read(settings, tokenizer, config.gpt)
+    context = RunContext(machine, device, precision, base, config, tokenizer, data)
+    if settings.suspect_clips == "keep":
+        return context
+    checks = extras.modules("CLIPS")
+    if not checks:
+        log.warning("SUSPECT_CLIPS=leave_out has no effect: extras/inspect is not installed.")
+    for check in checks:
+        context = replace(context, data=check.left_out(settings, context))
+    return context
+
+
+def licence_of(config: ModelConfig, base: Path) -> str:
+    """The licence of a base's weights in a few words, and the file that has its details, if any."""
+    short = short_name(config.licence)
+    if short == config.licence:
+        return short
+    card = base / "CARD.md"
+    details = card if card.is_file() else base / "config.json"
+    with suppress(ValueError):
+        details = details.relative_to(Path.cwd())
+    return f"{short} (more in {details})"
+
+
+def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
+    """The base's configuration with the normaliser that the run began with.
+
+    With another normaliser the texts would change in the middle of a run.
+    """
+    if settings.resume == "never":
+        return config
+    run = RunFolder(settings.output_dir)
+    named = [] if settings.resume == "auto" else [Path(settings.resume)]
+    saved = [run.interrupted, *map(run.checkpoint_path, reversed(run.epochs()))]
+    for path in [path for path in (*saved, *named) if path.is_file()]:
+        with suppress(RunError):
+            return replace(config, normalizer=normalizer_of(read_checkpoint(path).provenance))
+    return config
 
 
 # Clips in a base's old languages

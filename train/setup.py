@@ -8,21 +8,19 @@ seconds, before anything is written into OUTPUT_DIR.
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from machine import extras
-from machine.devices import current_gpu, selection
+from machine.devices import current_gpu
 from machine.settings.loading import values_of
-from train import base_model, defaults, distributed, runtime
+from train import defaults, distributed
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint, data_of
 from train.checkpointing.resume import Resumed, kept_state, require_same, resume
-from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
@@ -36,12 +34,11 @@ from train.metrics.logs import DeferredMetrics, Logs
 from train.optim.lora import ALPHA_OF_RANK
 from train.optim.optimizer import OptimizationConfig
 from train.optim.trainable import TrainableParts, frozen_weights, recomputes
-from train.precision import choose_precision
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import StopRequest, stop_on_signals
-from train.run_context import RunContext, learned_languages, rehearsal_of
+from train.run_context import RunContext, build_context, learned_languages, rehearsal_of
 from train.sampling.reference import kept_reference
 from train.sampling.run_speakers import keep_speakers
 from train.sampling.sampler import sampler_of
@@ -49,11 +46,9 @@ from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from train.step import Learner
 from train.trainer import Trainer
-from xtts.model.config import ModelConfig, short_name
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
-from xtts.text.tokenizer import Tokenizer
-from xtts.voices.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
+from xtts.voices.run_folder import RunFolder
 from xtts.voices.run_lock import locked
 
 log = logging.getLogger("train")
@@ -165,69 +160,7 @@ def report_data(settings: TrainSettings, context: RunContext, world: World) -> N
             check.report_kept(settings, context)
 
 
-# 1 to 3. Machine, base, data
-
-
-def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
-    """Reads the machine, the base model and the dataset. Raises their errors."""
-    # 1. Machine
-    machine = selection.look_at_machine()
-    device = selection.choose_device(machine, settings.device, trains=True)
-    if (own := distributed.device_of(world, device.value)) != device.value:
-        device = selection.choose_device(machine, own, trains=True)
-    runtime.set_up_runtime(settings, machine, device, world)
-    precision = choose_precision(machine, device.value, settings.precision)
-
-    # 2. Base
-    base = base_model.chosen_base(settings)
-    config = run_config(settings, ModelConfig.read(base))
-    log.info("Base model: %s; licence: %s", settings.base_model, licence_of(config, base))
-    if config.weights == "random":
-        warning = "BASE_MODEL=%s has random weights: training works, but its speech is noise."
-        log.warning(warning, settings.base_model)
-    for what, choice in (("Device", device), ("Precision", precision)):
-        log.info("%s: %s (%s)", what, choice.value, choice.reason)
-
-    # 3. Data
-    tokenizer = Tokenizer(config, base)
-    data = dataset.read(settings, tokenizer, config.gpt)
-    context = RunContext(machine, device, precision, base, config, tokenizer, data)
-    if settings.suspect_clips == "keep":
-        return context
-    checks = extras.modules("CLIPS")
-    if not checks:
-        log.warning("SUSPECT_CLIPS=leave_out has no effect: extras/inspect is not installed.")
-    for check in checks:
-        context = replace(context, data=check.left_out(settings, context))
-    return context
-
-
-def licence_of(config: ModelConfig, base: Path) -> str:
-    """The licence of a base's weights in a few words, and the file that has its details, if any."""
-    short = short_name(config.licence)
-    if short == config.licence:
-        return short
-    card = base / "CARD.md"
-    details = card if card.is_file() else base / "config.json"
-    with suppress(ValueError):
-        details = details.relative_to(Path.cwd())
-    return f"{short} (more in {details})"
-
-
-def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
-    """The base's configuration with the normaliser that the run began with.
-
-    With another normaliser the texts would change in the middle of a run.
-    """
-    if settings.resume == "never":
-        return config
-    run = RunFolder(settings.output_dir)
-    named = [] if settings.resume == "auto" else [Path(settings.resume)]
-    saved = [run.interrupted, *map(run.checkpoint_path, reversed(run.epochs()))]
-    for path in [path for path in (*saved, *named) if path.is_file()]:
-        with suppress(RunError):
-            return replace(config, normalizer=normalizer_of(read_checkpoint(path).provenance))
-    return config
+# 4. Resume
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
@@ -238,9 +171,6 @@ def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
     context = build_context(replace(settings, resume="auto"))
     require_same(run, fingerprint_of(settings, context))
     return context
-
-
-# 4. Resume
 
 
 def epochs_and_rate(settings: TrainSettings, context: RunContext) -> tuple[int, float]:

@@ -1,7 +1,7 @@
 """Reports the suspect clips of a dataset, and with SUSPECT_CLIPS=leave_out removes them.
 
 `train check` lists them and a run reports them at its start: a table, worst first, and a CSV file
-with all figures. `train.verbs.check` and `train.setup` call it.
+with all figures. `train.verbs.check` and `train.run_context` call it.
 """
 
 import logging

@@ -17,7 +17,7 @@ from train import setup
 from train.checkpointing.resume import Resumed
 from train.distributed import ALONE
 from train.resilience.at_work import at_work, trainings
-from train.run_context import RunContext
+from train.run_context import RunContext, build_context, licence_of
 from train.settings import TrainSettings
 from xtts.voices.run_folder import RunError, RunFolder
 
@@ -30,7 +30,7 @@ def settings(workshop: Workshop, name: str = "run", **changes: str) -> TrainSett
 
 @pytest.fixture(scope="module")
 def context(workshop: Workshop) -> RunContext:
-    return setup.build_context(settings(workshop))
+    return build_context(settings(workshop))
 
 
 def test_looking_writes_nothing_and_chooses_with_a_reason(context, workshop):
@@ -44,7 +44,7 @@ def test_without_a_check_every_clip_is_kept_and_leave_out_is_warned_about(
     context, workshop, monkeypatch, caplog
 ):
     monkeypatch.setattr(extras, "entries", lambda: ())
-    found = setup.build_context(settings(workshop, SUSPECT_CLIPS="leave_out"))
+    found = build_context(settings(workshop, SUSPECT_CLIPS="leave_out"))
     assert found.data == context.data
     assert "SUSPECT_CLIPS=leave_out has no effect" in caplog.text
 
@@ -119,8 +119,8 @@ def test_a_licence_is_told_in_a_few_words_with_the_file_that_has_the_rest(tmp_pa
     config: Any = SimpleNamespace(licence="MIT; learned from what slt said")
     base = tmp_path / "base"
     base.mkdir()
-    assert setup.licence_of(config, base) == "MIT (more in base/config.json)"
+    assert licence_of(config, base) == "MIT (more in base/config.json)"
     (base / "CARD.md").touch()
-    assert setup.licence_of(config, base) == "MIT (more in base/CARD.md)"
+    assert licence_of(config, base) == "MIT (more in base/CARD.md)"
     config.licence = "CPML-1.0.0 (non-commercial, model and outputs)"
-    assert setup.licence_of(config, base) == config.licence
+    assert licence_of(config, base) == config.licence

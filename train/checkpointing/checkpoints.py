@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from machine.storage.atomic import (
     WriteError,
@@ -31,7 +32,7 @@ from machine.storage.checksums import Manifest, ManifestError, read_manifest, wr
 from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, resume
-from train.optim.optimizer import NonFiniteError, tensor_bytes
+from train.optim.optimizer import NonFiniteError
 from xtts.voices import adapter_file
 from xtts.voices.evaluation_file import Evaluation, read_evaluation
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, Verified, manifest_beside
@@ -250,6 +251,11 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
             sync_folder(path.parent.parent)
             sync_folder(path.parent.parent.parent)
     require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
+
+
+def tensor_bytes(value: Any) -> int:
+    """Bytes of the tensors in nested dictionaries and lists."""
+    return sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 def _save(path: Path, content: dict[str, Any]) -> Written:

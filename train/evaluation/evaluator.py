@@ -36,7 +36,7 @@ from train.evaluation.plan import (
 )
 from train.evaluation.verdict import decide
 from train.progress import Progress
-from train.sampling.decoders import OF_BASE, learn_for_base, leave_out, weights_of
+from train.sampling.decoders import learn_for_base, leave_out
 from train.sampling.sampler import Sampler
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
@@ -48,7 +48,14 @@ from xtts.voices.evaluation_file import (
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError, RunFolder, Verified
-from xtts.voices.verdict import BASE_DECODER, CandidateKind, Verdict, candidate_id
+from xtts.voices.verdict import (
+    BASE_DECODER,
+    WEIGHTS_OF_BASE,
+    CandidateKind,
+    Verdict,
+    candidate_id,
+    weights_of_epoch,
+)
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -433,7 +440,7 @@ class Evaluator:
     def decoder_of(self, epoch: Verified | None) -> LearnedDecoder | None:
         """The decoder with which an epoch and its blends speak, or the base (None) as a separate
         candidate; None for the base's decoder."""
-        weights = weights_of(epoch.epoch, epoch.sha256) if epoch else OF_BASE
+        weights = weights_of_epoch(epoch.epoch, epoch.sha256) if epoch else WEIGHTS_OF_BASE
         path = self.run.decoder_path(epoch.epoch if epoch else 0)
         return learned_decoder.in_use(path, weights)
 

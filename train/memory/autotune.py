@@ -12,9 +12,10 @@ import torch
 
 from machine.devices import cuda_errors, recovery
 from machine.text import size_words
+from train.checkpointing.checkpoints import tensor_bytes
 from train.dataset.batches import Batches
 from train.optim.lora import num_adapter_weights
-from train.optim.optimizer import STATE_BYTES, tensor_bytes
+from train.optim.optimizer import STATE_BYTES
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from train.step import Learner

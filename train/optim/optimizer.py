@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from machine import extras
 from machine.errors import SotaqueError
@@ -146,11 +145,6 @@ def rate_factor(step: int, warmup_steps: int) -> float:
     """
     warm = min(1.0, (step + 1) / max(1, warmup_steps))
     return warm * min(1.0, (max(HOLD_STEPS, warmup_steps) / (step + 1)) ** 0.5)
-
-
-def tensor_bytes(value: Any) -> int:
-    """Bytes of the tensors in nested dictionaries and lists."""
-    return sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 # Steps that are skipped because they are not finite

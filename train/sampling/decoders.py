@@ -23,13 +23,11 @@ from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
+from xtts.voices.verdict import WEIGHTS_OF_BASE, weights_of_epoch
 from xtts.workers.decoder_schedule import STEPS, steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
-
-# The weights of the base, as `Verdict.weights`.
-OF_BASE = {"epoch": 0, "share": 0.0, "checkpoint_sha256": ""}
 
 Ask = Callable[[LearnDecoderRequest], DecoderLearned]
 
@@ -148,7 +146,7 @@ def learn_for_base(
         least_steps=steps_until(1, minutes, minute_steps), state=state,
     )  # fmt: skip
     _, record = learn(
-        ask, tensors, {**OF_BASE, "after_epoch": after}, request,
+        ask, tensors, {**WEIGHTS_OF_BASE, "after_epoch": after}, request,
         state=run.decoder_state_path(0), whose="Untrained model",
     )  # fmt: skip
     assert record is not None  # it has no time limit
@@ -206,7 +204,7 @@ def learn_for_epoch(
     clips: all of the person's; reference: the recording with the speaker embedding of samples;
     checkpoint, sha256: of the epoch; minute_steps: the steps for one minute of clips.
     """
-    tensors, weights = run.decoder_path(epoch), weights_of(epoch, sha256)
+    tensors, weights = run.decoder_path(epoch), weights_of_epoch(epoch, sha256)
     try:
         record = learned_decoder.read(tensors)
         if record is not None and record.weights == weights:
@@ -228,8 +226,3 @@ def learn_for_epoch(
     except Exception as error:
         log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
         return 0.0
-
-
-def weights_of(epoch: int, sha256: str) -> dict[str, Any]:
-    """The weights of an epoch, as `Verdict.weights`."""
-    return {"epoch": epoch, "share": 1.0, "checkpoint_sha256": sha256}

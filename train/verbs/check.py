@@ -49,7 +49,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """
     from train.dataset import features
     from train.dataset.metadata import read_transcript
-    from train.setup import build_context
+    from train.run_context import build_context
 
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     log.info(transcript.shown(settings.dataset_dir))

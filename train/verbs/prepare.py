@@ -14,7 +14,8 @@ log = logging.getLogger("train")
 
 def run(settings: TrainSettings, _arguments: argparse.Namespace) -> int:
     """Reads the dataset and computes the features of its clips."""
-    from train.setup import build_context, build_feature_cache
+    from train.run_context import build_context
+    from train.setup import build_feature_cache
 
     context = build_context(settings)
     log.info(context.data.report())

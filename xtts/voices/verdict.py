@@ -8,6 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 CandidateKind = Literal["base", "epoch", "blend"]
 # The ids of the base, and of the base with a decoder trained on the clips.
 BASE, BASE_DECODER = "base", "base_decoder"
+# The weights of the base, as `Verdict.weights`.
+WEIGHTS_OF_BASE = {"epoch": 0, "share": 0.0, "checkpoint_sha256": ""}
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Verdict:
             "share": self.share,
             "checkpoint_sha256": self.checkpoint_sha256,
         }
+
+
+def weights_of_epoch(epoch: int, sha256: str) -> dict[str, Any]:
+    """The weights of an epoch, as `Verdict.weights`. sha256: of its checkpoint."""
+    return {"epoch": epoch, "share": 1.0, "checkpoint_sha256": sha256}
 
 
 def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0, decoder: str = "") -> str:

@@ -14,8 +14,8 @@ from extras.distil.lessons import Narrator, Teacher, of_clips, spoken, texts
 from tests.datasets import make_dataset
 from tests.models import ending_base
 from tests.xtts.workers.test_tasks import checkpoint
+from train.run_context import build_context
 from train.settings import TrainSettings
-from train.setup import build_context
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.run_folder import RunError
 from xtts.workers.tuned_model import TunedModel

@@ -7,7 +7,8 @@ from extras.eight_bit import adamw
 from machine.errors import SotaqueError
 from tests.operations import OperationCounter
 from tests.train.test_step import a_batch, a_learner, weights
-from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, new_optimizer, tensor_bytes
+from train.checkpointing.checkpoints import tensor_bytes
+from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, new_optimizer
 from train.step import train_step
 
 

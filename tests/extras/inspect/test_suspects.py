@@ -14,8 +14,9 @@ from extras.inspect import suspects
 from tests.datasets import make_dataset
 from tests.extras.inspect.planted import plant, read_good, write
 from tests.extras.inspect.test_outside_models import saved
+from train.run_context import build_context
 from train.settings import load
-from train.setup import build_context, open_trainer
+from train.setup import open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
 DEMO = Path(__file__).parents[3] / "train" / "data" / "demo"

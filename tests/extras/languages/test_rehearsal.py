@@ -12,8 +12,9 @@ from tests.extras.languages.languages import GREEK, make_greek
 from tests.models import ending_base
 from train.distributed import World
 from train.evaluation.plan import built_in
+from train.run_context import build_context
 from train.settings import TrainSettings
-from train.setup import build_batches, build_context
+from train.setup import build_batches
 
 
 @pytest.fixture(scope="module")

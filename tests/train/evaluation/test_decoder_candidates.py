@@ -10,9 +10,9 @@ from machine.storage.hashes import sha256_of
 from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, base, candidate, facts, verdict_of
 from tests.train.evaluation.test_evaluator import Ground
-from train.sampling.decoders import weights_of
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
+from xtts.voices.verdict import weights_of_epoch
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 BASE: dict[str, Any] = {"voice": 0.4, "errors": 0.1, "natural": 3.6}
@@ -41,7 +41,7 @@ def learn(ground: Ground, epoch: int) -> None:
     tensors.write_bytes(b"decoder %d" % epoch)
     file = Written(sha256_of(tensors), tensors.stat().st_size)
     record = LearnedDecoder(
-        **weights_of(epoch, saved.sha256), distance_before=2.0, distance_after=1.8, clips=40,
+        **weights_of_epoch(epoch, saved.sha256), distance_before=2.0, distance_after=1.8, clips=40,
         steps=50 * epoch, file=file,
     )  # fmt: skip
     learned_decoder.write(tensors, record)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.models import tiny_base
+from train.run_context import run_config
 from train.settings import TrainSettings
-from train.setup import run_config
 from xtts.model.config import EXPORT_FILES, ConfigError, ModelConfig, naming_normalizer
 from xtts.text.normalization.registry import COQUI, NEWEST, SOTAQUE_1
 from xtts.voices.base_models import DEMO
