@@ -37,8 +37,7 @@ SPANS = {
     ),
     "epoch": (
         ("train.epoch_end", "EpochEnd.save"),
-        ("train.epoch_end", "EpochEnd.sample"),
-        ("train.epoch_end", "EpochEnd.judge"),
+        ("train.epoch_end", "EpochEnd.speak_saved"),
         ("train.evaluation.conclusion", "conclude"),
     ),
 }

@@ -11,10 +11,10 @@ import torch
 
 from tests.installed import has
 from tests.train.test_run import Workshop, assert_same_end, content, losses
+from train import epoch_end
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.conclusion import keep_best_blend
 from train.resilience.stopping import StopRequest
-from train.step import Learner
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
@@ -122,7 +122,7 @@ def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeyp
     """Each epoch is worse than the previous one."""
     epochs = itertools.count(1.0)
     monkeypatch.setattr(
-        Learner, "evaluate", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)}
+        epoch_end, "mean_losses", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)}
     )
     worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}
     run = workshop.run("early", 8, **worse)

@@ -255,14 +255,14 @@ def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(
 
 def test_a_file_does_not_push_a_run_aside(checkpoints, fresh):
     save(checkpoints, 1)
-    path = save(fresh, 5).path
+    path = save(fresh, 5).checkpoint
     with pytest.raises(SotaqueError, match="already holds a run at epoch 1"):
         checkpoints.resume(str(path), FINGERPRINT)
 
 
 def test_from_other_data_the_weights_are_taken_and_epochs_count_from_1(checkpoints, fresh, caplog):
     caplog.set_level(logging.INFO)
-    path = save(checkpoints, 4).path
+    path = save(checkpoints, 4).checkpoint
     found = fresh.resume(str(path), replace(FINGERPRINT, data_sha256="x"))
     assert (found.epoch, found.step, found.trainer_state) == (0, 0, None)
     assert found.model_state["gpt.a"][0] == 4
@@ -270,7 +270,7 @@ def test_from_other_data_the_weights_are_taken_and_epochs_count_from_1(checkpoin
 
 
 def test_a_file_that_is_missing_damaged_or_of_another_model_is_named(checkpoints, fresh, tmp_path):
-    path = save(checkpoints, 1).path
+    path = save(checkpoints, 1).checkpoint
     with pytest.raises(SotaqueError, match="belongs to another model"):
         fresh.resume(str(path), replace(FINGERPRINT, base_sha256="x"))
     with pytest.raises(RunError, match=r"none\.pt does not exist"):
