@@ -100,7 +100,7 @@ class Trainer:
         return self.end.run(epoch, done, began)
 
     def _finish(self) -> int:
-        """Judges what is left, and reports the best. The exit code."""
+        """Judges the remaining candidates, and reports the best. The exit code."""
         self.end.conclude()
         if self.learner.world.is_main and not self.stop.requested:
             log.info("%s", next_steps(self.end.checkpoints.run))
