@@ -207,7 +207,7 @@ class EpochEnd:
                 self.evaluator.judge_base()
 
     def conclude(self) -> None:
-        """Finishes writing and speaking after the last epoch, and judges the remaining candidates."""
+        """Finishes writing and speaking, and judges the remaining candidates."""
         self.finish_writing()
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.samples.sampler.finish()
