@@ -404,7 +404,7 @@ def open_samples(
     sampler = sampler_of(
         settings if logs else replace(settings, sample_device="off"),
         context,
-        interrupted=lambda: stop.requested,
+        stop,
     )
     reference = kept_reference(settings, context, run)
     clips = [clip for clip in context.data.clips if clip.speaker == reference.speaker]

@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from machine.devices import recovery
 from machine.devices.probe import report_surprise
 from machine.devices.selection import Environment, Place
 from train.resilience import lost_gpu
+from train.resilience.stopping import StopRequest
 from train.run_context import RunContext
 from train.sampling import placement
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, surprising
@@ -205,9 +205,11 @@ def new_speaker(
     )
 
 
-def sampler_of(settings: TrainSettings, context: RunContext, **options: Any) -> Sampler:
-    """The sampler for the settings. options: of `Sampler`."""
+def sampler_of(
+    settings: TrainSettings, context: RunContext, stop: StopRequest | None = None
+) -> Sampler:
+    """The sampler for the settings. stop: ends a request at once."""
     compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
     chosen = placement.plan(context.machine, settings.sample_device, context.device.value, compute)
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
-    return Sampler(chosen, speaker, **options)
+    return Sampler(chosen, speaker, interrupted=lambda: stop is not None and stop.requested)
