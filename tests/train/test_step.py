@@ -9,7 +9,6 @@ import torch
 from demo_voice.new_gpt import new_gpt
 from tests.installed import has
 from train.dataset.batches import Batch
-from train.epoch_end import mean_losses
 from train.optim import optimizer as optimization
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, NonFiniteError, OptimizationConfig
 from train.optim.trainable import TrainableParts
@@ -197,29 +196,6 @@ def test_weights_without_an_optimizer_go_on_at_their_step():
     assert (
         train_step(second, a_batch(5)).learning_rate == train_step(first, a_batch(5)).learning_rate
     )
-
-
-def test_evaluating_changes_nothing():
-    learner = a_learner()
-    train_step(learner, a_batch())
-    before, random_state = weights(learner), torch.get_rng_state()
-    first = mean_losses(learner, [a_batch(1), a_batch(2)])
-    assert first == mean_losses(learner, [a_batch(1), a_batch(2)])
-    assert same(before, weights(learner))
-    assert torch.equal(random_state, torch.get_rng_state())
-
-
-def test_validation_is_the_mean_over_tokens_not_over_batches():
-    learner = a_learner()
-    short = Batch(
-        pack([torch.tensor([3])], [torch.tensor([4])], [torch.zeros(80, 9)], SHAPE,
-             stop_input=False), (0,), 0.1,
-    )  # fmt: skip
-    one, other = mean_losses(learner, [a_batch()]), mean_losses(learner, [short])
-    both = mean_losses(learner, [a_batch(), short])
-    many, few = 12 + 7 + 8, 5
-    expected = (one["audio_loss"] * many + other["audio_loss"] * few) / (many + few)
-    assert both["audio_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_neighbouring_seeds_steps_and_ranks_share_no_number():
