@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from machine.answers import ask_once
+from extras.common.answers import ask_once
 from machine.errors import SotaqueError
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """Optional parts of Sotaque, a folder each, any of which can be deleted.
 
 The core imports none of them: `machine.extras` finds them and says what one may offer. An extra
-imports the core, and no other extra.
+imports the core and `extras.common`, which holds what several extras share, and no other extra.
 """
 
 # In the order in which help and /openapi.json list what they offer.

@@ -1,4 +1,4 @@
-"""This computer: settings, storage, devices, ONNX Runtime and readings of the system.
+"""This computer: settings, storage, processes and devices.
 
 Nothing in this package knows the model.
 """

@@ -4,8 +4,8 @@ Each child leads a process group, so that its children are killed with it. A cal
 driver cannot be interrupted, not even by SIGKILL. Such a child is abandoned, and the result says
 that it hung.
 
-`run_with_timeout` runs a program to its end. `machine.parallel_process` has the children that run
-in parallel to this process, and `machine.answers` asks a child for one answer.
+`run_with_timeout` runs a program to its end, and `machine.parallel_process` has the children that
+run in parallel to this process.
 
 asyncio starts its own children (`api.engine.child`, `api.voices.recordings`) and uses `kill_group`.
 The watchdog (`train.resilience.heartbeat`) is different: it shares the trainer's process group, so
@@ -160,9 +160,9 @@ def reserve_stdout() -> BinaryIO:
 
 
 def write_json_line(answers: BinaryIO, message: Mapping[str, Any], body: bytes = b"") -> None:
-    """Writes one answer to `machine.parallel_process`, `machine.answers` or `api.engine.child`.
+    """Writes one answer to the parent: to `machine.parallel_process` or `api.engine.child`, say.
 
-    body: bytes that follow the line, which tells their number; only the last of these reads them.
+    body: bytes that follow the line, which tells their number; only the second of these reads them.
     """
     if body:
         message = {**message, "bytes": len(body)}

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -44,11 +44,11 @@ READS_ENVIRONMENT = {
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe.py": "what its children inherit; where a user's caches are",
     "extras/doctor/collection.py": "libraries and GPUs it chooses: that is judged",
-    "api/work_queue.py": "what background work inherits",
-    "machine/steps.py": "RAY_ADDRESS",
+    "extras/common/work_queue.py": "what background work inherits",
+    "extras/common/steps.py": "RAY_ADDRESS",
     "extras/ray/steps.py": "what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
-    "machine/onnxruntime/__init__.py": "turns off ONNX Runtime's telemetry, before it is imported",
+    "machine/onnxruntime.py": "turns off ONNX Runtime's telemetry, before it is imported",
     "machine/commands.py": "which Python environment is active in the user's shell",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
     "machine/memory.py": "sets how much oneDNN keeps, before torch computes",
@@ -150,7 +150,8 @@ def test_names_say_what_a_module_is():
     vague = [
         str(path)
         for path in MODULES
-        if VAGUE & {word for part in path.with_suffix("").parts for word in part.split("_")}
+        for inner in [str(path.with_suffix("")).removeprefix("extras/common")]
+        if VAGUE & set(re.split("[/_]", inner))
     ]
     assert vague == []
 
@@ -262,33 +263,62 @@ def test_a_module_only_defines():
 CORE = ("machine", "xtts", "train", "api")
 
 
-def test_the_core_imports_no_extra_and_an_extra_imports_no_other():
-    """Module names in strings count as imports; only `extras` itself locates extras."""
-    broken = [
-        f"{path}: {name}"
-        for path in MODULES
-        if path.parts[0] in (*CORE, "extras")
-        for name in sorted(extras_named(path))
-        if path.parts[0] in CORE or name != path.parts[1].removesuffix(".py")
-    ]
-    assert broken == []
+def test_an_extra_imports_the_core_and_common_and_the_core_neither():
+    """Module names in strings count as imports; only `machine.extras` locates extras."""
+    packages = (*CORE, "extras")
+    assert broken_arrows(path for path in MODULES if path.parts[0] in packages) == []
 
 
-def test_a_test_of_an_extra_needs_no_other_and_one_of_the_core_none():
+def test_a_test_of_an_extra_needs_no_other_and_one_of_the_core_neither_them_nor_common():
     """An extra is deleted with its tests, and the others pass. A test of two is marked `needs`."""
+    tests = (path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py"))
+    assert broken_arrows(tests) == []
+
+
+def broken_arrows(paths: Iterable[Path]) -> list[str]:
+    """Each module, or test, that names an extra which it must not know."""
     import extras
 
     broken = []
-    for path in (path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")):
-        of_extra = path.parts[1] == "extras" and len(path.parts) > 3
-        own = {path.parts[2]} if of_extra else set()
-        others = extras_named(path) & set(extras.NAMES) - own
+    for path in paths:
+        inner = path.parts[1:] if path.parts[0] == "tests" else path.parts
+        in_extra = inner[0] == "extras" and len(inner) > 2
+        others = extras_named(path) & {*extras.NAMES, "common"}
+        others -= {inner[1], "common"} if in_extra else set()
         broken += [f"{path}: {name}" for name in sorted(others)]
-    assert broken == []
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "broken"),
+    [
+        ("extras/cut/cues.py", "from extras.common.steps import Steps", []),
+        ("extras/cut/cues.py", "from extras import common", []),
+        ("extras/cut/cues.py", "from extras.books import plan", ["books"]),
+        ("extras/common/steps.py", "from extras.common import answers", []),
+        ("extras/common/steps.py", "import extras.ray.steps", ["ray"]),
+        ("machine/process.py", "from extras.common.steps import Steps", ["common"]),
+        ("machine/process.py", "CHILD = 'extras.common.readings.nvml'", ["common"]),
+        ("tests/extras/cut/test_cues.py", "from tests.extras.common import places", []),
+        ("tests/extras/common/test_steps.py", "import extras.ray.steps", ["ray"]),
+        ("tests/machine/test_process.py", "from extras.common.steps import Steps", ["common"]),
+    ],
+)
+def test_a_broken_arrow_is_found(place, line, broken, tmp_path, monkeypatch):
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text(line, encoding="utf-8")
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    for function in (tree, imports):
+        function.cache_clear()
+    try:
+        assert broken_arrows([Path(place)]) == [f"{place}: {name}" for name in broken]
+    finally:
+        for function in (tree, imports):
+            function.cache_clear()
 
 
 def extras_named(path: Path) -> set[str]:
-    """The extras that a module imports, or whose modules or tests it names."""
+    """The extras that a module imports, or whose modules or tests it names; `common` too."""
     strings = {
         node.value
         for node in ast.walk(tree(path))
@@ -304,7 +334,8 @@ def test_every_extra_is_listed_and_every_name_has_a_folder():
     import extras
 
     folders = {path.parent.name for path in (ROOT / "extras").glob("*/__init__.py")}
-    assert folders <= set(extras.NAMES)
+    assert "common" not in extras.NAMES
+    assert folders - {"common"} <= set(extras.NAMES)
     assert len(set(extras.NAMES)) == len(extras.NAMES)
 
 

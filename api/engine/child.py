@@ -63,10 +63,9 @@ DEMO = VoiceTarget("demo", {"name": "demo"})
 
 @dataclass(frozen=True)
 class OpenedVoiceState:
-    """An open voice, as the child reported it. placed: where and why ONNX Runtime computes it, as
-    in `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer than configured
-    if the GPU's memory requires it. speakers, own_name: as in
-    `xtts.inference.loaded_voice.LoadedVoice`."""
+    """An open voice, as the child reported it. placed: where and why ONNX Runtime computes it;
+    empty with torch. slots: fewer than configured if the GPU's memory requires it. speakers,
+    own_name: as in `xtts.inference.loaded_voice.LoadedVoice`."""
 
     key: str
     voice: VoiceTarget

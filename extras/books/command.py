@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from extras.books.book import Book, BookError, Chapter
 from extras.books.formats.reading import FORMATS as BOOK_FORMATS
 from extras.books.formats.reading import read_book
+from extras.common.steps import Steps, steps_for
 from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import address_space_bytes
-from machine.steps import Steps, steps_for
 from machine.storage.atomic import make_folder, replace_file, replacing, write_json
 from machine.storage.leftovers import remove_stale
 from machine.storage.locks import LockHeld, exclusive

@@ -16,11 +16,11 @@ from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.speech.speaking import recording_of
 from api.state import AppState, Shared
-from api.uploads import DiskSpace, arrived, free_bytes
 from extras.books.formats.reading import FORMATS
 from extras.books.uploads import schemas, store
 from extras.books.uploads.part import Library
 from extras.books.uploads.store import UploadedBook
+from extras.common.named_folders import DiskSpace, arrived, free_bytes
 from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError

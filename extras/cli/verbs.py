@@ -9,8 +9,8 @@ from typing import Any
 
 from api import __main__ as api
 from api.settings import ApiSettings
+from extras.common.flags import flag_values
 from machine import extras
-from machine.settings.flags import flag_values
 from machine.settings.loading import whole
 from train import __main__ as train
 from train.settings import TrainSettings

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from extras.common.steps import Steps
 from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript
@@ -30,7 +31,6 @@ from extras.cut.word_alignment import (
     place_units,
     trusted,
 )
-from machine.steps import Steps
 from train.progress import lookahead, with_progress
 from xtts.audio import resample
 

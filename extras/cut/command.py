@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from extras.common.steps import Steps
 from extras.cut import cutter, writing
 from extras.cut.by_base import base_that_aligns, cut_by_base
 from extras.cut.by_words import cut_by_words
@@ -33,7 +34,6 @@ from extras.cut.profile import (
 )
 from extras.cut.recordings import CuttingError, open_recording
 from machine import commands
-from machine.steps import Steps
 from train.progress import clock
 from train.settings import TrainSettings
 from xtts.text.languages import short_code

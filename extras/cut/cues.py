@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from extras.common.line_breaks import joiner
 from extras.cut.recordings import CuttingError
 from extras.cut.subtitles import TIMES, spoken_cues
 from train.dataset.entries import DatasetError, read_text
 from train.dataset.tags import decoded, spoken, tags_note, without_speakers
-from xtts.text.line_breaks import joiner
 
 # HTK writes integers in units of 100 ns, Audacity seconds with a decimal point.
 _HTK_PER_SECOND = 1e7

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from extras.common.steps import Steps
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import (
@@ -29,7 +30,6 @@ from extras.cut.planning import (
 )
 from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
 from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
-from machine.steps import Steps
 from machine.storage.hashes import sha256_of
 from train.progress import Progress, lookahead
 from xtts.audio import resample

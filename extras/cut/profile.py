@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from extras.common.onnxruntime.sessions import OnnxSessionOptions, RuntimeMissing, open_session
 from extras.cut.recordings import (
     LISTENING_RATE,
     CuttingError,
@@ -21,7 +22,6 @@ from extras.cut.recordings import (
     check_unchanged,
     resampled_blocks,
 )
-from machine.onnxruntime.sessions import OnnxSessionOptions, RuntimeMissing, open_session
 from train.progress import Progress
 
 VAD_FRAME = 512

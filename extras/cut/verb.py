@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """As `extras.cut.command.run`."""
+    from extras.common.steps import steps_for
     from extras.cut import command
-    from machine.steps import steps_for
 
     asked = arguments
     return command.run(

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from extras.common.csv_table import csv_bytes
 from extras.cut.cutter import CutResult
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import IN_A_CLIP, SILENCE
 from extras.cut.recordings import CuttingError, stretches
 from machine.storage.atomic import make_folder, replace_file, require_space, write_json
-from machine.storage.csv_table import csv_bytes
 from machine.storage.leftovers import remove_stale
 from machine.storage.reading import read_json
 from xtts import wav

@@ -18,10 +18,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from api.errors import APIError
 from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
-from api.speech import for_extras, speaking
+from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
+from extras.common import protocols
 from extras.dialects.memory import Memory
 from xtts.arguments import SPEED, TEMPERATURE
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -88,7 +89,7 @@ async def ready(state: Shared) -> str:
 @router.get("/api/voices")
 async def list_voices(state: Shared) -> dict[str, Any]:
     """The voices by name."""
-    return {"status": "success", "voices": list(await for_extras.labels(state))}
+    return {"status": "success", "voices": list(await protocols.labels(state))}
 
 
 @router.get("/api/rvcvoices")
@@ -180,7 +181,7 @@ async def read_sound(name: str, state: Shared) -> Response:
 async def _kept(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:
     """Keeps the audio and returns its address. Clients of version 1 use the address unchanged and
     add `.wav` to voice names; clients of version 2 append it to the server's address."""
-    version_1 = voice.endswith(".wav") and voice not in await for_extras.labels(state)
+    version_1 = voice.endswith(".wav") and voice not in await protocols.labels(state)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
 

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS, PROBLEMS
-from api.speech import for_extras, speaking
+from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
+from extras.common import protocols
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
@@ -56,7 +57,7 @@ async def _respond(request: Request, state: AppState, fields: TtsFields) -> Resp
     if not values["text"].strip():
         text = "text is missing. Send it in the URL, in a form, or as a header."
         raise APIError(422, "invalid_request", text, param="text")
-    for_extras.check_length(values["text"])
+    protocols.check_length(values["text"])
     ask = SynthesisRequest(values["text"], values["language_id"])
     return await speaking.respond(
         state, caller, ask, SoundForm("wav", "whole"), values["speaker_id"] or SERVED,

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from api.errors import APIError, shown
 from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS
-from api.speech import for_extras
 from api.state import AppState, Shared
 from api.voices.store import SERVED
+from extras.common import protocols
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=PROBLEMS)
 Legacy = Annotated[bool, Query(description="names only, as Kokoro-FastAPI had them before 0.3")]
@@ -96,7 +96,7 @@ async def list_audio_models(state: Shared) -> AudioModelList:
 async def list_audio_voices(state: Shared, legacy: Legacy = False) -> AudioVoiceList:
     """Lists the voices by id and name, the served one first."""
     if legacy:
-        return AudioVoiceList(voices=list(await for_extras.labels(state)))
+        return AudioVoiceList(voices=list(await protocols.labels(state)))
     rows = [AudioVoiceRow(id=SERVED, name=state.served_name)]
     rows += [AudioVoiceRow(id=name, name=name) for name in state.speakers]
     for voice in await asyncio.to_thread(state.voices.all):

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
-from api.speech import for_extras, speaking
+from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
+from extras.common import protocols
 from extras.dialects.memory import Memory, TtsSettings
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import NAMES
@@ -42,14 +43,14 @@ class SpeakerRow(BaseModel):
 @router.get("/speakers")
 async def list_speakers(state: Shared) -> list[SpeakerRow]:
     """The voices, the served one first."""
-    labels = await for_extras.labels(state)
+    labels = await protocols.labels(state)
     return [SpeakerRow(name=name, voice_id=voice, preview_url="") for name, voice in labels.items()]
 
 
 @router.get("/speakers_list")
 async def list_speaker_names(state: Shared) -> list[str]:
     """The voices by name."""
-    return list(await for_extras.labels(state))
+    return list(await protocols.labels(state))
 
 
 @router.get("/languages")

@@ -21,10 +21,11 @@ from starlette.responses import Response
 from api.errors import APIError
 from api.routes.voices import UPLOAD, decode_uploads, keep_voice, takes_recordings, upload_of
 from api.schemas import PROBLEMS, LanguageText, Text
-from api.speech import for_extras, speaking
+from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED, means_served
+from extras.common import protocols
 from machine.text import plain_name
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -64,7 +65,7 @@ async def list_studio_speakers(state: Shared) -> dict[str, VoiceHandle]:
     """The voices by name, the served one first, as `default` and by its present name: a client
     looks for a stored name here and does not ask for one that is not listed."""
     served = {SERVED: SERVED, state.served_name: SERVED}
-    labels = served | await for_extras.labels(state)
+    labels = served | await protocols.labels(state)
     return {label: handle_of(voice) for label, voice in labels.items()}
 
 

@@ -1,7 +1,8 @@
 """`python -m xtts doctor`: finds faults of this machine, and the commands that fix them.
 
-`machine.readings` fills a frozen `Machine`, the pure functions in `checks` judge it (`diagnosis`
-has the list), and `report` prints. A reading that fails or hangs is a finding, not an error.
+`extras.common.readings` fills a frozen `Machine`, the pure functions in `checks` judge it
+(`diagnosis` has the list), and `report` prints. A reading that fails or hangs is a finding, not an
+error.
 """
 
 VERBS = {

@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from extras.common.readings import programs, system_files
+from extras.common.readings.snapshot import Driver, Machine, MachineSettings
 from machine.devices import selection
 from machine.devices.selection import Environment
 from machine.errors import SotaqueError
-from machine.readings import programs, system_files
-from machine.readings.snapshot import Driver, Machine, MachineSettings
 from machine.storage.facts import Facts, cache_folder
 
 # Longer than the probe's own limits.

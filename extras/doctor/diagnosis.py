@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from extras.common.readings.snapshot import Machine
 from extras.doctor.checks import builds, drivers, gpus, onnx, surroundings
 from extras.doctor.finding import Finding, Severity, could_not_run
-from machine.readings.snapshot import Machine
 
 # Takes the readings that its parameters name; returns None if it does not apply to this machine.
 Judge = Callable[..., Finding | tuple[Finding, ...] | None]

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from machine.devices.nvml import GpuUsageReader
-from machine.devices.usage import Usage, UsageMeter
+from extras.common.readings.nvml import GpuUsageReader
+from extras.doctor.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
 from machine.text import printable
 

@@ -10,9 +10,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
+from extras.common.readings.nvml import GpuState, GpuUsageReader, as_cuda_counts
 from extras.doctor.flops import of_steps as of_steps
-from machine.devices.nvml import GpuState, GpuUsageReader, as_cuda_counts
-from machine.devices.usage import Usage, UsageMeter
+from extras.doctor.usage import Usage, UsageMeter
 
 log = logging.getLogger("train")
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from extras.common.onnxruntime import sessions
 from machine.errors import SotaqueError
-from machine.onnxruntime import sessions
 from xtts.audio import MEL_BANDS, SPEAKER_RATE
 
 # A shorter vector is hardly an embedding, but rather a class or a score.

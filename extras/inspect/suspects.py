@@ -8,13 +8,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from extras.common.csv_table import csv_bytes
+from extras.common.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from extras.inspect.judging import Measurements, SuspectClip, find_suspects
 from extras.inspect.measuring import inspect, made_from
 from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
-from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from machine.storage.atomic import make_folder, replace_file
-from machine.storage.csv_table import csv_bytes
 from machine.storage.facts import Facts
 from train.dataset.dataset import Dataset, RejectedClip
 from train.dataset.entries import shown_path

@@ -20,7 +20,7 @@ def licence_of(folder: Path) -> str:
 
 def load_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedVoice:
     """Opens a voice with ONNX Runtime; other formats are exported first. Raises OnnxError, and the
-    errors of `machine.onnxruntime.sessions`."""
+    errors of `extras.common.onnxruntime.sessions`."""
     from extras.onnx.speech.onnx_voice import load_onnx_voice
 
     return load_onnx_voice(files, where)

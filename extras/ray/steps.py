@@ -13,10 +13,10 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from extras.common.steps import Steps
 from machine import commands
 from machine.devices.selection import cpu_count
 from machine.errors import SotaqueError
-from machine.steps import Steps
 from machine.text import first_line
 
 T = TypeVar("T")

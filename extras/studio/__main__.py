@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 from api.__main__ import main as serve
 from api.settings import ApiSettings, load
+from extras.common.flags import flag_values
 from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import TrainingQueue
 from machine.errors import SotaqueError
 from machine.process import end_group, module_command, signal_name
-from machine.settings.flags import flag_values
 from machine.settings.loading import whole
 
 SUMMARY = "the service, and a trainer for the trainings queued on its page"

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.schemas import NameText
-from api.uploads import DiskSpace
-from api.work_queue import JobState
+from extras.common.named_folders import DiskSpace
+from extras.common.work_queue import JobState
 
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120

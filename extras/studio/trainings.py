@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from api import shared_folder
 from api.errors import APIError, without_paths
+from extras.common.answers import ask_once
 from extras.studio.datasets.store import Datasets
 from extras.studio.settings import StudioServiceSettings
 from extras.studio.training_jobs import (
@@ -36,7 +37,6 @@ from extras.studio.training_schemas import (
     TrainingRow,
 )
 from machine import commands
-from machine.answers import ask_once
 from machine.process import module_command
 from machine.settings.types import flag_of
 from xtts.voices.run_folder import RunFolder
@@ -97,7 +97,7 @@ class Trainings:
         except JobRefused as error:
             raise APIError(422, "invalid_request", without_paths(str(error))) from error
         if settings:
-            command = module_command("train.preflight", "--values")
+            command = module_command("extras.common.training_preflight", "--values")
             faults = ask_once(command, _JUDGE_SECONDS, request=settings).answer
             if faults:  # without an answer, the trainer checks the settings later
                 raise APIError(422, "invalid_request", " ".join(faults), param="settings")

@@ -41,10 +41,11 @@ from wyoming.tts import (
 
 from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
-from api.speech import for_extras, speaking
+from api.speech import speaking
 from api.speech.speaking import count_pieces
 from api.state import AppState
 from api.voices.store import SERVED
+from extras.common import protocols
 from extras.wyoming.text_stream import TextStream
 from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -148,7 +149,7 @@ class WyomingSession:
             # During a streamed text, this event repeats the whole text for servers without
             # streaming.
             if self._streamed is None:
-                for_extras.check_length(whole := _text_of(event))
+                protocols.check_length(whole := _text_of(event))
                 text = TextStream()
                 text.add(whole)
                 text.end()
@@ -182,7 +183,7 @@ class WyomingSession:
                 raise starting()
             await asyncio.sleep(0.05)
         state = self._state
-        labels = await for_extras.labels(state)
+        labels = await protocols.labels(state)
         await self._send(
             info_of(
                 labels, state.last_languages, state.licence, state.speakers,
@@ -247,7 +248,7 @@ class WyomingSession:
 
     async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
         caller = self._state.check_rate(self.address)
-        labels = await for_extras.labels(self._state)
+        labels = await protocols.labels(self._state)
         name, language = wanted_of(voice, labels, self._state.last_languages)
         ask = SynthesisRequest(part, language or "")
         spoken = await speaking.stream(self._state, caller, ask, name)
@@ -349,7 +350,7 @@ def listings_of(
     labels: Mapping[str, str], languages: Sequence[str]
 ) -> dict[str, tuple[str, str | None, str]]:
     """The listed names, each with the voice's id, its language (None if the model has only one) and
-    its label. labels: label -> id of every voice (`api.speech.for_extras`)."""
+    its label. labels: label -> id of every voice (`extras.common.protocols`)."""
     if len(languages) < 2:
         return {label: (voice, None, label) for label, voice in labels.items()}
     return {

@@ -1,1 +1,1 @@
-"""CPUs and GPUs: selection, health, errors and utilization."""
+"""CPUs and GPUs: selection, health and errors."""

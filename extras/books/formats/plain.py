@@ -14,9 +14,9 @@ from extras.books.formats.headings import (
 )  # fmt: skip
 from extras.books.formats.html_text import visible
 from extras.books.formats.raised import with_meaning
+from extras.common.line_breaks import joiner
 from xtts.text import markdown
 from xtts.text.languages import code_of
-from xtts.text.line_breaks import joiner
 
 _ALONE = (
     "prologue|epilogue|introduction|preface|foreword|afterword|vorwort|nachwort|einleitung|préface|"

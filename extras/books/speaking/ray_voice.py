@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from extras.books.speaking.book_voice import Ask, BookVoice, Said
+from extras.common.steps import Steps
 from machine.errors import SotaqueError
-from machine.steps import Steps
 from xtts.inference.loaded_voice import LoadedVoice
 
 

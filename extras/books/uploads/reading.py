@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from api.shared_folder import now
-from api.uploads import bytes_below
-from api.work_queue import WorkQueue, write_job
 from extras.books.uploads.store import (
     BookJob,
     Books,
     UploadedBook,
     changing,
 )
+from extras.common.named_folders import bytes_below
+from extras.common.work_queue import WorkQueue, write_job
 from machine.process import module_command
 from machine.storage.atomic import replace_file
 from machine.storage.reading import read_json

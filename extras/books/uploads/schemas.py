@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.uploads import DiskSpace
-from api.work_queue import JobState
+from extras.common.named_folders import DiskSpace
+from extras.common.work_queue import JobState
 
 MOST_FILE_NAME = 120
 MOST_NAMES = 500

@@ -3,11 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from extras.doctor.finding import Finding, fail, ok, warn
-from machine import commands
-from machine.devices.nvml import GpuState
-from machine.devices.selection import Environment
-from machine.readings.snapshot import (
+from extras.common.readings.nvml import GpuState
+from extras.common.readings.snapshot import (
     Container,
     Driver,
     MachineSettings,
@@ -15,7 +12,7 @@ from machine.readings.snapshot import (
     Nodes,
     TorchBuild,
 )
-from machine.remedies import (
+from extras.common.remedies import (
     CPU_ONLY,
     OLDEST_DRIVER,
     branch_of,
@@ -25,6 +22,9 @@ from machine.remedies import (
     major_of,
     use_backend,
 )
+from extras.doctor.finding import Finding, fail, ok, warn
+from machine import commands
+from machine.devices.selection import Environment
 
 
 def without_foreign_libraries() -> str:

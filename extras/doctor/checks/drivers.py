@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from extras.doctor.finding import Finding, fail, ok, warn
-from machine.readings.snapshot import (
+from extras.common.readings.snapshot import (
     AMD,
     INTEL,
     NVIDIA,
@@ -14,7 +13,8 @@ from machine.readings.snapshot import (
     Managed,
     Nodes,
 )
-from machine.remedies import REBOOT, get_driver
+from extras.common.remedies import REBOOT, get_driver
+from extras.doctor.finding import Finding, fail, ok, warn
 
 _MAKERS = {NVIDIA: "NVIDIA", AMD: "AMD", INTEL: "Intel"}
 # These choose the card that draws. CUDA does not read them.

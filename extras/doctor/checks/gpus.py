@@ -3,18 +3,18 @@
 import re
 from dataclasses import replace
 
-from extras.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
-from machine import commands
-from machine.devices.health import GpuHealth, Outcome
-from machine.devices.selection import DeviceError, Environment, choose_device
-from machine.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
-from machine.remedies import (
+from extras.common.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
+from extras.common.remedies import (
     CPU_ONLY,
     REBOOT,
     fitting_backend,
     get_driver,
     use_backend,
 )
+from extras.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
+from machine import commands
+from machine.devices.health import GpuHealth, Outcome
+from machine.devices.selection import DeviceError, Environment, choose_device
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors

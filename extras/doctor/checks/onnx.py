@@ -5,15 +5,15 @@ lists CUDA on a machine without a GPU, then computes on the CPU without a messag
 the CUDA library itself, and the loader's text is the reason.
 """
 
-from extras.doctor.finding import Finding, ok, warn
-from machine.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
-from machine.remedies import (
+from extras.common.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
+from extras.common.remedies import (
     install_libraries,
     major_of,
     missing_library,
     replace_builds,
     use_backend,
 )
+from extras.doctor.finding import Finding, ok, warn
 
 _GPU_BUILD = "onnxruntime-gpu"
 

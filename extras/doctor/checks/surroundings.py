@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from extras.doctor.finding import Finding, fail, gigabytes, ok, warn
-from machine import commands
-from machine.devices.selection import Environment
-from machine.readings.snapshot import (
+from extras.common.readings.snapshot import (
     Container,
     MachineSettings,
     Storage,
     TrialSpeech,
 )
+from extras.doctor.finding import Finding, fail, gigabytes, ok, warn
+from machine import commands
+from machine.devices.selection import Environment
 
 XTTS_V2_BYTES = 1_867_929_118
 # The size of logs, samples and the feature cache of a small dataset.

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from extras.common.answers import ask_once
+from extras.common.onnxruntime import placement, sessions
+from extras.common.onnxruntime.providers import CPU, ProviderRequest, wish_of
 from extras.doctor.explain import inputs, report
 from extras.doctor.explain.graph import ExplainError, ModelGraph, read
-from machine.answers import ask_once
-from machine.onnxruntime import placement, sessions
-from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
 from machine.process import module_command
 
 _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0

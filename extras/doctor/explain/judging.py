@@ -7,8 +7,8 @@ The CPU can be the right place: computing a small value there costs less than co
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from machine.onnxruntime.operators import OperatorKind, is_heavy, kind_of
-from machine.onnxruntime.placement import SessionStatus
+from extras.common.onnxruntime.operators import OperatorKind, is_heavy, kind_of
+from extras.common.onnxruntime.placement import SessionStatus
 
 # Below this many values a copy to a GPU and back (about 20 us) costs more than the work itself.
 SMALL = 4096

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from extras.common.onnxruntime.operators import is_heavy
+from extras.common.onnxruntime.placement import SessionStatus, explain_command
+from extras.common.onnxruntime.providers import CPU
 from extras.doctor.explain.graph import ModelGraph
 from extras.doctor.explain.judging import Judgement, answer, forecast, judge
 from machine import commands
-from machine.onnxruntime.operators import is_heavy
-from machine.onnxruntime.placement import SessionStatus, explain_command
-from machine.onnxruntime.providers import CPU
 from machine.text import size_words, wrapped
 
 SCHEMA = 1

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from extras.common.onnxruntime.trial_child import load_libraries, placed, recording
+from extras.common.readings.nvml import GpuUsageReader
 from extras.doctor.explain.inputs import arrays
-from machine.devices.nvml import GpuUsageReader
 from machine.onnxruntime import import_quietly
-from machine.onnxruntime.trial_child import load_libraries, placed, recording
 from machine.process import reserve_stdout, write_json_line
 
 _CPU = "CPUExecutionProvider"

@@ -1,13 +1,15 @@
 """`python -m xtts doctor`: the options of the command."""
 
 import argparse
-import importlib.util
 import sys
 
 SUMMARY = "check this machine and show how to fix it"
 EPILOG = "It reads the environment and .env like the programs; see docs/settings.md."
 # Each program, as messages name it, and the module that lists the settings it refuses.
-_PREFLIGHTS = {"a run": "train.preflight", "the service": "api.preflight"}
+_PREFLIGHTS = {
+    "a run": "extras.common.training_preflight",
+    "the service": "extras.doctor.serving_preflight",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def preflights() -> dict[str, tuple[str, ...]]:
-    """Name of each installed program -> the command that checks its settings.
+    """Name of each program -> the command that checks its settings.
 
     The path of `.env` is appended to the command, which prints a JSON list of sentences.
     """
-    return {
-        program: (sys.executable, "-m", module)
-        for program, module in _PREFLIGHTS.items()
-        if importlib.util.find_spec(module.partition(".")[0])
-    }
+    return {program: (sys.executable, "-m", module) for program, module in _PREFLIGHTS.items()}

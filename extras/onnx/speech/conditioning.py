@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from extras.common.answers import ask_once
+from extras.common.onnxruntime import sessions
+from extras.common.onnxruntime.sessions import OnnxSessionOptions
 from extras.onnx import folder as folders
 from extras.onnx.folder import OnnxError
 from extras.onnx.speech import loading
 from extras.onnx.speech.loading import OnnxModel
-from machine.answers import ask_once
 from machine.errors import SotaqueError
-from machine.onnxruntime import sessions
-from machine.onnxruntime.sessions import OnnxSessionOptions
 from machine.process import module_command, reserve_stdout, write_json_line
 from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file

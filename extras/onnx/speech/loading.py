@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from extras.common.onnxruntime import sessions
+from extras.common.onnxruntime.placement import SessionStatus
+from extras.common.onnxruntime.sessions import OnnxSessionOptions
 from extras.onnx import folder as folders
 from extras.onnx.folder import OnnxError, OnnxVoice
 from extras.onnx.speech.gpt import OnnxGPT
 from extras.onnx.speech.vocoder import OnnxVocoder
 from machine.devices.selection import cpu_count
-from machine.onnxruntime import sessions
-from machine.onnxruntime.placement import SessionStatus
-from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig
@@ -73,7 +73,7 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
     """Opens an ONNX voice. verify: compares every file that it uses with its hash first.
 
     Raises OnnxError, also for a precision that this export lacks, ConfigError and the
-    errors of `machine.onnxruntime.sessions`.
+    errors of `extras.common.onnxruntime.sessions`.
     """
     config, low = ModelConfig.read(folder), where.low_memory
     kinds = folders.read(folder).kinds

@@ -94,7 +94,7 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
     """Opens an ONNX folder; any other voice is exported first. `xtts.voices.loading.load_voice`
     calls it.
 
-    Raises OnnxError, ConfigError, and the errors of `machine.onnxruntime.sessions`.
+    Raises OnnxError, ConfigError, and the errors of `extras.common.onnxruntime.sessions`.
     """
     if files.adapter is not None:
         raise no_adapter(files.adapter.parent)

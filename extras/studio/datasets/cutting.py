@@ -1,7 +1,7 @@
 """Cuts datasets with `python -m train cut`, one at a time, at a lower priority than speech.
 
 The queue is on disk (`job.json`). The replica that holds the lock file of DATASETS_DIR works on the
-queue (`api.work_queue`).
+queue (`extras.common.work_queue`).
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from api.errors import APIError
 from api.shared_folder import now
-from api.work_queue import WorkQueue, write_job
+from extras.common.work_queue import WorkQueue, write_job
 from extras.studio.datasets import clips, takes, uploads
 from extras.studio.datasets.prompts import refuse_read_aloud
 from extras.studio.datasets.store import (

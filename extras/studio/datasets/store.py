@@ -23,8 +23,8 @@ from typing import ClassVar
 from api import shared_folder
 from api.errors import APIError
 from api.shared_folder import now
-from api.uploads import NamedFolders
-from api.work_queue import Job, WorkFolder, read_job
+from extras.common.named_folders import NamedFolders
+from extras.common.work_queue import Job, WorkFolder, read_job
 from machine.storage.atomic import make_folder
 
 MOST_DATASETS = 200

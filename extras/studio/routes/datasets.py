@@ -16,7 +16,7 @@ from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
-from api.uploads import DiskSpace, arrived, free_bytes
+from extras.common.named_folders import DiskSpace, arrived, free_bytes
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.prompts import is_read_aloud

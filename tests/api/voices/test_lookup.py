@@ -3,7 +3,6 @@
 import pytest
 
 from api.errors import APIError
-from api.speech.for_extras import labels_of
 from api.voices.store import UploadedVoice, find_by_name, is_served
 
 
@@ -60,20 +59,3 @@ def test_what_means_no_voice_several_or_a_mixture_is_refused(asked, status, code
 def test_a_voice_may_be_called_like_a_mixture():
     both = voice("dddddddddddd", "Anna + Bea")
     assert find_by_name("anna + bea", "demo", [both]) == both
-
-
-def test_every_label_finds_its_voice_again():
-    """Names with another meaning, or shared by several voices, are listed by id."""
-    odd = [voice(f"{number:012}", name) for number, name in
-           enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip
-    found = labels_of([ANNA, *odd])
-    assert next(iter(found.items())) == ("default", "default") and len(found) == 8
-    by_id = {one.id: one for one in [ANNA, *odd]}
-    for label, identity in found.items():
-        if label in by_id:
-            assert label == identity
-        elif is_served(label):
-            assert identity == "default"
-        else:
-            assert find_by_name(label, "demo", [ANNA, *odd]) == by_id.get(identity)
-    assert "Bea" in found and "Nova" not in found and "x.wav" not in found

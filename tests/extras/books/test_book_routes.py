@@ -183,7 +183,7 @@ def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
 def test_on_a_full_disk_no_book_is_taken_or_read(shared, monkeypatch):
     one = Book(shared, "Full.txt")
     one.ended()
-    monkeypatch.setattr("api.uploads.free_bytes", lambda _: 1_000_000)
+    monkeypatch.setattr("extras.common.named_folders.free_bytes", lambda _: 1_000_000)
     before = {path.name for path in shared.state.part(Library).books.folder.iterdir()}
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space")
@@ -223,7 +223,7 @@ def test_it_is_followed_stopped_and_continued(service):
 
 @pytest.mark.usefixtures("hangs")
 def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
-    monkeypatch.setattr("api.work_queue._QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("extras.common.work_queue._QUIET_SECONDS", 0.3)
     one = Book(service)
     one.hanging()
     steps = one.folder / "spoken/steps"
@@ -247,7 +247,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
 
 @pytest.mark.usefixtures("hangs")
 def test_a_reading_ends_where_it_has_used_up_the_room(service, monkeypatch):
-    monkeypatch.setattr("api.work_queue._CHECKS_UNTIL_ROOM", 2)
+    monkeypatch.setattr("extras.common.work_queue._CHECKS_UNTIL_ROOM", 2)
     one = Book(service)
     one.hanging()
     monkeypatch.setattr("extras.books.uploads.store.Books.used_bytes", lambda _: 21 * 10**9)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from extras.common.steps import Steps
 from extras.cut import by_words
 from extras.cut.by_words import TextListener, heard_whole, wrong_order
 from extras.cut.cues import Cue
@@ -14,7 +15,6 @@ from extras.cut.manuscript import Manuscript, manuscript_of
 from extras.cut.profile import SpokenChunk
 from extras.cut.recogniser import HeardWord
 from extras.cut.recordings import SourceRecording
-from machine.steps import Steps
 from machine.storage.hashes import FileStamp
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from extras.common.csv_table import read_csv
 from extras.cut.planning import (
     CLIPPED,
     IN_A_CLIP,
@@ -25,7 +26,6 @@ from extras.cut.planning import (
 )
 from extras.cut.profile import SoundProfile, pause_between
 from extras.cut.writing import write_account
-from machine.storage.csv_table import read_csv
 
 RATE = 22_050
 

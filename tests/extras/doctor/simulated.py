@@ -11,12 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from extras.doctor import report
-from extras.doctor.diagnosis import exit_code, judge
-from machine.devices.health import GpuHealth, OperationVerdict, Outcome
-from machine.devices.nvml import GpuState
-from machine.devices.selection import Environment
-from machine.readings.snapshot import (
+from extras.common.readings.nvml import GpuState
+from extras.common.readings.snapshot import (
     AMD,
     NVIDIA,
     Container,
@@ -31,7 +27,11 @@ from machine.readings.snapshot import (
     Storage,
     TorchBuild,
 )
-from tests.machine.test_remedies import CU126, CU130
+from extras.doctor import report
+from extras.doctor.diagnosis import exit_code, judge
+from machine.devices.health import GpuHealth, OperationVerdict, Outcome
+from machine.devices.selection import Environment
+from tests.extras.common.test_remedies import CU126, CU130
 from tests.machines import OPERATIONS
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from extras.common.readings.snapshot import AMD, NVIDIA, Machine
 from extras.doctor import collection
 from extras.doctor.diagnosis import exit_code, judge
 from extras.doctor.finding import Severity
-from machine.readings.snapshot import AMD, NVIDIA, Machine
+from tests.extras.common.readings.places import laptop, program, write
 from tests.extras.doctor.simulated import computer
-from tests.machine.readings.places import laptop, program, write
 from tests.processes import gone
 
 

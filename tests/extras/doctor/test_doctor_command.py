@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from extras.common.readings.snapshot import Machine
 from extras.doctor import command
 from extras.doctor.collection import ReadingPlace
-from machine.readings.snapshot import Machine
 from machine.storage.facts import Facts
+from tests.extras.common.readings.places import program
 from tests.extras.doctor import simulated
-from tests.machine.readings.places import program
 from xtts.__main__ import main
 
 CLEAN = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from extras.common.readings.nvml import GpuState
 from extras.doctor import monitor
-from machine.devices.nvml import GpuState
-from machine.devices.usage import Usage
+from extras.doctor.usage import Usage
 from xtts.__main__ import main
 
 WITHOUT_NVML = pytest.mark.skipif(

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from extras.common.readings.nvml import GpuState
 from extras.doctor import run_usage
 from extras.doctor.run_usage import MachineMetrics, figures_of
-from machine.devices.nvml import GpuState
-from machine.devices.usage import Usage
+from extras.doctor.usage import Usage
 from tests.train.metrics.test_logs import curves, logs, records, train
 
 GPU = GpuState(0, "RTX 3090", 60.0, 8_000_000_000, 24_000_000_000)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from extras.common.steps import steps_for
 from extras.ray.steps import RaySteps
 from machine import extras
 from machine.errors import SotaqueError
-from machine.steps import steps_for
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from extras.books.speaking.book_voice import BookVoice
 from extras.books.speaking.narration import Narration, Settings
 from extras.books.speaking.ray_voice import RayBookVoice
 from extras.books.speaking.takes import TakeFolder
+from extras.common.steps import Steps
 from machine.errors import SotaqueError
-from machine.steps import Steps
 from tests.models import tiny_voice
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.voices.loading import load_voice

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from machine.steps import Steps, steps_for
+from extras.common.steps import Steps, steps_for
 from machine.storage.atomic import write_json
 
 KEY = "0123456789abcdef" * 2 + "01234567"

@@ -100,7 +100,7 @@ def test_what_another_replica_stops_ends_although_the_folder_was_away_for_a_mome
     queued, monkeypatch
 ):
     queue, book = queued
-    monkeypatch.setattr("api.work_queue._CHECKS_UNTIL_ROOM", 1)
+    monkeypatch.setattr("extras.common.work_queue._CHECKS_UNTIL_ROOM", 1)
     away = threading.Event()
 
     def room() -> None:

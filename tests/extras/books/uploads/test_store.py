@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from api.uploads import bytes_below
-from api.work_queue import write_job
 from extras.books.uploads import store
 from extras.books.uploads.reading import BookQueue, Reader
 from extras.books.uploads.store import BookJob, Books, UploadedBook
+from extras.common.named_folders import bytes_below
+from extras.common.work_queue import write_job
 from machine.storage.atomic import write_json
 from xtts.inference.compute_config import ComputeConfig
 

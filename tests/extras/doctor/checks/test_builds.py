@@ -2,10 +2,10 @@
 
 import pytest
 
+from extras.common.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
 from extras.doctor.checks.builds import compute_mode, library_path, visible_gpus
 from extras.doctor.checks.builds import torch_build as judge_torch
 from extras.doctor.finding import Severity
-from machine.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
 from tests.extras.doctor.simulated import ALL_NODES, computer, gpu, managed, torch_build
 
 LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")

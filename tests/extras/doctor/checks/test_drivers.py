@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from extras.common.readings.snapshot import Container, Driver, Graphics, Managed
 from extras.doctor.checks.drivers import device_nodes, driver
 from extras.doctor.finding import Severity
-from machine.readings.snapshot import Container, Driver, Graphics, Managed
 from tests.extras.doctor.simulated import ALL_NODES, managed
 
 LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")

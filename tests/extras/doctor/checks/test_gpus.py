@@ -2,9 +2,9 @@
 
 import pytest
 
+from extras.common.readings.snapshot import Driver
 from extras.doctor.checks.gpus import kernel_log
 from extras.doctor.finding import Severity
-from machine.readings.snapshot import Driver
 from tests.extras.doctor.simulated import managed
 
 LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")

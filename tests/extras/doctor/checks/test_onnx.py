@@ -2,9 +2,9 @@
 
 import pytest
 
+from extras.common.readings.snapshot import Container, OnnxRuntime
 from extras.doctor.checks.onnx import onnx_runtime
 from extras.doctor.finding import Severity
-from machine.readings.snapshot import Container, OnnxRuntime
 from tests.extras.doctor.simulated import ALL_NODES, torch_build
 
 

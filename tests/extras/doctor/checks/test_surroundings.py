@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 import api.__main__
-import api.preflight
 import train.__main__
-import train.preflight
+from extras.common import training_preflight
+from extras.common.readings import programs
+from extras.common.readings.snapshot import MachineSettings, Storage, TrialSpeech
+from extras.doctor import serving_preflight
 from extras.doctor.checks import surroundings
 from extras.doctor.checks.surroundings import disk, memory, speech
 from extras.doctor.finding import Severity
 from extras.doctor.verbs.doctor import preflights
-from machine.readings import programs
-from machine.readings.snapshot import MachineSettings, Storage, TrialSpeech
+from tests.extras.common.readings.places import write
 from tests.extras.doctor.simulated import DEMO_BYTES, computer, gpu
-from tests.machine.readings.places import write
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
     lines, program, tmp_path, capsys, monkeypatch
 ):
     dotenv = write(tmp_path, {".env": lines}) / ".env"
-    told = {"train": train.preflight.refusals(dotenv), "api": api.preflight.refusals(dotenv)}
+    told = {"train": training_preflight.refusals(dotenv), "api": serving_preflight.refusals(dotenv)}
     refused = tuple((name, one) for name, sentences in told.items() for one in sentences)
     assert set(dict(refused)) == {program}
     finding = surroundings.settings(MachineSettings(), refused)
@@ -97,7 +97,7 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
 
 def test_settings_that_both_programs_accept_are_no_finding(tmp_path):
     dotenv = write(tmp_path, {".env": "NUM_EPOCHS=3\nAPI_PORT=8005\n"}) / ".env"
-    assert train.preflight.refusals(dotenv) == api.preflight.refusals(dotenv) == []
+    assert training_preflight.refusals(dotenv) == serving_preflight.refusals(dotenv) == []
 
 
 def test_each_program_is_asked_in_its_own_process(tmp_path):
@@ -105,8 +105,8 @@ def test_each_program_is_asked_in_its_own_process(tmp_path):
     environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
     refused = programs.refused(preflights(), environ, dotenv)
     assert list(refused) == [
-        ("a run", train.preflight.refusals(dotenv)[0]),
-        ("the service", api.preflight.refusals(dotenv)[0]),
+        ("a run", training_preflight.refusals(dotenv)[0]),
+        ("the service", serving_preflight.refusals(dotenv)[0]),
     ]
     finding = surroundings.settings(MachineSettings(), refused)
     assert finding.observed == "the settings are invalid: a run and the service would not start"

@@ -3,10 +3,10 @@
 from collections import Counter
 from pathlib import Path
 
+from extras.common.onnxruntime.placement import status
+from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain.graph import ModelGraph
 from extras.doctor.explain.report import facts
-from machine.onnxruntime.placement import status
-from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 
 # Piper on CUDA: the number of copies and the log lines come from document 000.
 LOG = """2026-11-21 [W:onnxruntime:, transformer_memcpy.cc:111 ApplyImpl] 28 Memcpy nodes are \

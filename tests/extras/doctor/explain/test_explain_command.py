@@ -8,13 +8,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from extras.common.answers import Answer
+from extras.common.onnxruntime.providers import CPU, CUDA, wish_of
+from extras.common.onnxruntime.sessions import Looks
 from extras.doctor.explain import command, running_child
 from extras.doctor.explain.graph import ExplainError, read
-from machine.answers import Answer
-from machine.onnxruntime.providers import CPU, CUDA, wish_of
-from machine.onnxruntime.sessions import Looks
+from tests.extras.common.onnxruntime import onnx_evidence as seen
 from tests.extras.doctor.explain.kinds import Sketch, arcface, written
-from tests.machine.onnxruntime import onnx_evidence as seen
 from xtts.__main__ import main, parser_of_all
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from extras.common.onnxruntime.placement import SessionStatus
+from extras.common.onnxruntime.providers import CPU, CUDA
 from extras.doctor.explain.judging import Judgement, answer, forecast, judge
-from machine.onnxruntime.placement import SessionStatus
-from machine.onnxruntime.providers import CPU, CUDA
 
 SMALL, LARGE = 12, 1_000_000
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from extras.common.onnxruntime.operators import is_heavy
+from extras.common.onnxruntime.placement import status
+from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain import inputs, running_child
 from extras.doctor.explain.graph import ModelGraph, read
 from extras.doctor.explain.report import as_text, facts
 from extras.doctor.explain.running_child import executed
-from machine.onnxruntime.operators import is_heavy
-from machine.onnxruntime.placement import status
-from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from tests.extras.doctor.explain.kinds import KINDS, written
 
 # The shapes of each kind's inputs, and its typical operators.

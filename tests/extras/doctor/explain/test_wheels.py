@@ -3,8 +3,8 @@
 import json
 import re
 
-from machine.onnxruntime.providers import CPU, OPENVINO
-from tests.machine.onnxruntime import test_onnx_wheels
+from extras.common.onnxruntime.providers import CPU, OPENVINO
+from tests.extras.common.onnxruntime import test_onnx_wheels
 
 pytestmark = test_onnx_wheels.pytestmark
 

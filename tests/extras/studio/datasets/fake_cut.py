@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from machine.storage.csv_table import csv_bytes
+from extras.common.csv_table import csv_bytes
 
 RATE = 16_000
 TOO_LONG = "too long without a pause"

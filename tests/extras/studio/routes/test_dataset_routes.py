@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from api import uploads as uploads_of
 from api.errors import APIError
-from api.work_queue import NICENESS
 from extras import studio
+from extras.common import named_folders
+from extras.common.work_queue import NICENESS
 from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
 from extras.studio.datasets.cutting import CutQueue
@@ -125,12 +125,12 @@ def test_a_recording_has_a_name_of_its_own_and_a_body(service):
 
 def test_a_full_disk_is_told_and_leaves_nothing(service, monkeypatch):
     one = Dataset(service)
-    free = SimpleNamespace(free=uploads_of.KEPT_FREE_BYTES + 5)
+    free = SimpleNamespace(free=named_folders.KEPT_FREE_BYTES + 5)
     with monkeypatch.context() as short:
-        short.setattr(uploads_of.shutil, "disk_usage", lambda _path: free)
+        short.setattr(named_folders.shutil, "disk_usage", lambda _path: free)
         assert refused(one.upload("a.wav")) == (507, "no_space")
         # An upload of unknown length ends when the disk is full.
-        free.free = uploads_of.KEPT_FREE_BYTES - 1
+        free.free = named_folders.KEPT_FREE_BYTES - 1
         short.setattr(uploads, "require_free", lambda *_: None)
         long = iter([bytes(1 << 20)] * 3)
         assert refused(one.upload("b.wav", long)) == (507, "no_space")
@@ -387,7 +387,7 @@ def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
 
 
 def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("api.work_queue._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("extras.common.work_queue._LOOK_SECONDS", 0.2)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
         for service in (one, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"

@@ -1,0 +1,1 @@
+"""What several extras share: an extra may import it, and the core never does."""

@@ -1,0 +1,1 @@
+"""ONNX Runtime sessions: on which device each runs, and why."""

@@ -1,0 +1,194 @@
+"""The reasons why a provider is not used, each with its fix.
+
+Each function returns (reason_code, what is wrong, what to do). docs/develop/onnx.md lists the
+codes.
+"""
+
+import re
+
+from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
+from extras.common.onnxruntime.providers import BUILDS, CALLED, ProviderRequest
+from extras.common.remedies import (
+    OLDEST_DRIVER,
+    get_driver,
+    install_libraries,
+    major_of,
+    missing_library,
+    replace_builds,
+    use_backend,
+)
+from machine import commands
+
+Reason = tuple[str, str, str]
+_MOST_CHARACTERS = 300
+_REBOOT = "Reboot; in a container, restart the container after the host."
+# cudaError_t as ONNX Runtime prints it ("CUDA failure 35: …") -> reason_code, meaning, fix.
+# docs.nvidia.com/cuda/cuda-runtime-api, group CUDART_TYPES.
+_FAILURES: dict[int, Reason] = {
+    2: ("out_of_memory", "The GPU has no memory left",
+        "Close other programs that use it; `nvidia-smi` lists them."),
+    46: ("gpu_busy", "Another process has exclusive use of the GPU",
+         "sudo nvidia-smi -c 0"),
+    100: ("no_gpu", "NVIDIA's driver shows no GPU to this process",
+          "Check CUDA_VISIBLE_DEVICES and `nvidia-smi`."),
+    101: ("no_gpu", "There is no GPU with this number", "Use cuda:0."),
+    209: ("gpu_not_supported", "This build has no code for this GPU",
+          "Install a build for another CUDA (12 for cards before the GTX 16 series)."),
+    802: ("driver_broken", "The GPU system is not initialised yet (on NVSwitch machines, by Fabric "
+          "Manager)", "sudo systemctl start nvidia-fabricmanager"),
+    803: ("driver_broken", "The driver's library and kernel module have different versions: the "
+          "driver was updated without a reboot", _REBOOT),
+    804: ("driver_broken", "A CUDA compatibility library comes before the driver's own, and this "
+          "GPU does not support it", "Remove its folder (cuda/compat) from LD_LIBRARY_PATH."),
+    999: ("driver_broken", "The driver reports an unknown error, as it does after a suspend",
+          _REBOOT),
+}  # fmt: skip
+
+
+def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
+    """This ONNX Runtime was not built for the requested provider."""
+    if wish.kind == "directml" and seen.system != "win32":
+        return (
+            "wrong_platform", "DirectML exists only on Windows",
+            "Use cuda for an NVIDIA GPU, rocm for an AMD one, openvino for an Intel one.",
+        )  # fmt: skip
+    wanted, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
+    message = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
+    if wanted in seen.packages and len(seen.packages) > 1:
+        others = " and ".join(name for name in seen.packages if name != wanted)
+        return (
+            "two_builds",
+            f"{wanted} is installed, but {others} was installed over it and is imported: {message}",
+            replace_builds(installed, wanted),
+        )
+    if wish.kind == "cuda" and "nvidia" not in seen.gpus:
+        message = f"{message}, and this machine shows no NVIDIA GPU"
+    if wish.kind == "rocm":
+        mend = f"Replace {installed} with AMD's build {wanted}, which comes with ROCm."
+    else:
+        mend = replace_builds(installed, wanted)
+    return "not_in_build", message, mend
+
+
+def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Reason:
+    """The build knows the provider, but the session did not get it."""
+    log = f"{trial.fault}\n{trial.log}"
+    for look in (_library, _failure, _symbol, _openvino):
+        if reason := look(wish, seen, log):
+            return reason
+    message = last_words(trial.fault or log) or "no message"
+    started = trial.active[:1] == (trial.provider,)
+    what = "It started, but could not compute" if started else "ONNX Runtime did not start it"
+    return "unknown", f"{what}: {message}", _run_doctor()
+
+
+def ended(wish: ProviderRequest, trial: Trial) -> Reason:
+    """The child returned no result."""
+    code = "hung" if "no answer" in trial.ending else "crashed"
+    return (
+        code, f"The process that tried it returned no result ({trial.ending})",
+        _run_doctor() if wish.kind == "cuda" else "Update the driver of this GPU.",
+    )  # fmt: skip
+
+
+def _run_doctor() -> str:
+    return f"Run: {commands.make('doctor')}"
+
+
+def last_words(log: str) -> str:
+    """The last line that holds words, without the location in ONNX Runtime's source."""
+    lines = [line.strip() for line in log.splitlines() if re.search(r"[a-z]{3}", line)]
+    last = lines[-1] if lines else ""
+    return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", last)[:_MOST_CHARACTERS]
+
+
+def _library(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    library = missing_library(log)
+    if not library:
+        return None
+    if library.startswith("libcuda.so"):
+        if seen.hint:
+            code, message = "no_gpu_in_container" if seen.in_container else "no_driver", seen.hint
+            return code, f"NVIDIA's driver ({library}) cannot be loaded", message
+        return (
+            "no_driver", f"NVIDIA's driver is missing: this machine has no {library}",
+            get_driver(seen.distribution, seen.in_container),
+        )  # fmt: skip
+    if wish.kind != "cuda":
+        return (
+            "missing_library", f"{library} is missing, which {CALLED[wish.kind]} needs",
+            f"Install {CALLED[wish.kind]}'s libraries, or add them to LD_LIBRARY_PATH.",
+        )  # fmt: skip
+    return _cuda_library(seen, library)
+
+
+def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
+    ours, theirs = major_of(seen.cuda), major_of(seen.torch_cuda)
+    if ours and theirs and ours != theirs:
+        backend = "cu130" if ours == 13 else "cu126"
+        return (
+            "other_cuda",
+            f"{library} is missing: {_answering(seen)} is built for CUDA {seen.cuda}, but torch "
+            f"installed CUDA {seen.torch_cuda}",
+            use_backend(backend, seen.in_container),
+        )
+    code = "missing_cudnn" if library.startswith("libcudnn") else "missing_library"
+    name = "cuDNN" if code == "missing_cudnn" else "a library of CUDA"
+    version = f" {seen.cuda}" if seen.cuda and code == "missing_library" else ""
+    message = f"{library} is missing, {name}{version}"
+    if seen.gpus or seen.driver:
+        return code, message, install_libraries()
+    return (
+        code, f"{message}, and this machine shows no NVIDIA GPU",
+        f"With a GPU: {install_libraries()}; without one, use the CPU.",
+    )  # fmt: skip
+
+
+def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    match = re.search(r"CUDA failure (\d+): ([^;\n]*)", log)
+    if not match:
+        if fault := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
+            message = f"cuDNN does not work: {fault[0][:_MOST_CHARACTERS]}"
+            return "missing_cudnn", message, install_libraries()
+        return None
+    number, words = int(match[1]), match[2].strip()
+    if number == 35:
+        needed = OLDEST_DRIVER.get(major_of(seen.cuda) or 0)
+        wants = f"; CUDA {seen.cuda} needs {needed} or newer" if needed else ""
+        have = f" ({seen.driver})" if seen.driver else ""
+        return (
+            "driver_too_old", f"NVIDIA's driver{have} is too old for this build{wants}",
+            get_driver(seen.distribution, seen.in_container),
+        )  # fmt: skip
+    if number in _FAILURES:
+        code, message, mend = _FAILURES[number]
+        return code, f"{message} (CUDA failure {number}: {words})", mend
+    return (
+        "gpu_failed",
+        f"The GPU fails: CUDA failure {number}: {words}",
+        _run_doctor(),
+    )
+
+
+def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    if match := re.search(r"undefined symbol: \w+|version `[^']+' not found", log):
+        return (
+            "mixed_libraries",
+            f"A library of the wrong version was loaded ({match[0]})",
+            "Start without LD_LIBRARY_PATH and LD_PRELOAD, or update the driver.",
+        )
+    return None
+
+
+def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    if match := re.search(r"Device (\w+) is not available", log):
+        return (
+            "no_gpu", f"OpenVINO finds no {match[1]} on this machine",
+            "Use openvino, which computes on the CPU, or install Intel's compute runtime.",
+        )  # fmt: skip
+    return None
+
+
+def _answering(seen: OnnxSurroundings) -> str:
+    name = seen.build or next(iter(seen.packages), "onnxruntime")
+    return f"{name} {seen.packages.get(name, '')}".strip()

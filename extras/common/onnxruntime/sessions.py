@@ -1,0 +1,169 @@
+"""Opens ONNX Runtime sessions; each reports the provider on which it runs.
+
+ONNX Runtime falls back to the CPU without telling the program. So a child first tries a provider
+(`inspection`), `placement` judges the result, and only a provider that computes correctly is
+requested here. torch is not needed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from extras.common.onnxruntime import inspection, placement
+from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
+from extras.common.onnxruntime.placement import Refusal, SessionStatus
+from extras.common.onnxruntime.providers import CPU, ProviderRequest, wish_of
+from extras.common.onnxruntime.trial_child import load_libraries, placed, recording
+from machine import commands
+from machine.errors import SotaqueError
+from machine.onnxruntime import import_quietly
+
+
+@dataclass(frozen=True)
+class OnnxSessionOptions:
+    """Options of a session; the defaults suit a machine that does other work too.
+
+    Attributes:
+        threads: Threads for one node; 0 is the number of the machine's cores, without regard to a
+            container's limit.
+        spinning: Whether idle threads spin, which costs a core.
+        arena: Whether used memory is kept.
+        pattern: Whether memory is planned from the sizes of the first inputs.
+        prepacking: Whether weights are copied into the layout that is fastest for products.
+        optimisation: A name in `onnxruntime.GraphOptimizationLevel`.
+    """
+
+    threads: int = 0
+    spinning: bool = False
+    arena: bool = True
+    pattern: bool = True
+    prepacking: bool = True
+    optimisation: str = "ORT_ENABLE_ALL"
+
+
+class RuntimeMissing(SotaqueError):
+    """ONNX Runtime is not installed, or cannot be imported."""
+
+
+class ModelRefused(SotaqueError):
+    """ONNX Runtime cannot open this model, not even on the CPU; the text says why."""
+
+
+@dataclass(frozen=True)
+class OpenedSession:
+    """An `onnxruntime.InferenceSession`, with where it computes and why."""
+
+    session: Any
+    status: SessionStatus
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How to inspect the machine; tests replace these functions."""
+
+    surroundings: Callable[[], OnnxSurroundings] = inspection.surroundings
+    trial: Callable[[ProviderRequest], Trial] = inspection.trial
+
+
+def open_session(
+    model: Path | bytes,
+    wish: str = "auto",
+    options: OnnxSessionOptions | None = None,
+    looks: Looks | None = None,
+) -> OpenedSession:
+    """Opens a model on the requested provider, or on the CPU if that does not work.
+
+    Args:
+        model: A file, or its content.
+        wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU or cpu.
+        options: Options of the session.
+        looks: How to inspect the machine.
+
+    Returns:
+        The session; its `status` says where it computes and why.
+
+    Raises:
+        SotaqueError: `wish` is none of these.
+        RuntimeMissing: ONNX Runtime is not installed.
+        ModelRefused: The model does not open on the CPU.
+    """
+    wished = wish_of(wish)
+    onnxruntime = runtime()
+    looks = looks or Looks()
+    got, refusal = choose(wished, looks)
+    session: Any = None
+    if got.kind != "cpu":
+        provider = looks.trial(got).provider
+        load_libraries(onnxruntime, provider)
+        try:
+            session = _open(onnxruntime, model, options, [(provider, got.options()), CPU])
+        except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
+            refusal, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
+    if session is None:
+        try:
+            session = _open(onnxruntime, model, options, [CPU])
+        except Exception as error:
+            name = "this model" if isinstance(model, bytes) else str(model)
+            message = " ".join(str(error).split())[:400]
+            raise ModelRefused(f"ONNX Runtime cannot open {name}: {message}") from error
+    active = session.get_providers()[0]
+    return OpenedSession(session, placement.status(wished, got, active, placed(session), refusal))
+
+
+def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refusal | None]:
+    """Chooses the provider of a session: the requested one, or the CPU and why it was refused.
+
+    `auto` takes the first provider of this build that computes correctly.
+    """
+    if wished.kind == "cpu":
+        return wished, None
+    seen = looks.surroundings()
+    auto = wished.kind == "auto"
+    wishes = [ProviderRequest(kind) for kind in inspection.present(seen)] if auto else [wished]
+    refused = []
+    for one in wishes:
+        refusal = placement.judge_trial(one, seen, looks.trial(one))
+        if refusal is None:
+            return one, None
+        refused.append(refusal)
+    return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[0]
+
+
+def runtime() -> Any:
+    """The package `onnxruntime`. Raises RuntimeMissing."""
+    try:
+        return import_quietly()
+    except ImportError as error:
+        raise RuntimeMissing(
+            f"ONNX Runtime cannot be imported ({error}). Install it: "
+            f"{commands.install('onnxruntime')} (or onnxruntime-gpu with an NVIDIA GPU)."
+        ) from error
+
+
+def _open(
+    onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None, providers: list[Any]
+) -> Any:
+    made = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
+    given = model if isinstance(model, bytes) else str(model)
+    # ONNX Runtime's own fallback only prints and continues, so the reason would be lost.
+    return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)
+
+
+def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
+    """The same options as `onnxruntime.SessionOptions`."""
+    made = onnxruntime.SessionOptions()
+    made.intra_op_num_threads = wanted.threads
+    made.inter_op_num_threads = 1
+    made.enable_cpu_mem_arena = wanted.arena
+    made.enable_mem_pattern = wanted.pattern
+    made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, wanted.optimisation)
+    made.add_session_config_entry("session.intra_op.allow_spinning", str(int(wanted.spinning)))
+    made.add_session_config_entry("session.disable_prepacking", str(int(not wanted.prepacking)))
+    # On a CPU with AVX2 but without VNNI, products of unsigned by signed bytes saturate at 16 bits:
+    # logits were off by 3.9 % instead of 1 %. This entry makes ONNX Runtime use unsigned weights on
+    # such a CPU. It changes nothing elsewhere.
+    made.add_session_config_entry("session.x64quantprecision", "1")
+    # Errors are raised anyway, and a warning for each node that belongs on the CPU is noise.
+    made.log_severity_level = 4
+    return made

@@ -1,0 +1,31 @@
+"""A child that is asked once: its answer, or why there is none."""
+
+import sys
+
+import pytest
+
+from extras.common.answers import ask_once
+
+ECHO = (
+    "import json, sys; from machine.process import reserve_stdout, write_json_line;"
+    "request, answers = json.load(sys.stdin), reserve_stdout(); print('a library says hello');"
+    "write_json_line(answers, {'got': request})"
+)
+
+
+def test_a_child_is_asked_once():
+    """Output of libraries is kept, but not as part of the answer."""
+    found = ask_once((sys.executable, "-c", ECHO), 20, request=["a", 1])
+    assert (found.answer, found.last_error) == ({"got": ["a", 1]}, "a library says hello")
+    assert ask_once(("sh", "-c", "cat; echo greeting; echo 3"), 20).answer == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("exec sleep 60", "no answer within 0.5 s"), ("kill -SEGV $$", "Segmentation"),
+     ("echo 1; echo why >&2; exit 3", "why"), ("exit 3", "exit status 3"),
+     ("echo hello", "no JSON"), ("true", "no JSON")],
+)  # fmt: skip
+def test_a_child_that_gives_no_answer_is_explained(script, reason):
+    found = ask_once(("sh", "-c", script), 0.5 if "sleep" in script else 20)
+    assert found.answer is None and reason in found.last_error
