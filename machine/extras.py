@@ -15,6 +15,7 @@ LISTENER    a further protocol: `api.parts`
 VOICES      a further format of voices: `xtts.voices.formats`
 CLIPS       looks at clips before training: `look`, `report_kept`, `left_out`
 LANGUAGES   tells which languages a base lacks: `report_lacking`
+HELP        the pages of `sotaque --help`: `overview`, `examples_of`
 REHEARSAL   clips in the added languages that a base has learned: `rehearsal_of`
 OPTIMIZER   AdamW with 8-bit states: `AdamW8bit`
 RULES       rules of languages that XTTS-v2 lacks: `rules_of`

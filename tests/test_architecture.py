@@ -344,7 +344,7 @@ ONE_EXTRA_EACH = {
     "LANGUAGES": ("report_lacking",), "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
     "RULES": ("rules_of",), "MARKUP": ("Reader",), "USAGE": ("MachineMetrics", "of_steps"),
     "GRAPHS": ("graphs_of",), "SPEECH_GRAPHS": ("rows_of", "record_windows"),
-    "STEPS": ("steps_on",),
+    "STEPS": ("steps_on",), "HELP": ("overview", "examples_of"),
 }  # fmt: skip
 
 

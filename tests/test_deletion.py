@@ -47,15 +47,15 @@ import json
 from api import app, settings
 print(json.dumps(app.build(settings.load([])[0]).openapi()))
 """
+HELP = "from machine.console import run; run(['--help'])"
 SMALL = {
     "MAX_TRAIN_SAMPLES": "8", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off",
     "EVALUATE_NATURALNESS": "off", "BLEND": "off", "LEARN_DECODER": "off", "TENSORBOARD": "off",
 }  # fmt: skip
 
 
-def copy_without(folder: Path, *names: str) -> Path:
-    """Copies the files that git knows, without these extras and their tests."""
-    deleted = tuple(f"{place}/{name}/" for name in names for place in ("extras", "tests/extras"))
+def copy_without(folder: Path, *deleted: str) -> Path:
+    """Copies the files that git knows, without those in these folders."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -89,7 +89,7 @@ def python(folder: Path, *words: str) -> str:
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_an_extra_can_be_deleted(name, tmp_path):
-    copy = copy_without(tmp_path / "sotaque", name)
+    copy = copy_without(tmp_path / "sotaque", f"extras/{name}/", f"tests/extras/{name}/")
     python(copy, "-c", IMPORT, "machine", "xtts", "train", "api", "extras")
     collected = python(
         copy, "-m", "pytest", "--collect-only", "-q", "-m", "slow or system or gpu or not slow"
@@ -99,6 +99,7 @@ def test_an_extra_can_be_deleted(name, tmp_path):
     assert any(one.startswith("tests/api/") for one in files)
     python(copy, "-m", "tests.test_modules_page")
     python(copy, "-m", "pytest", "-q", "tests/test_architecture.py", "tests/test_modules_page.py")
+    assert "\n  speak " in python(copy, "-c", HELP)
     for program in ("train", "xtts"):
         told = python(copy, "-m", program, "--help")
         verb = VERBS.get(name, "").split()
@@ -109,10 +110,10 @@ def test_an_extra_can_be_deleted(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy without any extra, as after `make install`."""
+    """A copy without the folder of the extras, as after `make install`."""
     if not (ROOT / ".venv/bin/python").exists():
         pytest.skip("make install has not been run here")
-    copy = copy_without(tmp_path_factory.mktemp("core") / "sotaque", *EXTRAS)
+    copy = copy_without(tmp_path_factory.mktemp("core") / "sotaque", "extras/", "tests/extras/")
     (copy / ".venv").symlink_to((ROOT / ".venv").resolve())
     for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", ".ci/install"):
         os.utime(copy / name, (0, 0))
@@ -139,6 +140,8 @@ def served(core: Path) -> Iterator[httpx.Client]:
 
 
 def test_the_core_alone_trains_and_serves(core):
+    python(core, "-c", IMPORT, "machine", "xtts", "train", "api")
+    assert "\n  speak " in python(core, "-c", HELP)
     done = subprocess.run(
         ["make", "train"], cwd=core, env=environment(core, **SMALL), capture_output=True,
         text=True, timeout=1200, check=False,

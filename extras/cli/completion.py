@@ -2,9 +2,10 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from extras.cli import verbs
+from extras.cli.choices import choices_of
+from machine import console
 from machine.errors import SotaqueError
 
 SUMMARY = "print the completion script of bash or zsh"
@@ -59,20 +60,20 @@ def choices() -> dict[str, tuple[str, ...]]:
 
 def script(shell: str) -> str:
     """The script for bash or zsh, with every verb and flag that is installed."""
-    known = verbs.find_all()
-    described = " ".join(shlex.quote(f"{name}:{verb.summary}") for name, verb in known.items())
+    listed = console.verbs()
+    described = " ".join(shlex.quote(f"{name}:{verb.summary}") for name, verb in listed.items())
     return _SHELLS[shell].format(
-        verbs=shlex.quote(" ".join(known)), described=described, table=_table(known)
+        verbs=shlex.quote(" ".join(listed)), described=described, table=_table(listed)
     )
 
 
-def _table(known: Mapping[str, verbs.Verb]) -> str:
+def _table(names: Iterable[str]) -> str:
     """The shell code that completes the values of flags with fixed words, and the flags of each
     verb; files elsewhere."""
     flags: list[str] = []
     after: dict[str, list[str]] = {}
-    for name, verb in known.items():
-        choices = verb.choices()
+    for name in names:
+        choices = choices_of(name)
         named = " ".join(flag for flag in choices if flag.startswith("--"))
         flags.append(f"    {name}) found={shlex.quote(named)} ;;")
         for flag, words in choices.items():

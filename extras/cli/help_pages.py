@@ -1,9 +1,9 @@
 """The help of `sotaque`: its verbs in groups, and examples."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from extras.cli import verbs
+from machine import console
 
 
 @dataclass(frozen=True)
@@ -89,45 +89,33 @@ GROUPS = (
     ),
 )  # fmt: skip
 _MOST_EXAMPLES = 3
-_END = """\
-`sotaque COMMAND --help` describes a command. Settings are flags, lines of .env, or environment
-variables (docs/settings.md). docs/errors.md lists the exit codes."""
 
 
 def overview() -> str:
     """The page of `sotaque --help`."""
-    known = verbs.find_all()
-    lines = ["usage: sotaque COMMAND [options]", ""]
-    lines += ["Fine-tune XTTS-v2 on your voice, listen to every epoch, serve the best."]
-    for group in groups(known):
+    verbs = console.verbs()
+    lines = console.heading()
+    for group in groups(verbs):
         lines += ["", f"{group.title}:"]
-        lines += [f"  {name:15}{known[name].summary}" for name in group.verbs]
+        lines += console.rows({name: verbs[name] for name in group.verbs})
         lines += [""] * bool(group.examples)
         lines += [f"    {_typed(one)}" for one in group.examples[:_MOST_EXAMPLES]]
-    return "\n".join([*lines, "", _END])
+    return "\n".join([*lines, "", console.ENDING])
 
 
-def groups(known: Mapping[str, verbs.Verb]) -> list[Group]:
+def groups(verbs: Collection[str]) -> list[Group]:
     """The groups with their installed verbs, and a last group for all other verbs."""
     found = [
         Group(
             group.title,
-            tuple(name for name in group.verbs if name in known),
-            tuple(one for one in group.examples if verb_of(one) in known),
+            tuple(name for name in group.verbs if name in verbs),
+            tuple(one for one in group.examples if verb_of(one) in verbs),
         )
         for group in GROUPS
     ]
     named = {name for group in GROUPS for name in group.verbs}
-    found.append(Group("More", tuple(name for name in known if name not in named), ()))
+    found.append(Group("More", tuple(name for name in verbs if name not in named), ()))
     return [group for group in found if group.verbs]
-
-
-def beginning(name: str, verb: verbs.Verb) -> str:
-    """The usage to print before the help of a verb; "" if the help includes it."""
-    if not verb.usage:
-        return ""
-    purpose = f"{verb.summary[0].upper()}{verb.summary[1:]}."
-    return f"usage: sotaque {name} {verb.usage}\n\n{purpose}\n\n"
 
 
 def examples_of(name: str) -> str:

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from extras.cli import completion, verbs
+from extras.cli import completion
+from machine import console
 
 COMPLETE = """
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sotaque; printf '%s\\n' "${COMPREPLY[@]}"
@@ -42,7 +43,7 @@ def test_bash_offers_verbs_flags_and_the_words_of_a_flag(words, offered):
 
 
 def test_bash_offers_every_verb():
-    assert completed("") == list(verbs.find_all())
+    assert completed("") == list(console.verbs())
 
 
 def test_zsh_reads_its_script(tmp_path):
