@@ -45,6 +45,14 @@ def test_precision(gpu, bf16, device, wish, precision):
     assert choice.value == precision and choice.reason
 
 
+def test_a_gpu_without_bf16_is_told_what_it_lacks_and_what_it_may_try():
+    t4 = GpuHealth(0, "Tesla T4", (7, 5), 15 << 30)
+    choice = choose_precision(machine(t4), "cuda:0", "auto")
+    assert choice.value == "fp32"
+    assert "Tesla T4 has compute capability 7.5, and bf16 needs 8.0" in choice.reason
+    assert "fp16 is not measured" in choice.reason and "PRECISION=fp16" in choice.reason
+
+
 def test_fp16_on_a_cpu_is_refused():
     with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
         choose_precision(machine(bf16=True), "cpu", "fp16")
