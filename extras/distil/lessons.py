@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -212,9 +213,14 @@ def _requests(
     streams = {one: texts(some, one, draw) for one, some in said.items()}
     for count in itertools.count():
         (language,) = draw.choices(list(counts), list(counts.values()))
-        yield SynthesisRequest(
-            next(streams[language]), language, seed * 10_000_000 + 100 * count + number
-        )
+        yield SynthesisRequest(next(streams[language]), language, seed_of(seed, number, count))
+
+
+def seed_of(*numbers: int) -> int:
+    """One seed of 63 bits for several numbers, such as a run's seed, a narrator's number and a
+    text's. Sums of multiples would give some of these the same seed."""
+    (state,) = np.random.SeedSequence(numbers).generate_state(1, np.uint64)
+    return int(state) >> 1
 
 
 def _say(
@@ -238,8 +244,9 @@ def _say(
                 except TextError:
                     continue
                 for number, piece in enumerate(pieces):
-                    random = torch.Generator(model.device).manual_seed(request.seed + number)
-                    utterance = TorchUtterance(model.gpt, model.config.decoding, random)
+                    generator = torch.Generator(model.device)
+                    generator.manual_seed(seed_of(request.seed, number))
+                    utterance = TorchUtterance(model.gpt, model.config.decoding, generator)
                     ids = torch.tensor(piece.ids, device=model.device)
                     wanted.append((line, ids, utterance))
             decode(model.gpt, voice.latents, [one[1:] for one in wanted], SLOTS)

@@ -119,6 +119,17 @@ def asked(scene, clips, count: int, **changes):
     return list(itertools.islice(requests, count))
 
 
+def test_no_two_pieces_of_a_run_have_one_seed(scene):
+    """Of any narrator, any text and any piece; nor has a piece the seed of a request."""
+    clips = scene[2]
+    narrators = [lessons._requests(clips, scene[1][0], [], (), 0, number) for number in (0, 1, 100)]
+    requests = [one for each in narrators for one in itertools.islice(each, 300)]
+    seeds = [lessons.seed_of(one.seed, piece) for one in requests for piece in range(3)]
+    seeds += [one.seed for one in requests]
+    assert len(set(seeds)) == len(seeds)
+    assert asked(scene, clips, 3)[2].seed == requests[2].seed == lessons.seed_of(0, 0, 2)
+
+
 def test_what_judges_is_not_said_where_there_is_anything_else(scene):
     clips = scene[2]
     judging = {clip.text for clip in clips[2:]}
