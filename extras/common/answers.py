@@ -1,4 +1,4 @@
-"""Asks a child process for one answer."""
+"""What a child process says: its one answer, or the words with which it failed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,11 @@ from typing import Any
 
 from machine import process
 from machine.process import ProcessResult
+from machine.text import last_line, printable
+
+# Python's exit code for an exception that nothing caught; those of Sotaque are in docs/errors.md.
+_UNCAUGHT = 1
+_LONGEST_MESSAGE = 700
 
 
 @dataclass(frozen=True)
@@ -55,3 +60,14 @@ def ask_once(
         answer = None
     fault = "no JSON as its answer" if answer is None else ""
     return replace(result, answer=answer, fault=fault)
+
+
+def error_words(code: int, stderr: str) -> str:
+    """The words with which a child failed, in one line, at most their last 700 characters.
+
+    A program of Sotaque prints a message, of one line or more, and exits with its code. Python
+    prints a traceback for an exception that nothing caught, and its last line has the message.
+    """
+    stderr = printable(stderr)
+    words = last_line(stderr) if code == _UNCAUGHT else " ".join(stderr.split())
+    return words[-_LONGEST_MESSAGE:]

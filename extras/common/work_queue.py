@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from api.errors import APIError, without_paths
 from api.shared_folder import now
+from extras.common.answers import error_words
 from extras.common.named_folders import NamedFolder, NamedFolders
 from machine.parallel_process import StderrFile
 from machine.process import kill_group
@@ -36,7 +37,6 @@ NICENESS = 15
 # The OOM killer takes the work first, because it can be continued.
 _OOM_SCORE = 900
 _LOOK_SECONDS = 5.0
-_LONGEST_MESSAGE = 700
 _READ_LIMIT = 1 << 16
 # How often to check whether somebody speaks, and after how many of these checks to see whether
 # another replica has stopped the work (half a second), and whether the disk has room (5 s).
@@ -390,9 +390,7 @@ def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
     """
     if code == 0:
         return "done", ""
-    stderr = printable(stderr)
-    words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
-    words = without_paths(words[-_LONGEST_MESSAGE:])
+    words = without_paths(error_words(code, stderr))
     if code in (2, 74) and words:
         return "failed", words
     again = f"What is done is kept: start the {work_name} again, and it continues from there."

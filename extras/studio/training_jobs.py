@@ -91,6 +91,8 @@ class TrainingState:
         message: The reason for the state, as sentences for a person.
         deaths: How often in a row the training was killed without saving a new epoch.
         epoch: The newest saved epoch when the training was last killed.
+        waits_for: The OUTPUT_DIR of another training that has to end first; "" for none. It hides
+            the message meanwhile.
     """
 
     state: State
@@ -100,7 +102,15 @@ class TrainingState:
     message: str
     deaths: int
     epoch: int
+    waits_for: str = ""
     __pydantic_config__ = _STRICT
+
+    @property
+    def sentence(self) -> str:
+        """The message for a person."""
+        if self.waits_for:
+            return f"It waits until other work ends, in {self.waits_for}."
+        return self.message
 
     @property
     def is_open(self) -> bool:

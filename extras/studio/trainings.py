@@ -186,7 +186,7 @@ class Trainings:
         except JobRefused as error:
             job, refused = TrainingJob(folder.id, "", "", {}, ""), str(error)
         cancelled = state.is_open and folder.is_cancelled
-        shown, message = state.state, without_paths(state.message or refused)
+        shown, message = state.state, without_paths(state.sentence or refused)
         if cancelled and (state.state == "queued" or not works):
             shown = "cancelled"  # no trainer works on it, and none will
         elif not works and state.state in ("checking", "running"):

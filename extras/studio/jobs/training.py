@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from extras.common.answers import error_words
 from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import (
     JobFolder,
@@ -27,7 +28,7 @@ from machine.parallel_process import ChildProcess
 from machine.process import module_command
 from machine.settings.types import flag_of
 from machine.storage.atomic import refused
-from machine.text import last_line, printable
+from machine.text import printable
 from train.resilience.at_work import trainings
 from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
@@ -42,9 +43,7 @@ MOST_DEATHS = 3
 _STOP_MARGIN_SECONDS = 60.0
 # After a kill due to lack of memory, the machine needs a moment.
 _REST_SECONDS = 2.0
-_LONGEST_MESSAGE = 700
 _UNBEGUN = ("queued", "checking")
-_WAITS = "It waits until other work ends,"
 _NOT_BEGUN = "It was cancelled before it began."
 _KEPT = "It was cancelled. Its checkpoints are kept: train the run again to continue."
 # Exit codes after which a new process may succeed: a lost GPU, a stall, a stop from elsewhere.
@@ -121,18 +120,17 @@ class Training:
     def _others_ended(self, run: RunFolder) -> bool:
         """Waits until no other training is in the way, and says so in the state. False if the job
         was cancelled or the trainer has to end in the meantime."""
-        before, told = self.job.state(), ""
+        state = self.job.state()
         while others := others_at_work(run, self.settings):
-            text = f"{_WAITS} in {others[0]}."
-            if text != told:
-                log.info("Job %s: %s", self.job.id, text)
-                told = self.job.write_state(message=text).message
+            if others[0] != state.waits_for:
+                state = self.job.write_state(waits_for=others[0])
+                log.info("Job %s: %s", self.job.id, state.sentence)
             self.stopping.wait(_POLL_SECONDS)
-            gone = _NOT_BEGUN if before.state in _UNBEGUN else _KEPT
+            gone = _NOT_BEGUN if state.state in _UNBEGUN else _KEPT
             if self._ended_by_cancel(gone) or self._interrupted():
                 return False
-        if told:
-            self.job.write_state(message="" if _WAITS in before.message else before.message)
+        if state.waits_for:
+            self.job.write_state(waits_for="")
         return True
 
     def _survives(self, run: RunFolder, code: int, errors: str) -> bool:
@@ -189,11 +187,12 @@ class Training:
         text = "The trainer was stopped. Its next start resumes this job."
         # An interrupted check starts again.
         begun = self.job.state().state not in _UNBEGUN
-        self.job.write_state(state="interrupted" if begun else "queued", message=text)
+        state = "interrupted" if begun else "queued"
+        self.job.write_state(state=state, message=text, waits_for="")
         return True
 
     def _end(self, state: str, code: int | None, message: str) -> None:
-        self.job.write_state(state=state, ended=now(), code=code, message=message)
+        self.job.write_state(state=state, ended=now(), code=code, message=message, waits_for="")
         log.info("Job %s: %s. %s", self.job.id, state, message)
 
 
@@ -219,8 +218,7 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
 def sentence_of(code: int, stderr: str) -> str:
     """Explains the end of a training to a person. Pure. code: its exit code, negative for a signal;
     stderr: the end of its stderr."""
-    words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
-    words = words[-_LONGEST_MESSAGE:]
+    words = error_words(code, stderr)
     if code in (2, 65, 70, 74, 75) and words:
         return words
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,17 @@ def test_a_linked_folder_is_no_job(settings, tmp_path):
     (settings.queue_dir / IDENTITY).symlink_to(outside)
     assert command.run(settings, once=True, module=FAKE) == 0
     assert not (outside / "state.json").exists() and not settings.output_dir.exists()
+
+
+def test_a_state_of_an_older_trainer_is_read(settings):
+    """One from before a job said in a field what it waits for."""
+    queue = TrainingQueue(settings.queue_dir)
+    job = queue.get(queue.ask("ana", "ana", {}).id)
+    assert job is not None
+    before = asdict(job.write_state(state="interrupted", message="It was stopped."))
+    del before["waits_for"]
+    job.state_file.write_text(json.dumps(before))
+    assert (job.state().state, job.state().sentence) == ("interrupted", "It was stopped.")
 
 
 @pytest.mark.parametrize(

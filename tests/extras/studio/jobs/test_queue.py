@@ -275,9 +275,9 @@ def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tm
     def train() -> None:
         with locked(RunFolder(held)) if held else at_work(ground.settings.cache_dir, "cpu", others):
             began.set()
-            until(lambda: job.state().message)
+            until(lambda: job.state().waits_for)
             told = f"It waits until other work ends, in {held or others}."
-            assert job.state().message == told and job.state().state == "queued"
+            assert job.state().sentence == told and job.state().state == "queued"
             assert ground.calls() == []
         ended.set()
 
@@ -286,20 +286,31 @@ def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tm
         began.wait(30)
         ground.work()
     assert ended.is_set()  # the thread has not failed
-    assert (job.state().state, job.state().message) == ("done", "")
+    assert (job.state().state, job.state().sentence) == ("done", "")
+
+
+def test_a_job_tells_again_why_it_was_started_again_once_nothing_is_in_its_way(ground):
+    """Whatever its message says, and although the trainer was killed while the job waited."""
+    job = ground.ask("ana")
+    message = "It waits until other work ends, said somebody. It was started again."
+    job.write_state(state="running", message=message, waits_for="a folder that is gone")
+    work = training.Training(job, ground.settings, "tests.none", threading.Event())
+    run = RunFolder(run_folder_of(ground.settings.output_dir, "ana"))
+    assert work._others_ended(run)
+    assert (job.state().sentence, job.state().state) == (message, "running")
 
 
 def test_what_waits_can_be_cancelled_and_the_trainer_stopped(ground, tmp_path):
     first, second = ground.ask("first"), ground.ask("second")
     with at_work(ground.settings.cache_dir, "cuda:0", tmp_path):
         program = ground.program()
-        until(lambda: "waits" in first.state().message)
+        until(lambda: first.state().waits_for)
         first.cancel()
-        until(lambda: "waits" in second.state().message)
+        until(lambda: second.state().waits_for)
         program.terminate()
         assert program.wait(30) == 0
     assert (first.state().state, second.state().state) == ("cancelled", "queued")
-    assert "next start" in second.state().message
+    assert "next start" in second.state().sentence
     ground.work()
     assert second.state().state == "done" and {call[1] for call in ground.calls()} == {"second"}
 
