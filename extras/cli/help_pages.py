@@ -98,8 +98,8 @@ def overview() -> str:
     for group in groups(verbs):
         lines += ["", f"{group.title}:"]
         lines += console.rows({name: verbs[name] for name in group.verbs})
-        lines += [""] * bool(group.examples)
-        lines += [f"    {_typed(one)}" for one in group.examples[:_MOST_EXAMPLES]]
+        if group.examples:
+            lines += ["", *(f"    {_typed(one)}" for one in group.examples[:_MOST_EXAMPLES])]
     return "\n".join([*lines, "", console.ENDING])
 
 

@@ -100,8 +100,8 @@ def options(wanted: Mapping[str, Any]) -> list[str]:
     }  # fmt: skip
     words = [f"--{name}={value}" for name, value in given.items()]
     words += [f"--again={key}" for key in wanted.get("again", ())]
-    words += ["--footnotes"] * bool(wanted.get("footnotes"))
-    return words + ["--plan"] * bool(wanted.get("plan_only"))
+    switches = {"footnotes": "--footnotes", "plan_only": "--plan"}
+    return words + [flag for name, flag in switches.items() if wanted.get(name)]
 
 
 def _pronunciations(book: UploadedBook, common: str | None) -> Path | None:

@@ -44,13 +44,12 @@ def graphics(
         )
     others = [card for card in graphics.cards if card.vendor != NVIDIA]
     if graphics.nvidia and others:
-        asleep = " The card sleeps until a program uses it, which is normal." * any(
-            card.power == "suspended" for card in graphics.nvidia
-        )
         meaning = (
             "Hybrid graphics: CUDA finds the NVIDIA card by itself. DRI_PRIME and prime-run choose "
-            "the card that draws, not the one that computes." + asleep
+            "the card that draws, not the one that computes."
         )
+        if any(card.power == "suspended" for card in graphics.nvidia):
+            meaning += " The card sleeps until a program uses it, which is normal."
         return ok(seen, "", meaning, drawing)
     if graphics.cards and not graphics.nvidia:
         return ok(seen, "", "No NVIDIA card: Sotaque computes on the CPU.", drawing)
@@ -112,12 +111,13 @@ def container(
         return ok("in a container; its host has loaded no NVIDIA driver")
     visible = variables.get("NVIDIA_VISIBLE_DEVICES", "")
     hidden = visible in ("", "void", "none")
+    setting = " Set NVIDIA_VISIBLE_DEVICES=all." if hidden else ""
     return fail(
         f"in a container without /dev/nvidia0; the host has driver {driver.version}",
         "the nvidia runtime, which adds device nodes and libraries",
         "The container was started without NVIDIA's container toolkit, so it has no GPU.",
         "Install nvidia-container-toolkit on the host, write DOCKER_RUNTIME=nvidia into .env, and "
-        "start the container again." + " Set NVIDIA_VISIBLE_DEVICES=all." * hidden,
+        f"start the container again.{setting}",
         f"NVIDIA_VISIBLE_DEVICES={visible or '(not set)'}",
     )
 
@@ -159,7 +159,7 @@ def _without_module(
         return ok("no NVIDIA card, so no driver is needed")
     if graphics.off:
         return None  # `graphics` reports what switched the card off
-    nouveau = " The card's current driver, nouveau, cannot compute." * driver.nouveau
+    nouveau = " The card's current driver, nouveau, cannot compute." if driver.nouveau else ""
     return fail(
         f"no NVIDIA driver is loaded for {_card_words(graphics.nvidia[0])}",
         "NVIDIA's driver, loaded",
@@ -172,4 +172,4 @@ def _without_module(
 def _card_words(card: GraphicsCard) -> str:
     maker = _MAKERS.get(card.vendor, f"vendor {card.vendor}")
     what = f"{maker} {card.vendor}:{card.device} at {card.address}"
-    return what + " (drives the screen)" * card.screen
+    return f"{what} (drives the screen)" if card.screen else what
