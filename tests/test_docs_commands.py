@@ -172,7 +172,7 @@ CANNOT = {
     f"{PYTHON} xtts speak --voice adapters/anna": "there is no adapter here; "
     "tests/xtts/voices/test_adapter_voice.py speaks with one",
     f"{PYTHON} train distil": "a student learns for minutes; "
-    "tests/extras/distil/test_command.py teaches small ones",
+    "tests/extras/distil/test_distillation.py teaches small ones",
     f"{PYTHON} train export --checkpoint exported/small": "as `train distil`",
     f"{PYTHON} xtts speak --voice exported/small": "as `train distil`",
     f"{PYTHON} train export --adapter": "the run here has no LORA_RANK; "

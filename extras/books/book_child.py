@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from extras.books import command
+from extras.books import production
 from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--language", default="", type=tag_of)
     parser.add_argument("--seed", type=int, default=0)
     ComputeConfig.add_argument(parser)
-    command.add_arguments(parser)
+    production.add_arguments(parser)
     parser.add_argument("--called", default="", help="the name of the uploaded file")
     arguments = parser.parse_args(argv)
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return load_voice(VoiceSpec(**{**given, "reference": reference}), arguments.compute)
 
     try:
-        return command.run(arguments, voice, typed=False)
+        return production.run(arguments, voice, typed=False)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -16,10 +16,10 @@ from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.speech.speaking import recording_of
 from api.state import AppState, Shared
-from extras.books.formats.reading import FORMATS
-from extras.books.uploads import schemas, store
+from extras.books.formats.book_reader import FORMATS
+from extras.books.uploads import book_store, schemas
+from extras.books.uploads.book_store import UploadedBook
 from extras.books.uploads.part import Library
-from extras.books.uploads.store import UploadedBook
 from extras.common.named_folders import DiskSpace, arrived, free_bytes
 from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES
@@ -77,7 +77,7 @@ async def upload_book(
     that you may read aloud."""
     state.check_rate(request)
     plain = visible_name(name)
-    if not store.ending_of(plain):
+    if not book_store.ending_of(plain):
         text = f"{shown(name)} does not have the ending of a book. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
     books = state.part(Library).books
@@ -114,8 +114,8 @@ def put_names(book: str, wanted: schemas.NamesRequest, state: Shared) -> schemas
     again."""
     kept = state.part(Library).books.find(book)
     _check_names(wanted.names)
-    store.put_names(kept, wanted.names)
-    return schemas.NamesRow(names=store.names_of(kept))
+    book_store.put_names(kept, wanted.names)
+    return schemas.NamesRow(names=book_store.names_of(kept))
 
 
 @router.post("/{book}/reading", status_code=202)
@@ -190,7 +190,7 @@ def _plan(book: UploadedBook) -> dict[str, Any]:
 
 
 def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
-    said = store.names_of(book)
+    said = book_store.names_of(book)
     found = _plan(book)
     with contextlib.suppress(KeyError, TypeError):
         known = {row["word"] for row in found["names"]}

@@ -4,7 +4,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING
 
-from extras.books import command
+from extras.books import production
 from xtts.text.languages import tag_of
 from xtts.verbs import voice_arguments
 
@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     voice_arguments.add_arguments(parser)
     parser.add_argument("--language", default="", type=tag_of,
                         help="language of the text (default: that of the book)")  # fmt: skip
-    command.add_arguments(parser)
+    production.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """As `extras.books.command.run`."""
+    """As `extras.books.production.run`."""
     voice_arguments.take_settings(arguments)
     # Ray workers also use this to open the voice.
-    return command.run(arguments, functools.partial(_voice_of, arguments))
+    return production.run(arguments, functools.partial(_voice_of, arguments))
 
 
 def _voice_of(arguments: argparse.Namespace) -> "LoadedVoice":

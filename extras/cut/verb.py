@@ -33,12 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `extras.cut.command.run`."""
+    """As `extras.cut.pipeline.run`."""
     from extras.common.steps import steps_for
-    from extras.cut import command
+    from extras.cut import pipeline
 
     asked = arguments
-    return command.run(
+    return pipeline.run(
         settings, asked.recordings, asked.to, asked.text, asked.language or settings.language,
         asked.recogniser, steps_for(asked.ray, asked.workers),
     )  # fmt: skip

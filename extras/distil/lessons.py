@@ -3,8 +3,8 @@
 Training on the teacher's speech is sequence-level distillation (Kim and Rush 2016,
 https://arxiv.org/abs/1606.07947). The teacher speaks the transcripts of the training clips, and
 then combinations of the beginning of one with the end of another; or the user's texts. If possible,
-it does not speak the sentences that judge the student (`extras.distil.judging`). An interrupted run
-resumes.
+it does not speak the sentences that judge the student (`extras.distil.comparison`). An interrupted
+run resumes.
 
     OUTPUT_DIR/distillation/speech-KEY.jsonl    the inputs of the key, and a line per spoken text;
                                                 one file per combination of weights and texts

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `extras.distil.command.run`."""
-    from extras.distil import command
+    """As `extras.distil.distillation.run`."""
+    from extras.distil import distillation
 
-    return command.run(settings, command.Asked(**vars(arguments)))
+    return distillation.run(settings, distillation.Asked(**vars(arguments)))

@@ -1,7 +1,7 @@
 """Measures every clip of a dataset: sound, copies, likelihood, voice; caches the results.
 
 A recording is decoded once for all its missing figures. Figures are cached by the hashes of
-recording and model, so that a second run computes only new ones. `extras.inspect.judging` judges
+recording and model, so that a second run computes only new ones. `extras.inspect.outliers` judges
 them.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from extras.inspect.judging import Measurements, group_voices, is_speech
+from extras.inspect.outliers import Measurements, group_voices, is_speech
 from extras.inspect.outside_models import OutsideModel
 from extras.inspect.settings import InspectSettings
 from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure

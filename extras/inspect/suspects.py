@@ -10,8 +10,8 @@ from pathlib import Path
 
 from extras.common.csv_table import csv_bytes
 from extras.common.onnxruntime.sessions import ModelRefused, RuntimeMissing
-from extras.inspect.judging import Measurements, SuspectClip, find_suspects
 from extras.inspect.measuring import inspect, made_from
+from extras.inspect.outliers import Measurements, SuspectClip, find_suspects
 from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
 from machine.storage.atomic import make_folder, replace_file

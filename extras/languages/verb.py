@@ -24,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `extras.languages.command.run`."""
-    from extras.languages import command
+    """As `extras.languages.extension.run`."""
+    from extras.languages import extension
 
-    return command.run(
+    return extension.run(
         settings, to=arguments.to, dataset=arguments.dataset, like=arguments.like,
         most_pieces=arguments.pieces,
     )  # fmt: skip

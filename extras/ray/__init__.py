@@ -1,3 +1,3 @@
 """Ray: `train cut --ray` and `xtts read --ray` compute on several machines."""
 
-STEPS = "extras.ray.steps"
+STEPS = "extras.ray.ray_steps"

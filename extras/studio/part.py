@@ -5,7 +5,7 @@ from typing import Any
 
 from api.state import AppState
 from extras.studio.datasets.cutting import CutQueue
-from extras.studio.datasets.store import Datasets
+from extras.studio.datasets.dataset_store import Datasets
 from extras.studio.datasets.take_checking import TakeChecker
 from extras.studio.settings import StudioServiceSettings
 from extras.studio.trainings import Trainings

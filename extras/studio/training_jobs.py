@@ -5,7 +5,7 @@
     QUEUE_DIR/<id>/cancel      an empty file; its existence asks the trainer to end the job
     QUEUE_DIR/<id>/held        an empty file; while it exists, no trainer begins the job
     QUEUE_DIR/<id>/log.txt     the output of the training, the newest megabyte of it
-    QUEUE_DIR/.trainer.lock    held by the trainer (`extras.studio.jobs.command`)
+    QUEUE_DIR/.trainer.lock    held by the trainer (`extras.studio.jobs.trainer`)
 
 The service and the trainer import this module. Write access to QUEUE_DIR allows a request for a
 training and nothing else: a job names a dataset, by its id or by a path below DATASET_ROOTS, and

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from api import shared_folder
 from api.errors import APIError, without_paths
 from extras.common.answers import ask_once
-from extras.studio.datasets.store import Datasets
+from extras.studio.datasets.dataset_store import Datasets
 from extras.studio.settings import StudioServiceSettings
 from extras.studio.training_jobs import (
     JobFolder,

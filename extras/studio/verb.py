@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `extras.studio.jobs.command.run`."""
-    from extras.studio.jobs import command
+    """As `extras.studio.jobs.trainer.run`."""
+    from extras.studio.jobs import trainer
 
-    return command.run(settings, once=arguments.once)
+    return trainer.run(settings, once=arguments.once)

@@ -17,7 +17,7 @@ from extras.books.book import Book, Chapter
 from extras.books.speaking.book_voice import Ask, BookVoice, Said
 from extras.books.speaking.reading_aloud import ReadSentence, read_sentence
 from extras.books.speaking.sentences import Sentence, sentences_of
-from extras.books.speaking.takes import Take, TakeFolder, key_of
+from extras.books.speaking.take_folder import Take, TakeFolder, key_of
 from xtts.inference.alignment.guarded_piece import words_of_speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.tokenizer import Tokenizer

@@ -5,8 +5,8 @@ from typing import Any
 
 from api.state import AppState
 from extras.books.settings import BooksSettings
-from extras.books.uploads.reading import BookQueue, Reader
-from extras.books.uploads.store import Books
+from extras.books.uploads.book_store import Books
+from extras.books.uploads.reading_queue import BookQueue, Reader
 from machine.devices.selection import Place
 
 

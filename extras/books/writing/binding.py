@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from extras.books.speaking.narration import Chosen
-from extras.books.speaking.takes import TakeFolder
+from extras.books.speaking.take_folder import TakeFolder
 from extras.books.writing.loudness import as_pcm, gain_of, limited
 from machine.storage.atomic import replace_file, replacing
 from xtts.encoding import Encoder, wav_header

@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """As `extras.doctor.command.run`."""
-    from extras.doctor import command
+    """As `extras.doctor.examination.run`."""
+    from extras.doctor import examination
     from extras.doctor.collection import ReadingPlace
     from xtts.voices.base_models import DEMO
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         trial=(sys.executable, "-m", "extras.doctor.trial_sentence"),
         models={"demo": DEMO / "model.pth"},
     )
-    return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
+    return examination.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
 
 
 def preflights() -> dict[str, tuple[str, ...]]:

@@ -19,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """As `extras.doctor.explain.command.run`."""
-    from extras.doctor.explain import command
+    """As `extras.doctor.explain.explanation.run`."""
+    from extras.doctor.explain import explanation
 
-    return command.run(
+    return explanation.run(
         arguments.model, arguments.provider, runs=arguments.run, shapes=arguments.shape,
         as_json=arguments.json,
     )  # fmt: skip

@@ -17,12 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """As `extras.doctor.monitor.run`."""
-    from extras.doctor import monitor
+    """As `extras.doctor.usage_log.run`."""
+    from extras.doctor import usage_log
     from machine.settings.loading import SharedSettings, load
 
     settings, _ = load(SharedSettings)
-    return monitor.run(arguments.log, arguments.duration, arguments.interval, settings.output_dir)
+    return usage_log.run(arguments.log, arguments.duration, arguments.interval, settings.output_dir)
 
 
 def _seconds(text: str) -> float:

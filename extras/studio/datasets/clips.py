@@ -19,7 +19,7 @@ from typing import Any
 from api.errors import APIError
 from api.shared_folder import now
 from extras.studio import dataset_schemas as schemas
-from extras.studio.datasets.store import UploadedDataset, changing
+from extras.studio.datasets.dataset_store import UploadedDataset, changing
 from machine.storage.atomic import replace_file, write_json
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json

@@ -12,14 +12,14 @@ from pathlib import Path
 from api.errors import APIError
 from api.shared_folder import now
 from extras.common.work_queue import WorkQueue, write_job
-from extras.studio.datasets import clips, takes, uploads
-from extras.studio.datasets.prompts import refuse_read_aloud
-from extras.studio.datasets.store import (
+from extras.studio.datasets import clips, recorded_takes, uploads
+from extras.studio.datasets.dataset_store import (
     CutJob,
     Datasets,
     UploadedDataset,
     changing,
 )
+from extras.studio.datasets.prompts import refuse_read_aloud
 from machine.process import module_command
 from machine.threads import ONE_THREAD
 
@@ -65,7 +65,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)
                 uploads.remove_rest(dataset)
-                takes.repair(dataset)
+                recorded_takes.repair(dataset)
                 clips.write_metadata(dataset)
 
     def _environment(self) -> Mapping[str, str]:

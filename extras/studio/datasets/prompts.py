@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from api.errors import APIError
-from extras.studio.datasets.store import UploadedDataset
+from extras.studio.datasets.dataset_store import UploadedDataset
 from machine.storage.reading import read_json
 from xtts.text.cleaning import clean_text, speakable
 from xtts.text.errors import TextError

@@ -16,8 +16,8 @@ from typing import Literal, get_args
 from api.errors import APIError, shown
 from api.shared_folder import now, read, read_all
 from extras.common.named_folders import ID, bytes_below, free_id, remove_arriving, require_free
+from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
 from extras.studio.datasets.prompts import refuse_read_aloud
-from extras.studio.datasets.store import Datasets, UploadedDataset, changing
 from machine.storage.atomic import replace_file, write_json
 from machine.storage.reading import decoded_text
 from xtts.sound_endings import SOUND_ENDINGS, ending_of

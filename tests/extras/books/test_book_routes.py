@@ -13,8 +13,8 @@ import pytest
 
 from api.engine.engine import MICRO
 from api.engine.queue import SpeechStream
+from extras.books.uploads.book_store import UploadedBook
 from extras.books.uploads.part import Library
-from extras.books.uploads.store import UploadedBook
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import file_of, speech, upload
@@ -172,10 +172,10 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
 
 
 def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
-    monkeypatch.setattr("extras.books.uploads.store.MOST_BOOKS", 0)
+    monkeypatch.setattr("extras.books.uploads.book_store.MOST_BOOKS", 0)
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (409, "too_many_books")
-    monkeypatch.setattr("extras.books.uploads.store.Books.used_bytes", lambda _: 21 * 10**9)
+    monkeypatch.setattr("extras.books.uploads.book_store.Books.used_bytes", lambda _: 21 * 10**9)
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space") and "BOOKS_MAX_GB" in answer.json()["detail"]
 
@@ -250,7 +250,7 @@ def test_a_reading_ends_where_it_has_used_up_the_room(service, monkeypatch):
     monkeypatch.setattr("extras.common.work_queue._CHECKS_UNTIL_ROOM", 2)
     one = Book(service)
     one.hanging()
-    monkeypatch.setattr("extras.books.uploads.store.Books.used_bytes", lambda _: 21 * 10**9)
+    monkeypatch.setattr("extras.books.uploads.book_store.Books.used_bytes", lambda _: 21 * 10**9)
     found = one.ended()["reading"]
     assert found["state"] == "failed" and "BOOKS_MAX_GB" in found["message"]
 

@@ -20,8 +20,8 @@ import psutil
 import pytest
 import soundfile
 
-from extras.books.command import limited_memory
-from extras.books.formats.reading import read_book
+from extras.books.formats.book_reader import read_book
+from extras.books.production import limited_memory
 from extras.books.writing.binding import peak_and_rms
 from tests.extras.books.books_made import PNG, page, write_epub
 from tests.models import tiny_voice

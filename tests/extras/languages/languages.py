@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from extras.languages.command import write
-from extras.languages.plan import plan_of
+from extras.languages.extension import write
+from extras.languages.extension_plan import plan_of
 from tests.datasets import make_dataset
 from tests.models import tiny_voice
 from train.settings import TrainSettings

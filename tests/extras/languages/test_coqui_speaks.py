@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from extras.languages.command import write
-from extras.languages.plan import plan_of
+from extras.languages.extension import write
+from extras.languages.extension_plan import plan_of
 from tests.extras.languages.languages import make_greek
 from tests.peers.test_export import (
     SMALL,

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from extras.languages.command import write
-from extras.languages.plan import plan_of
+from extras.languages.extension import write
+from extras.languages.extension_plan import plan_of
 from tests.extras.languages.languages import GREEK, make_greek
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from extras.languages.command import write
-from extras.languages.plan import plan_of
+from extras.languages.extension import write
+from extras.languages.extension_plan import plan_of
 from extras.languages.rehearsal import FOLDER, real_share, rehearsal_of, sentences
 from tests.datasets import make_dataset
 from tests.extras.languages.languages import GREEK, make_greek

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extras.common.steps import steps_for
-from extras.ray.steps import RaySteps
+from extras.ray.ray_steps import RaySteps
 from machine import extras
 from machine.errors import SotaqueError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extras.studio.jobs import command
+from extras.studio.jobs import trainer
 from extras.studio.training_jobs import (
     ALLOWED,
     JobRefused,
@@ -72,7 +72,7 @@ def refused(settings: TrainSettings, write: Any) -> str:
     folder = settings.queue_dir / IDENTITY
     folder.mkdir(parents=True)
     write(folder / "job.json")
-    assert command.run(settings, once=True, module=FAKE) == 0
+    assert trainer.run(settings, once=True, module=FAKE) == 0
     (job,) = TrainingQueue(settings.queue_dir).jobs()
     state = job.state()
     assert state.state == "failed"
@@ -110,7 +110,7 @@ def test_a_linked_folder_is_no_job(settings, tmp_path):
     (outside / "job.json").write_text(json.dumps(GOOD))
     settings.queue_dir.mkdir()
     (settings.queue_dir / IDENTITY).symlink_to(outside)
-    assert command.run(settings, once=True, module=FAKE) == 0
+    assert trainer.run(settings, once=True, module=FAKE) == 0
     assert not (outside / "state.json").exists() and not settings.output_dir.exists()
 
 
@@ -134,7 +134,7 @@ def test_a_state_that_no_trainer_wrote_runs_nothing(content, settings):
     assert job is not None
     job.state_file.write_text(content)
     assert job.state().state == "failed" and job.state().message
-    assert command.run(settings, once=True, module=FAKE) == 0
+    assert trainer.run(settings, once=True, module=FAKE) == 0
     assert not settings.output_dir.exists()
 
 

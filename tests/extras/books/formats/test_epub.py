@@ -8,7 +8,7 @@ import pytest
 
 from extras.books.book import BookError, Kind
 from extras.books.formats import archive
-from extras.books.formats.reading import read_book
+from extras.books.formats.book_reader import read_book
 from tests.extras.books.books_made import CONTAINER, PNG, chapter, page, write_epub
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from extras.books.book import Book, Kind
+from extras.books.formats.book_reader import read_book
 from extras.books.formats.furniture import own_title
-from extras.books.formats.reading import read_book
 from tests.extras.books.books_made import page, write_epub
 
 

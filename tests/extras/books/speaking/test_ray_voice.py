@@ -14,7 +14,7 @@ from extras.books.speaking import ray_voice
 from extras.books.speaking.book_voice import BookVoice
 from extras.books.speaking.narration import Narration, Settings
 from extras.books.speaking.ray_voice import RayBookVoice
-from extras.books.speaking.takes import TakeFolder
+from extras.books.speaking.take_folder import TakeFolder
 from extras.common.steps import Steps
 from machine.errors import SotaqueError
 from tests.models import tiny_voice

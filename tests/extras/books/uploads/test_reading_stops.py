@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from extras.books.uploads.reading import BookQueue, Reader
-from extras.books.uploads.store import Books, UploadedBook
+from extras.books.uploads.book_store import Books, UploadedBook
+from extras.books.uploads.reading_queue import BookQueue, Reader
 from tests.extras.books.doubles import QUEUES
 from xtts.inference.compute_config import ComputeConfig
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from extras.books.speaking.narration import Chosen
 from extras.books.speaking.sentences import Sentence
-from extras.books.speaking.takes import Take, TakeFolder
+from extras.books.speaking.take_folder import Take, TakeFolder
 from extras.books.writing.binding import BoundChapter
 
 RATE = 24_000

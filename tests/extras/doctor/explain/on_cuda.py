@@ -6,7 +6,7 @@ from pathlib import Path
 from extras.common.onnxruntime.placement import status
 from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain.graph import ModelGraph
-from extras.doctor.explain.report import facts
+from extras.doctor.explain.model_report import facts
 
 # Piper on CUDA: the number of copies and the log lines come from document 000.
 LOG = """2026-11-21 [W:onnxruntime:, transformer_memcpy.cc:111 ApplyImpl] 28 Memcpy nodes are \

@@ -9,7 +9,7 @@ from extras.common.onnxruntime.placement import status
 from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain import inputs, running_child
 from extras.doctor.explain.graph import ModelGraph, read
-from extras.doctor.explain.report import as_text, facts
+from extras.doctor.explain.model_report import as_text, facts
 from extras.doctor.explain.running_child import executed
 from tests.extras.doctor.explain.kinds import KINDS, written
 

@@ -8,8 +8,8 @@ import time
 import httpx
 import pytest
 
-from extras.studio.datasets import takes
-from extras.studio.datasets.store import Datasets
+from extras.studio.datasets import recorded_takes
+from extras.studio.datasets.dataset_store import Datasets
 from tests.api.raw import process
 from tests.api.sounds import file_of, speech
 from tests.ports import free_port
@@ -42,7 +42,7 @@ def test_five_kills_lose_no_take_that_was_answered(tmp_path):
             if dataset is None:
                 dataset = Datasets(tmp_path / "datasets", 1 << 30).create("Ana", "pt")
                 texts = tuple(f"Frase número {number}." for number in range(1, SENTENCES + 1))
-                takes.make_prompts(dataset, "own", texts)
+                recorded_takes.make_prompts(dataset, "own", texts)
             before, ended = len(answered), threading.Event()
             sending = threading.Thread(target=keeps, args=(port, answered, ended))
             sending.start()
@@ -56,7 +56,7 @@ def test_five_kills_lose_no_take_that_was_answered(tmp_path):
             sending.join(60)
         assert len(answered) >= before + 2
         # As the kill left it.
-        known = takes.read_takes(dataset)
+        known = recorded_takes.read_takes(dataset)
         assert set(answered) <= set(known)
         entries = read_entries(dataset.clips, "auto", "pt")
         assert all(entry.path.is_file() for entry in entries)

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from extras.studio.jobs import command, training
+from extras.studio.jobs import job_work, trainer
 from extras.studio.training_jobs import (
     JobFolder,
     TrainingQueue,
@@ -60,7 +60,7 @@ class Ground:
         return found
 
     def work(self) -> None:
-        assert command.run(self.settings, once=True, module=FAKE) == 0
+        assert trainer.run(self.settings, once=True, module=FAKE) == 0
 
     def calls(self) -> list[list[str]]:
         """Verb, run and process of each call of the training."""
@@ -81,8 +81,8 @@ class Ground:
 
 @pytest.fixture
 def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    monkeypatch.setattr(training, "_REST_SECONDS", 0.0)
-    monkeypatch.setattr(training, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(job_work, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(job_work, "_POLL_SECONDS", 0.02)
     return Ground(tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_a_value_is_one_argument_whatever_is_in_it(ground, tmp_path):
     """No shell reads it, and it cannot become another flag."""
     text = f"--output-dir={tmp_path / 'else'} $(touch {tmp_path / 'made'}); `touch made` | sh &"
     job = ground.ask("ana", SAMPLE_TEXT=text, NUM_EPOCHS="1")
-    flags = training.flags_of(job.read(), ground.settings)
+    flags = job_work.flags_of(job.read(), ground.settings)
     assert f"--sample-text={text}" in flags
     read, _ = load(flags, {}, None)
     run = run_folder_of(ground.settings.output_dir, "ana")
@@ -161,7 +161,7 @@ def test_a_log_that_is_a_link_is_not_written_through(ground, tmp_path):
     victim.write_text("Mine.")
     job.log_file.symlink_to(victim)
     with pytest.raises(WriteError):
-        training.Training(job, ground.settings, FAKE, threading.Event()).work()
+        job_work.Training(job, ground.settings, FAKE, threading.Event()).work()
     assert victim.read_text() == "Mine." and ground.calls() == []
 
 
@@ -294,7 +294,7 @@ def test_a_job_tells_again_why_it_was_started_again_once_nothing_is_in_its_way(g
     job = ground.ask("ana")
     message = "It waits until other work ends, said somebody. It was started again."
     job.write_state(state="running", message=message, waits_for="a folder that is gone")
-    work = training.Training(job, ground.settings, "tests.none", threading.Event())
+    work = job_work.Training(job, ground.settings, "tests.none", threading.Event())
     run = RunFolder(run_folder_of(ground.settings.output_dir, "ana"))
     assert work._others_ended(run)
     assert (job.state().sentence, job.state().state) == (message, "running")
@@ -329,7 +329,7 @@ def test_a_log_stays_small_and_keeps_its_end(ground, monkeypatch):
     monkeypatch.setenv("FAKE_EPOCH", "0.03")
     job = ground.ask("ana", NUM_EPOCHS="30")
     ground.work()
-    assert job.log_file.stat().st_size < training.MOST_LOG_BYTES + (1 << 19)
+    assert job.log_file.stat().st_size < job_work.MOST_LOG_BYTES + (1 << 19)
     assert "epoch 30/30" in job.log_file.read_text()
 
 
@@ -359,7 +359,7 @@ def test_two_clips_of_the_demo_are_trained_and_the_run_goes_on_with_more(tmp_pat
     wanted = {"MAX_TRAIN_SAMPLES": "2", "NUM_EPOCHS": "1", "LEARN_DECODER": "off", "BLEND": "off"}
     for epochs in ("1", "2"):
         made = queue.ask("demo", "train/data/demo", {**wanted, "NUM_EPOCHS": epochs})
-        assert command.run(settings, once=True) == 0
+        assert trainer.run(settings, once=True) == 0
         job = queue.get(made.id)
         assert job and job.state().state == "done", job and job.log_file.read_text()[-2000:]
     run = run_folder_of(settings.output_dir, "demo")

@@ -20,7 +20,7 @@ from extras.common.work_queue import NICENESS
 from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
 from extras.studio.datasets.cutting import CutQueue
-from extras.studio.datasets.store import Datasets
+from extras.studio.datasets.dataset_store import Datasets
 from extras.studio.part import Studio
 from tests.api.conftest import running, settings_in
 from tests.api.heard import refused

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from extras.studio.routes.takes import what_more_brings
+from extras.studio.routes.take_routes import what_more_brings
 from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import file_of, made, speech

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extras.studio.__main__ import hold_unbegun
-from extras.studio.jobs.command import next_job
+from extras.studio.jobs.trainer import next_job
 from extras.studio.training_jobs import TrainingQueue
 from machine.storage import locks
 from tests.api.conftest import Running, running, settings_in

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from extras.cut.command import little_kept, summed, without_pause
+from extras.cut.pipeline import little_kept, summed, without_pause
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from machine.storage.atomic import DiskFull
 from tests.extras.cut.recordings import account_of, cut, hashes, without

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from extras.books.uploads import store
-from extras.books.uploads.reading import BookQueue, Reader
-from extras.books.uploads.store import BookJob, Books, UploadedBook
+from extras.books.uploads import book_store
+from extras.books.uploads.book_store import BookJob, Books, UploadedBook
+from extras.books.uploads.reading_queue import BookQueue, Reader
 from extras.common.named_folders import bytes_below
 from extras.common.work_queue import write_job
 from machine.storage.atomic import write_json
@@ -26,10 +26,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             calls[name] += 1
             return does(path)
 
-        monkeypatch.setattr(store, name, call)
+        monkeypatch.setattr(book_store, name, call)
 
-    counting("read_json", store.read_json)
-    counting("bytes_below", store.bytes_below)
+    counting("read_json", book_store.read_json)
+    counting("bytes_below", book_store.bytes_below)
     return calls
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from api.shared_folder import now
-from extras.books.uploads.store import (
+from extras.books.uploads.book_store import (
     BookJob,
     Books,
     UploadedBook,

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 import torch
 
-from extras.languages.plan import ExtensionPlan, plan_of
+from extras.languages.extension_plan import ExtensionPlan, plan_of
 from extras.languages.rows import TABLES, extended_tables
 from extras.languages.vocabulary import MOST_PIECES
 from machine import commands

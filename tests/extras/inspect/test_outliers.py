@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extras.inspect.judging import Measurements, find_suspects, group_voices
+from extras.inspect.outliers import Measurements, find_suspects, group_voices
 from extras.inspect.sound import SoundFacts
 
 GOOD = SoundFacts(

@@ -10,7 +10,7 @@ from typing import Any
 from extras.common.answers import ask_once
 from extras.common.onnxruntime import placement, sessions
 from extras.common.onnxruntime.providers import CPU, ProviderRequest, wish_of
-from extras.doctor.explain import inputs, report
+from extras.doctor.explain import inputs, model_report
 from extras.doctor.explain.graph import ExplainError, ModelGraph, read
 from machine.process import module_command
 
@@ -30,7 +30,7 @@ def run(
     if as_json:
         sys.stdout.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write(report.as_text(facts))
+        sys.stdout.write(model_report.as_text(facts))
     sys.stdout.flush()
     return 0
 
@@ -41,7 +41,7 @@ def look(
     """Opens the model on the requested provider, or on the CPU if that fails.
 
     Returns:
-        `report.facts`.
+        `model_report.facts`.
 
     Raises:
         ExplainError: The model cannot be opened or run.
@@ -55,13 +55,13 @@ def look(
         answer, log = _ask_child(graph, CPU, got, plans)
     if "nodes" not in answer:
         opset = graph.opsets.get("ai.onnx")
-        raise ExplainError(report.refusal(str(graph.path), answer.get("fault", ""), opset))
+        raise ExplainError(model_report.refusal(str(graph.path), answer.get("fault", ""), opset))
     if fault := (answer.get("run") or {}).get("fault"):
         raise ExplainError(_not_run(graph, fault))
     if fault := answer.get("fault"):
         raise ExplainError(f"{graph.path} was opened, but then failed: {_line(fault)}")
     status = placement.status(wish, got, answer["active"][0], answer["nodes"], refusal)
-    return report.facts(graph, status, answer, log)
+    return model_report.facts(graph, status, answer, log)
 
 
 def _ask_child(
@@ -81,7 +81,9 @@ def _ask_child(
 
 def _not_run(graph: ModelGraph, fault: str) -> str:
     names = ", ".join(
-        f"{one.name} {report.shape_of(one.shape)}" for one in graph.inputs if one.shape is not None
+        f"{one.name} {model_report.shape_of(one.shape)}"
+        for one in graph.inputs
+        if one.shape is not None
     )
     return (
         f"{graph.path} was opened, but accepts none of the generated inputs: {_line(fault)} Give "

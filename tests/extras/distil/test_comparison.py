@@ -2,7 +2,7 @@
 
 import pytest
 
-from extras.distil.judging import may_replace
+from extras.distil.comparison import may_replace
 from tests.train.evaluation.spoken import candidate, facts
 
 

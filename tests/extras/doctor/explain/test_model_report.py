@@ -1,7 +1,7 @@
 """Explanations as text and JSON, and refusals."""
 
 from extras.common.onnxruntime.providers import CPU, CUDA
-from extras.doctor.explain.report import as_text, copies, refusal
+from extras.doctor.explain.model_report import as_text, copies, refusal
 from tests.extras.doctor.explain.on_cuda import LOG, on_cuda
 
 

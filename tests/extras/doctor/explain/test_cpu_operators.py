@@ -6,7 +6,7 @@ import pytest
 
 from extras.common.onnxruntime.placement import SessionStatus
 from extras.common.onnxruntime.providers import CPU, CUDA
-from extras.doctor.explain.judging import Judgement, answer, forecast, judge
+from extras.doctor.explain.cpu_operators import Judgement, answer, forecast, judge
 
 SMALL, LARGE = 12, 1_000_000
 

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 import torch
 
-from extras.distil import command, learning, lessons
+from extras.distil import distillation, learning, lessons
 from machine.devices.selection import Place
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written
@@ -51,7 +51,7 @@ def distil(workshop: Workshop, to: Path, *more: str, name: str = "run") -> int:
 @pytest.mark.slow
 def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch, caplog):
     compared = list[tuple[Candidate, Candidate]]()
-    monkeypatch.setattr(command, "may_replace", lambda *both: compared.append(both))
+    monkeypatch.setattr(distillation, "may_replace", lambda *both: compared.append(both))
     to = tmp_path / "small"
     assert distil(workshop, to) == 0
     assert "keeps 1 of 2 layers" in caplog.text and str(to) in caplog.text
@@ -110,7 +110,7 @@ def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, m
         to.mkdir()
         (to / "mine.txt").write_text("mine")
 
-    monkeypatch.setattr(command, "may_replace", answer)
+    monkeypatch.setattr(distillation, "may_replace", answer)
     assert distil(workshop, to) == 2
     assert "mine.txt" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
@@ -120,7 +120,7 @@ def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, m
 @pytest.mark.slow
 @needs("onnx")
 def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "may_replace", lambda small, large: None)
+    monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
     small, to = tmp_path / "small", tmp_path / "onnx"
     assert distil(workshop, small) == 0
     assert main(["export", "--checkpoint", str(small), "--to", str(to), "--onnx", "fp32"]) == 0
@@ -137,7 +137,7 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
 ):
     """The first speaker's is the recording that the voice opens with."""
     heard, compared = list[tuple[str, Path]](), list[str]()
-    real = command.judged
+    real = distillation.judged
 
     def judged(teacher, student, plan):
         compared.append(plan.reference.path.name)
@@ -148,9 +148,9 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
         return lessons_spoken(teacher, narrators, *others)
 
     lessons_spoken = lessons.spoken
-    monkeypatch.setattr(command, "judged", judged)
+    monkeypatch.setattr(distillation, "judged", judged)
     monkeypatch.setattr(lessons, "spoken", spoken)
-    monkeypatch.setattr(command, "may_replace", lambda small, large: None)
+    monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
     several = Workshop(workshop.base, tmp_path)
     several.dataset = make_dataset(tmp_path / "two", clips=12, seconds=1.5)
     rows = (several.dataset / "metadata.csv").read_text().splitlines()
@@ -170,14 +170,14 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
     assert list(speakers.read(tmp_path / "small")) == [first, second]
     # One bad speaker is enough to refuse.
     answers = iter([None, "It sounds less like the person than the large model."])
-    monkeypatch.setattr(command, "may_replace", lambda small, large: next(answers))
+    monkeypatch.setattr(distillation, "may_replace", lambda small, large: next(answers))
     assert distil(several, tmp_path / "other") == 1
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow
 def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "may_replace", lambda small, large: None)
+    monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
     run, to = RunFolder(workshop.folder / "run"), tmp_path / "small"
     known = read_evaluation(run.evaluation_file)
     of_base = replace(known.verdict, kind="base", epoch=0, share=0.0, checkpoint_sha256="")
@@ -198,10 +198,10 @@ def test_the_lessons_are_spoken_by_the_best_epoch_whatever_came_after(monkeypatc
     newest = SimpleNamespace(checkpoint=Path("newest.pt"))
     monkeypatch.setattr(RunFolder, "newest_whole", lambda _: newest)
     for name in ("_plan", "_narrators"):
-        monkeypatch.setattr(command, name, lambda *_: [])
+        monkeypatch.setattr(distillation, name, lambda *_: [])
     voice = SimpleNamespace(state=state, weights=Path("best.pt"), reference=Path("best.wav"))
     context = SimpleNamespace(device=Place("cpu", ""))
-    work = command.Distillation(TrainSettings(), context, voice, Path())
+    work = distillation.Distillation(TrainSettings(), context, voice, Path())
     assert work.reading == Path(reads)
 
 
@@ -229,7 +229,7 @@ def test_a_sentence_that_nobody_can_say_is_named_before_anything_is_said(
 
 @pytest.mark.slow
 def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "may_replace", lambda small, large: "No.")
+    monkeypatch.setattr(distillation, "may_replace", lambda small, large: "No.")
     left = workshop.folder / "run" / "distillation" / ".student.pt.1.sotaque-part"
     left.parent.mkdir(exist_ok=True)
     left.write_text("half")
@@ -245,7 +245,9 @@ def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
 def test_one_that_may_not_be_served_is_not_exported_and_the_reason_is_told(
     workshop, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(command, "may_replace", lambda small, large: "It is hard to understand.")
+    monkeypatch.setattr(
+        distillation, "may_replace", lambda small, large: "It is hard to understand."
+    )
     assert distil(workshop, tmp_path / "small") == 1
     assert "not exported. It is hard to understand." in caplog.text
     assert not (tmp_path / "small").exists() and list(tmp_path.iterdir()) == []

@@ -10,8 +10,8 @@ from typing import Any
 from extras.common.onnxruntime.operators import is_heavy
 from extras.common.onnxruntime.placement import SessionStatus, explain_command
 from extras.common.onnxruntime.providers import CPU
+from extras.doctor.explain.cpu_operators import Judgement, answer, forecast, judge
 from extras.doctor.explain.graph import ModelGraph
-from extras.doctor.explain.judging import Judgement, answer, forecast, judge
 from machine import commands
 from machine.text import size_words, wrapped
 

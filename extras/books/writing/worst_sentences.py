@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from extras.books.speaking.narration import Chosen
-from extras.books.speaking.takes import TakeFolder
+from extras.books.speaking.take_folder import TakeFolder
 from machine.storage.atomic import replace_file
 
 WORST = 100

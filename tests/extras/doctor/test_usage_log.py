@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from extras.common.readings.nvml import GpuState
-from extras.doctor import monitor
+from extras.doctor import usage_log
 from extras.doctor.usage import Usage
 from xtts.__main__ import main
 
@@ -50,7 +50,7 @@ def test_without_a_gpu_it_says_so_once_and_shows_the_rest(capsys):
 
 
 def test_every_interval_is_a_line_and_a_row(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(monitor, "GpuUsageReader", OneGpu)
+    monkeypatch.setattr(usage_log, "GpuUsageReader", OneGpu)
     log = tmp_path / "logs" / "machine.csv"
     assert show("--duration", "0.35", "--log", log) == 0
     assert show("--duration", "0.15", "--log", log) == 0  # appended
@@ -119,28 +119,28 @@ def test_the_trainer_is_found_by_its_lock(tmp_path):
     proc = tmp_path / "proc"
     (proc / "41").mkdir(parents=True)
     (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0train\0")
-    assert monitor.trainer_of(tmp_path, proc) is None
+    assert usage_log.trainer_of(tmp_path, proc) is None
     (tmp_path / ".lock").write_text("41\n")
-    assert monitor.trainer_of(tmp_path, proc) == 41
+    assert usage_log.trainer_of(tmp_path, proc) == 41
     # Another program now has this process id.
     (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0api\0")
-    assert monitor.trainer_of(tmp_path, proc) is None
+    assert usage_log.trainer_of(tmp_path, proc) is None
     (tmp_path / ".lock").write_text("")
-    assert monitor.trainer_of(tmp_path, proc) is None
+    assert usage_log.trainer_of(tmp_path, proc) is None
 
 
 def test_a_gpu_that_waits_is_pointed_at():
     """Document 004: the GPU is only 10 % busy, and the user does not know why."""
     idle = Usage((GPU,), 95.0, 9_000_000_000, 64_000_000_000, 99.0, 3_000_000_000)
-    told = monitor.summary([idle, idle])
+    told = usage_log.summary([idle, idle])
     assert "RTX 3090 busy 10 %, at most 8.0 GB" in told and "data_wait_share" in told
     assert "the trainer at most 3.0 GB" in told
     # One of two GPUs is busy, which is enough.
     used = GpuState(1, "RTX 4090", 90.0, 1, 2)
-    assert "data_wait_share" not in monitor.summary([Usage((GPU, used), trainer_memory_bytes=1)])
-    assert "data_wait_share" not in monitor.summary([Usage((GPU,))])  # no trainer
+    assert "data_wait_share" not in usage_log.summary([Usage((GPU, used), trainer_memory_bytes=1)])
+    assert "data_wait_share" not in usage_log.summary([Usage((GPU,))])  # no trainer
 
 
 def test_what_is_not_known_is_a_question_mark():
-    assert "? %" in monitor.line_of(Usage((GpuState(0, "MIG"),)))
-    assert monitor.summary([Usage()]).startswith("On average: CPU ? %")
+    assert "? %" in usage_log.line_of(Usage((GpuState(0, "MIG"),)))
+    assert usage_log.summary([Usage()]).startswith("On average: CPU ? %")

@@ -11,8 +11,8 @@ from api.gate import takes_upload
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
 from extras.studio import take_schemas as schemas
-from extras.studio.datasets import prompts, takes
-from extras.studio.datasets.store import UploadedDataset
+from extras.studio.datasets import prompts, recorded_takes
+from extras.studio.datasets.dataset_store import UploadedDataset
 from extras.studio.part import Studio
 from xtts.evaluation.recogniser import can_hear_english
 
@@ -56,10 +56,10 @@ async def put_prompts(
                 "your own."
             )
             raise APIError(422, "no_built_in_sentences", text, param="text")
-        await asyncio.to_thread(takes.make_prompts, kept, "built_in", texts)
+        await asyncio.to_thread(recorded_takes.make_prompts, kept, "built_in", texts)
     else:
         texts = await asyncio.to_thread(prompts.of_text, wanted.text, kept.language)
-        await asyncio.to_thread(takes.make_prompts, kept, "own", texts)
+        await asyncio.to_thread(recorded_takes.make_prompts, kept, "own", texts)
     state.events.tell("dataset", {"id": kept.id})
     return await asyncio.to_thread(_sheet, kept)
 
@@ -94,7 +94,7 @@ async def check_take(
 def delete_take(dataset: str, number: Number, state: Shared) -> Response:
     """Deletes the take of a sentence, or its mark as skipped, so the sentence is open again."""
     kept = state.part(Studio).datasets.find(dataset)
-    takes.forget(kept, number)
+    recorded_takes.forget(kept, number)
     state.events.tell("dataset", {"id": kept.id})
     return Response(status_code=204)
 
@@ -103,7 +103,7 @@ def delete_take(dataset: str, number: Number, state: Shared) -> Response:
 def skip_prompt(dataset: str, number: Number, state: Shared) -> schemas.PromptRow:
     """Skips a sentence."""
     kept = state.part(Studio).datasets.find(dataset)
-    made = takes.skip(kept, number)
+    made = recorded_takes.skip(kept, number)
     state.events.tell("dataset", {"id": kept.id})
     return _row(kept, number, prompts.read_prompts(kept).text(number), made)
 
@@ -111,12 +111,12 @@ def skip_prompt(dataset: str, number: Number, state: Shared) -> schemas.PromptRo
 def _keep(
     state: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
 ) -> None:
-    takes.keep(state.part(Studio).datasets, dataset, number, wav, found)
+    recorded_takes.keep(state.part(Studio).datasets, dataset, number, wav, found)
     state.events.tell("dataset", {"id": dataset.id})
 
 
 def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
-    sheet, known = prompts.read_prompts(dataset), takes.read_takes(dataset)
+    sheet, known = prompts.read_prompts(dataset), recorded_takes.read_takes(dataset)
     rows = [
         _row(dataset, number, text, known.get(number))
         for number, text in enumerate(sheet.texts, start=1)
@@ -133,7 +133,7 @@ def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
 
 
 def _row(
-    dataset: UploadedDataset, number: int, text: str, take: takes.Take | None
+    dataset: UploadedDataset, number: int, text: str, take: recorded_takes.Take | None
 ) -> schemas.PromptRow:
     name = take.name if take else ""
     return schemas.PromptRow(

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from extras.studio.jobs.training import Training
+from extras.studio.jobs.job_work import Training
 from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, JobRefused, TrainingQueue, now
 from machine.errors import SotaqueError

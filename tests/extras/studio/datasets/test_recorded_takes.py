@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from api.errors import APIError
-from extras.studio.datasets import clips, takes
-from extras.studio.datasets.store import Datasets, UploadedDataset, changing
+from extras.studio.datasets import clips, recorded_takes
+from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
 from extras.studio.take_schemas import CheckedTake
 from tests.api.sounds import file_of, speech
 from tests.forked import in_child
@@ -40,13 +40,13 @@ def datasets(tmp_path: Path) -> Datasets:
 @pytest.fixture
 def dataset(datasets: Datasets) -> UploadedDataset:
     made = datasets.create("Anna", "en")
-    takes.make_prompts(made, "own", TEXTS)
+    recorded_takes.make_prompts(made, "own", TEXTS)
     return made
 
 
 def keep(datasets: Datasets, dataset: UploadedDataset, number: int, seconds: float = 2.0) -> str:
     wav = file_of(speech(seconds))
-    return takes.keep(datasets, dataset, number, wav, found(seconds)).name
+    return recorded_takes.keep(datasets, dataset, number, wav, found(seconds)).name
 
 
 def metadata(dataset: UploadedDataset) -> dict[str, str]:
@@ -72,47 +72,54 @@ def test_a_new_take_is_in_the_place_of_the_one_before(datasets, dataset):
     second = keep(datasets, dataset, 2, 3.0)
     assert first != second and wavs(dataset) == {f"{second}.wav"}
     assert list(metadata(dataset)) == [second]
-    takes.forget(dataset, 2)
+    recorded_takes.forget(dataset, 2)
     assert wavs(dataset) == set() and metadata(dataset) == {}
     with pytest.raises(APIError, match="neither recorded nor skipped"):
-        takes.forget(dataset, 2)
+        recorded_takes.forget(dataset, 2)
 
 
 def test_a_sentence_is_skipped_and_read_after_all(datasets, dataset):
-    takes.skip(dataset, 1)
-    assert takes.read_takes(dataset)[1].state == "skipped"
+    recorded_takes.skip(dataset, 1)
+    assert recorded_takes.read_takes(dataset)[1].state == "skipped"
     name = keep(datasets, dataset, 1)
     assert list(metadata(dataset)) == [name]
     with pytest.raises(APIError, match="already recorded"):
-        takes.skip(dataset, 1)
+        recorded_takes.skip(dataset, 1)
     with pytest.raises(APIError, match="no sentence 4"):
-        takes.skip(dataset, 4)
+        recorded_takes.skip(dataset, 4)
 
 
 def test_other_sentences_are_given_only_before_the_first_take(datasets, dataset):
-    takes.skip(dataset, 1)
-    takes.make_prompts(dataset, "own", ("Only one.",))
-    assert takes.read_takes(dataset) == {}
+    recorded_takes.skip(dataset, 1)
+    recorded_takes.make_prompts(dataset, "own", ("Only one.",))
+    assert recorded_takes.read_takes(dataset) == {}
     keep(datasets, dataset, 1)
     with pytest.raises(APIError, match="already recorded"):
-        takes.make_prompts(dataset, "own", TEXTS)
+        recorded_takes.make_prompts(dataset, "own", TEXTS)
 
 
 def test_damaged_takes_are_never_taken_for_none(datasets, dataset):
     keep(datasets, dataset, 1)
     (dataset.folder / "takes.json").write_text('{"takes": {"1": 3}}')
-    for act in (lambda: keep(datasets, dataset, 2), lambda: takes.skip(dataset, 2)):
+    for act in (lambda: keep(datasets, dataset, 2), lambda: recorded_takes.skip(dataset, 2)):
         with pytest.raises(APIError, match=r"takes\.json of this dataset cannot be read"):
             act()
     assert len(metadata(dataset)) == 1
 
 
 def test_replicas_keep_at_the_same_time_and_lose_nothing(datasets, dataset):
-    takes.make_prompts(dataset, "own", tuple(f"Sentence {number}." for number in range(1, 25)))
+    recorded_takes.make_prompts(
+        dataset, "own", tuple(f"Sentence {number}." for number in range(1, 25))
+    )
     with ThreadPoolExecutor(6) as pool:
         other = Datasets(datasets.folder, 1 << 30)
         list(pool.map(lambda n: keep(other, other.find(dataset.id), n, 1 + n / 50), range(1, 25)))
-    assert len(takes.read_takes(dataset)) == len(metadata(dataset)) == len(wavs(dataset)) == 24
+    assert (
+        len(recorded_takes.read_takes(dataset))
+        == len(metadata(dataset))
+        == len(wavs(dataset))
+        == 24
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,8 +139,8 @@ def test_a_kill_anywhere_leaves_what_training_reads_whole(datasets, dataset, pla
     assert set(now) >= {name for name in kept if name.startswith("0001")}
     assert len(now) >= len(before)
     with changing(dataset):
-        takes.repair(dataset)
-    named = {take.name for take in takes.read_takes(dataset).values()}
+        recorded_takes.repair(dataset)
+    named = {take.name for take in recorded_takes.read_takes(dataset).values()}
     assert set(metadata(dataset)) == named and wavs(dataset) == {f"{name}.wav" for name in named}
     assert len(read_entries(dataset.clips, "auto", "en")) == len(named)
     rows = (dataset.clips / "clips.jsonl").read_text().splitlines()

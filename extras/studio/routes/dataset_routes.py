@@ -19,8 +19,8 @@ from api.state import AppState, Shared
 from extras.common.named_folders import DiskSpace, arrived, free_bytes
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
+from extras.studio.datasets.dataset_store import UploadedDataset
 from extras.studio.datasets.prompts import is_read_aloud
-from extras.studio.datasets.store import UploadedDataset
 from extras.studio.part import Studio
 from extras.studio.settings import StudioServiceSettings
 from machine import commands

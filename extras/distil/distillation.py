@@ -2,7 +2,7 @@
 
 Half of the layers speak in two thirds of the time (`benchmarks speaking`). The student is trained
 on the person's clips and on speech of the teacher, which is the run's best weights. It is exported
-only if it may replace the teacher (`extras.distil.judging.may_replace`). The state of a killed
+only if it may replace the teacher (`extras.distil.comparison.may_replace`). The state of a killed
 or rejected distillation stays in OUTPUT_DIR/distillation, and the next command resumes it.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from extras.distil import learning, lessons
-from extras.distil.judging import Speaking, judged, may_replace
+from extras.distil.comparison import Speaking, judged, may_replace
 from extras.distil.lessons import Lesson, Narrator, Teacher
 from extras.distil.student import kept_layers, new_student
 from machine import commands

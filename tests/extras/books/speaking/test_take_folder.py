@@ -1,6 +1,6 @@
 """What each recogniser heard in a take is stored with its sound."""
 
-from extras.books.speaking.takes import TakeFolder
+from extras.books.speaking.take_folder import TakeFolder
 
 KEY = "a" * 40
 

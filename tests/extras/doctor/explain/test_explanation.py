@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from extras.common.answers import Answer
 from extras.common.onnxruntime.providers import CPU, CUDA, wish_of
 from extras.common.onnxruntime.sessions import Looks
-from extras.doctor.explain import command, running_child
+from extras.doctor.explain import explanation, running_child
 from extras.doctor.explain.graph import ExplainError, read
 from tests.extras.common.onnxruntime import onnx_evidence as seen
 from tests.extras.doctor.explain.kinds import Sketch, arcface, written
@@ -111,7 +111,7 @@ def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(_command: object, _limit_seconds: float, *, request: dict) -> Answer:
         return Answer(0, "", "", 0.1, answer=running_child.answer(request))
 
-    monkeypatch.setattr(command, "ask_once", answer)
+    monkeypatch.setattr(explanation, "ask_once", answer)
 
 
 @pytest.mark.usefixtures("child_in_this_process")
@@ -197,23 +197,23 @@ def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys):
 def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
     died = Answer(-11, "", "", 0.1)
-    monkeypatch.setattr(command, "ask_once", lambda *_, **__: died)
+    monkeypatch.setattr(explanation, "ask_once", lambda *_, **__: died)
     with pytest.raises(ExplainError, match="Segmentation fault"):
-        command.look(graph, wish_of("cpu"), [])
+        explanation.look(graph, wish_of("cpu"), [])
 
 
 def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
-    asked = command._ask_child
+    asked = explanation._ask_child
 
     def refusing(graph, provider, got, plans):
         if provider == CUDA:
             return {"fault": "Fail: no kernel for dynamic rank"}, ""
         return asked(graph, provider, got, plans)
 
-    monkeypatch.setattr(command, "_ask_child", refusing)
+    monkeypatch.setattr(explanation, "_ask_child", refusing)
     looks = Looks(lambda: seen.GPU_BUILD, lambda _: seen.working(CUDA))
-    found = command.look(graph, wish_of("cuda"), [], looks)
+    found = explanation.look(graph, wish_of("cuda"), [], looks)
     assert found["status"]["reason_code"] == "refused_model"
     assert "dynamic rank" in found["status"]["message"] and found["nodes"].keys() == {CPU}
 

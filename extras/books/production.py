@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extras.books.book import Book, BookError, Chapter
-from extras.books.formats.reading import FORMATS as BOOK_FORMATS
-from extras.books.formats.reading import read_book
+from extras.books.formats.book_reader import FORMATS as BOOK_FORMATS
+from extras.books.formats.book_reader import read_book
 from extras.common.steps import Steps, steps_for
 from machine import commands
 from machine.errors import SotaqueError
@@ -220,8 +220,8 @@ class _Reader:
     ) -> None:  # fmt: skip
         from extras.books.speaking.book_voice import BookVoice
         from extras.books.speaking.narration import Narration, Settings
-        from extras.books.speaking.takes import TakeFolder
-        from extras.books.writing.report import Worst
+        from extras.books.speaking.take_folder import TakeFolder
+        from extras.books.writing.worst_sentences import Worst
 
         self.order, self.folder, self.command = order, order.folder, command
         voice = voice_of()
