@@ -60,6 +60,10 @@ class JobRefused(SotaqueError):
     """A job cannot be read, or it asks for something that is not allowed."""
 
 
+class QueueFull(JobRefused):
+    """QUEUE_DIR has as many jobs as it may have."""
+
+
 @dataclass(frozen=True)
 class TrainingJob:
     """A requested training.
@@ -204,7 +208,8 @@ class TrainingQueue:
         """Adds a job atomically, with one rename.
 
         Raises:
-            JobRefused: The job asks for something that is not allowed, or the queue is full.
+            JobRefused: The job asks for something that is not allowed.
+            QueueFull: There are as many jobs as there may be.
             WriteError: QUEUE_DIR cannot be written.
         """
         now = datetime.now(UTC)
@@ -216,11 +221,11 @@ class TrainingQueue:
         )
         _check(job)
         if len(self.jobs()) >= MOST_JOBS:
-            raise JobRefused(
+            raise QueueFull(
                 f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones."
             )
         if sum(one.state().is_open for one in self.jobs()) >= MOST_OPEN_JOBS:
-            raise JobRefused(
+            raise QueueFull(
                 f"There are already {MOST_OPEN_JOBS} trainings in the queue, the limit. Cancel "
                 "one, or wait until one has ended."
             )

@@ -21,6 +21,7 @@ from extras.studio.settings import StudioServiceSettings
 from extras.studio.training_jobs import (
     JobFolder,
     JobRefused,
+    QueueFull,
     TrainingJob,
     TrainingQueue,
     check_base,
@@ -73,10 +74,10 @@ class Trainings:
         with shared_folder.kept(self.queue.folder):
             try:
                 job = self.queue.ask(wanted.run, wanted.dataset, settings)
+            except QueueFull as error:
+                raise APIError(409, "too_many_trainings", str(error)) from error
             except JobRefused as error:
-                full = "the limit" in str(error)
-                code = "too_many_trainings" if full else "invalid_request"
-                raise APIError(409 if full else 422, code, str(error)) from error
+                raise APIError(422, "invalid_request", str(error)) from error
         row = self.read(job.id)
         return row if row.message else row.model_copy(update={"message": self._no_trainer()})
 

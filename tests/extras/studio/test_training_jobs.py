@@ -14,6 +14,7 @@ from extras.studio.jobs import trainer
 from extras.studio.training_jobs import (
     ALLOWED,
     JobRefused,
+    QueueFull,
     TrainingQueue,
     check_base,
     dataset_folder,
@@ -199,7 +200,7 @@ def test_ids_keep_the_order_and_a_full_queue_is_refused(settings, monkeypatch):
     asked = [queue.ask(f"run-{number}", "ana", {}).id for number in range(3)]
     assert [one.id for one in queue.jobs()] == sorted(asked)
     monkeypatch.setattr("extras.studio.training_jobs.MOST_JOBS", 3)
-    with pytest.raises(JobRefused, match="the limit"):
+    with pytest.raises(QueueFull, match="the limit"):
         queue.ask("one-more", "ana", {})
     assert queue.get("../queue") is None and queue.get(asked[0]) is not None
 

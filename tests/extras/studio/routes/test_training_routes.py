@@ -170,6 +170,15 @@ def test_what_no_job_may_ask_for_is_refused_at_once(service, folder):
         assert TrainingQueue(folder / "queue").jobs() == []
 
 
+@pytest.mark.parametrize("limit", ["MOST_JOBS", "MOST_OPEN_JOBS"])
+def test_a_full_queue_is_told_by_a_code(service, folder, monkeypatch, limit):
+    monkeypatch.setattr(f"extras.studio.training_jobs.{limit}", 0)
+    body = {"run": "ana", "dataset": str(folder / "data" / "ana")}
+    answer = service.client.post(PATH, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (409, "too_many_trainings")
+    assert "the limit" in answer.json()["detail"]
+
+
 def test_a_link_below_a_root_leads_nowhere_else(service, folder):
     outside = folder / "outside"
     for name in ("metadata.csv", "clips/metadata.csv"):
