@@ -1,4 +1,4 @@
-"""The voices on disk: uploaded ones, and adapters of the served base. Replicas share them.
+"""The voices on disk, which replicas share: uploaded ones, and adapters of the served base.
 
     VOICES_DIR/<id>.wav       the recording, or the first of several: 16-bit PCM, mono, as
                               `api.voices.recordings` made it
