@@ -16,7 +16,7 @@ from api.runs.listing import CURRENT, RunSummary
 from api.runs.promotion import Promotion
 from api.schemas import RunList, Served
 from api.settings import ApiSettings
-from api.voices.store import Adapters
+from api.voices.adapters import Adapters
 from machine import commands
 from xtts.voices.learned_decoder import digest_beside
 from xtts.voices.verdict import BASE_DECODER, Verdict, candidate_id

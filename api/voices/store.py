@@ -1,4 +1,4 @@
-"""The voices on disk, which replicas share: uploaded ones, and adapters of the served base.
+"""Uploaded voices on disk, shared by replicas; how many recordings one voice may have.
 
     VOICES_DIR/<id>.wav       the recording, or the first of several: 16-bit PCM, mono, as
                               `api.voices.recordings` made it
@@ -8,10 +8,6 @@
                               its name keeps processes from confusing two versions
     VOICES_DIR/<id>.json      name, time, and the reference's length, SHA-256 and quality, and the
                               number of recordings; written last, to commit a new or changed voice
-    VOICES_DIR/adapters/NAME/ the LoRA weights of another person, as `train export --adapter` writes
-                              them; NAME is the voice's. `api.runs.following` reads the folder every
-                              two seconds, so a new adapter needs no restart. The speaking process
-                              loads and verifies it at its first request, in a separate thread
     VOICES_DIR/latents/…      see `xtts.inference.latents_file`
     VOICES_DIR/.lock          see `api.shared_folder`
 
@@ -20,7 +16,6 @@ Ids are made here. A caller's text becomes part of a path only if it has the for
 
 import contextlib
 import hashlib
-import logging
 import re
 import secrets
 import shutil
@@ -40,15 +35,9 @@ from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import remove_stale
 from machine.text import plain_name
 from xtts.inference import latents_file
-from xtts.voices import bundle, speakers
-from xtts.voices.base_models import BundleError
-from xtts.voices.bundle import Bundle
-
-log = logging.getLogger("api")
 
 MOST_VOICES = 1_000
 MOST_RECORDINGS = 10
-ADAPTERS = "adapters"
 _ID = re.compile(r"[a-z0-9]{12}")
 _LEFT_SECONDS = 3600.0
 _JOINED = "joined_"
@@ -241,71 +230,6 @@ class Voices:
             if was_old:
                 with contextlib.suppress(OSError):  # not empty
                     own.rmdir()
-
-
-class Adapters:
-    """The adapters in a folder, as last read. backend: the service's; `onnx` supports none."""
-
-    def __init__(self, folder: Path, backend: str) -> None:
-        self.folder = folder
-        self._backend = backend
-        self._known: dict[str, Bundle] = {}
-        self._ignored: dict[str, str] = {}
-
-    def of(self, sha256: str) -> dict[str, str]:
-        """Name -> folder of the adapters for the weights with this SHA-256."""
-        if self._backend == "onnx":
-            return {}
-        return {
-            name: str(self.folder / name)
-            for name, header in self._known.items()
-            if header.base["sha256"] == sha256
-        }
-
-    def check(self, wanted: str, sha256: str, param: str) -> None:
-        """Raises APIError (409) if `wanted` is an adapter for other weights than those with this
-        SHA-256."""
-        name = next((one for one in self._known if speakers.plain(one) == wanted), "")
-        if not name or name in self.of(sha256):
-            return
-        if self._backend == "onnx":
-            text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
-        else:
-            base = self._known[name].base
-            text = (
-                f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
-                f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
-            )
-        raise APIError(409, "other_base", f"{shown(name)} is an adapter{text}", param=param)
-
-    def look(self) -> list[str]:
-        """Reads the folder; returns the paths of removed and replaced adapters."""
-        before, found = self._known, dict[str, Bundle]()
-        with contextlib.suppress(OSError):
-            for folder in sorted(self.folder.iterdir()):
-                # A name with a dot at the front: still being written.
-                if folder.is_dir() and not folder.name.startswith("."):
-                    self._read(folder, found)
-        self._known = found
-        return [str(self.folder / one) for one in before if found.get(one) != before[one]]
-
-    def _read(self, folder: Path, found: dict[str, Bundle]) -> None:
-        """Adds a folder to `found`, or logs once why it is not an adapter."""
-        fault = "it is not an export of `train export --adapter`. Move it elsewhere."
-        if means_served(folder.name):
-            fault = "its name always means the served voice. Give the folder another name."
-        else:
-            try:
-                header = bundle.read(folder)
-            except BundleError as error:
-                fault = str(error)
-            else:
-                if header.kind == bundle.ADAPTER and {"name", "sha256"} <= header.base.keys():
-                    found[folder.name] = header
-                    return
-        if self._ignored.get(folder.name) != fault:
-            log.warning("%s is not a voice: %s", folder, fault)
-        self._ignored[folder.name] = fault
 
 
 def check_count(voice: UploadedVoice, more: int) -> None:

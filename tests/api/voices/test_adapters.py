@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.voices.store import ADAPTERS, Adapters
+from api.voices import adapters
+from api.voices.adapters import Adapters
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal
 from tests.api.paths import served
@@ -31,7 +32,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, exports: Path) -> Path:
-    to = tmp_path / "voices" / ADAPTERS
+    to = tmp_path / "voices" / adapters.FOLDER
     to.parent.mkdir()
     return Path(shutil.copytree(exports, to))
 
