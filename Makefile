@@ -22,7 +22,7 @@ COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --ex
 ## make install       install into .venv, nothing else
 ## make test          the default tests; test-slow, test-system and test-gpu run the others
 ## make check         lint (format and rules), types and the default tests; lint and types alone, too
-## make bench         measure the demo voice
+## make bench         measure the service with the demo voice: memory, first sound
 ## make demo-voice    train the demo's base model again (a GPU, or days of two cores)
 ## make env-example   write .env.example and docs/settings.md from the settings
 ## make lock          resolve requirements.lock and requirements-dev.lock again
@@ -40,7 +40,7 @@ studio: $(INSTALLED); @$(RUN) extras.studio
 doctor: $(INSTALLED); @$(RUN) xtts doctor
 tensorboard: $(INSTALLED); @$(RUN) train.metrics.tensorboard_server
 demo-voice: $(DEVELOP); $(RUN) demo_voice
-bench: $(DEVELOP); $(RUN) benchmarks voice
+bench: $(DEVELOP); $(RUN) benchmarks serving
 env-example: $(DEVELOP); $(RUN) tests.test_env_example
 install: $(INSTALLED)
 lock: $(INSTALLED); $(COMPILE) --extra dev -o requirements-dev.lock && $(COMPILE) --constraint requirements-dev.lock -o requirements.lock

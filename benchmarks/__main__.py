@@ -1,7 +1,7 @@
-"""`python -m benchmarks NAME [--json] [--record]` runs one benchmark, a module of this folder.
+"""`python -m benchmarks NAME [--record]` runs one benchmark, a module of this folder.
 
-A benchmark has `run(arguments)`. It returns the figures that --json prints and that --record writes
-into `benchmarks/results/`. It may have three more functions: `add_arguments(parser)`;
+A benchmark has `run(arguments)`. It returns the figures that are printed as JSON and that --record
+writes into `benchmarks/results/`. It may have three more functions: `add_arguments(parser)`;
 `to_record(figures)`, which drops what a result file does not need; and `exit_code(figures)`.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks import page, result_files
+from benchmarks import result_files
 from machine.errors import SotaqueError
 
 
@@ -34,7 +34,6 @@ def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks {name}", description=benchmark.__doc__
     )
-    parser.add_argument("--json", action="store_true", help="figures as JSON, not as a table")
     parser.add_argument(
         "--record",
         nargs="?",
@@ -50,7 +49,7 @@ def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
 def main(argv: Sequence[str]) -> int:
     """Runs the named benchmark; returns 2 if there is none of that name."""
     if not argv or argv[0] not in names():
-        print(f"python -m benchmarks {'|'.join(names())} [--json] [--record] ...", file=sys.stderr)
+        print(f"python -m benchmarks {'|'.join(names())} [--record] ...", file=sys.stderr)
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     name = argv[0]
     benchmark, parser = parser_of(name)
@@ -68,8 +67,7 @@ def main(argv: Sequence[str]) -> int:
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    as_json = json.dumps(found, indent=1, default=str)
-    print(as_json if arguments.json else page.for_a_terminal(found))
+    print(json.dumps(found, indent=1, default=str))
     return code
 
 

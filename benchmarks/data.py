@@ -1,94 +1,122 @@
-"""`python -m benchmarks data` compares a batch from the cache with a batch of Coqui's dataset.
+"""`python -m benchmarks data` measures a start and a batch as a dataset grows.
 
-Coqui's side is its dataset with `format_batch_on_device`. Both sides load the same four clips with
-as many threads, in turns. `--starts` measures two whole starts of a run, from the imports to the
-first step. `--scale` measures a second start and a batch with 100 to 100,000 synthetic clips.
-
-Both mel spectrograms and the DVAE have their full size whatever the size of the model, so the small
-model is enough, except for `--starts`, which also reads the model.
+The trainer accepts the dataset, which is cheap to make: its recordings are hard links of a few
+files, the results of checks and computations are written into the cache beforehand, and the
+features are a sparse file. A second start is measured: it looks at every file, reads the dataset as
+it was kept and the index of the features, and plans an epoch. Each size runs in a separate process.
 """
 
 import argparse
+import hashlib
+import json
 import os
-import re
-import statistics
-import subprocess
-from collections.abc import Callable
-from functools import partial
+import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
-from benchmarks import coqui_training, measuring, scale, synthetic
+from benchmarks import measuring
 
-CLIPS_IN_A_BATCH = 4
+SIZES = (100, 1_000, 10_000, 100_000)
+SECONDS = 2.0
+# For a clip of 2 s.
+_CODES, _FRAMES = 43, 172
+_TEXTS = 10
+# File systems limit the hard links to a file; the usual limits are higher.
+_MOST_LINKS = 30_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser, rounds=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--starts", action="store_true", help="measure two whole starts of a run")
-    parser.add_argument("--scale", action="store_true", help="measure datasets of --clips clips")
-    parser.add_argument("--clips", type=int, nargs="*", default=scale.SIZES)
+    parser.add_argument("--clips", type=int, nargs="*", default=SIZES)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measures a batch, two whole starts, or what more clips cost."""
-    if arguments.scale:
-        arguments.rounds = 1
-        return {"clips": {f"{count:,}": scale.measured(count) for count in arguments.clips}}
-    with synthetic.base_model(arguments) as (base, folder):
-        if arguments.starts:
-            return {"ready_seconds": started(base, folder)}
-        return compared(base, folder, arguments.rounds, arguments.threads)
+    """The figures of each size, each by a child."""
+    return {"clips": {f"{n:,}": measuring.ask("benchmarks.data", n) for n in arguments.clips}}
 
 
-def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, Any]:
-    """Milliseconds for a batch of each side."""
-    synthetic.write_dataset(folder / "data")
-    recipe = coqui_training.CoquiTrainingRecipe(base, folder / "data", synthetic.LEARNING_RATE)
-    torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
-    _, batches = synthetic.batches(base, folder / "data", folder / "cache")
-    batches.plan(1)
-    group = tuple(range(CLIPS_IN_A_BATCH))
-    sides: dict[str, Callable[[], object]] = {
-        "coqui": lambda: recipe.features(recipe.load(group)),
-        "ours": lambda: batches.batch(1, group),
-    }
-    seen = measuring.in_turns(
-        {side: partial(measuring.seconds_of, made) for side, made in sides.items()}, rounds
-    )
-    milliseconds, least, most = (
-        {side: round(1e3 * of(seconds), 3) for side, seconds in seen.items()}
-        for of in (statistics.median, min, max)
-    )
+def second_start(folder: Path, count: int) -> dict[str, Any]:
+    """Seconds and CPU seconds of a second start, CPU time of a batch that is read for the first
+    time, and the memory that they take. There is no parallel work in it, so CPU seconds are what a
+    quiet machine takes."""
+    from train.dataset import dataset, features
+    from train.dataset.batches import Batches
+    from train.settings import TrainSettings
+    from xtts.model.config import ModelConfig
+    from xtts.text.tokenizer import Tokenizer
+    from xtts.voices import base_models
+
+    base = base_models.DEMO
+    config = ModelConfig.read(base)
+    tokenizer = Tokenizer(config, base)
+    write(folder, base, count)
+    time.sleep(dataset.RACY_SECONDS)
+    settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
+    dataset.read(settings, tokenizer, config.gpt)  # the first start
+    before, began = measuring.memory_bytes("RssAnon"), time.perf_counter()
+    used = time.process_time()
+    data = dataset.read(settings, tokenizer, config.gpt)
+    data.report()
+    data.sha256  # noqa: B018
+    found = features.build(data, base, config, settings.cache_dir)
+    batches = Batches(
+        data.clips, data.train, found, config.gpt, seed=0, batch_seconds=40.0,
+        stop_input=config.stop_input_trained, sources=data.train,
+    )  # fmt: skip
+    planned = batches.plan(1)
+    planned_at, wall = time.process_time(), time.perf_counter() - began
+    for group in planned[:5]:
+        batches.batch(1, group)
+    batch = (time.process_time() - planned_at) / len(planned[:5])
     return {
-        "threads": threads,
-        "rounds": rounds,
-        "milliseconds": milliseconds,
-        "least_milliseconds": least,
-        "most_milliseconds": most,
-        "times": round(milliseconds["coqui"] / milliseconds["ours"], 1),
+        "clips": len(data.clips),
+        "seconds": round(wall, 3),
+        "cpu_seconds": round(planned_at - used, 3),
+        "batch_cpu_ms": round(1e3 * batch, 1),
+        "memory_mb": round((measuring.memory_bytes("RssAnon") - before) / 1e6, 1),
     }
 
 
-def started(base: Path, folder: Path) -> list[float]:
-    """Seconds from the imports to the first step, as two runs on the same data log them."""
-    synthetic.write_dataset(folder / "data")
-    command = measuring.training_command(
-        folder,
-        base_model=base,
-        dataset_dir=folder / "data",
-        num_epochs=1,
-        sample_device="off",
-        resume="never",
-        batch_seconds=40,
-    )
-    found = []
-    for _ in range(2):
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        told = re.search(r"Ready to train after ([\d.]+) s", done.stdout)
-        assert told, done.stdout
-        found.append(float(told[1]))
-    return found
+def write(folder: Path, base: Path, count: int) -> None:
+    """A dataset of `count` clips and a complete cache for it."""
+    import soundfile
+
+    from machine.storage.facts import Facts
+    from train.dataset.dataset import VERSION
+    from train.dataset.features import folder_of
+
+    wavs = folder / "data" / "wavs"
+    wavs.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    sound = (0.1 * generator.standard_normal(int(22_050 * SECONDS))).astype(np.float32)
+    paths = [wavs / f"{number}.wav" for number in range(count)]
+    for number, path in enumerate(paths):
+        if number % _MOST_LINKS == 0:
+            soundfile.write(path, sound, 22_050)
+        else:
+            os.link(paths[number - number % _MOST_LINKS], path)
+    rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
+    (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
+    known = Facts(folder / "cache", f"clips {VERSION}")
+    for path, sha256 in zip(paths, hashes, strict=True):
+        status = path.stat()
+        key = f"{path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
+        known.put(key, (SECONDS, sha256, "", ""))
+    known.save()
+    size = 2 * _CODES + 160 * _FRAMES
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    cache = folder_of(base, folder / "cache")
+    cache.mkdir(parents=True)
+    with (cache / "0.bin").open("wb") as file:
+        file.truncate(count * size)
+    index = {sha: [number * size, _CODES, _FRAMES, digest] for number, sha in enumerate(hashes)}
+    (cache / "0.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        print(json.dumps(second_start(Path(name), int(sys.argv[1]))))

@@ -17,24 +17,14 @@ from benchmarks.result_files import FOLDER, Result, ResultError, Subject
 FILE = FOLDER / "goals.toml"
 
 
-class Limit(BaseModel):
-    """Another figure as the limit: `of` + `plus`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    of: str
-    plus: float = 0.0
-
-
 class Goal(BaseModel):
     """One row of the table of goals.
 
     goal: in words; `{limit}` stands for the limit. figure: paths of figures (`RESULT.KEY.KEY`), all
-    of which have to keep the limit. Of each, `divided_by`, `minus` and `less_than` take the ratio
-    to another figure, the difference from it, or by which share it is below it. unit: `%` and
-    `points` show a share as percent. beside: figures to compare with, by what they are called.
-    reason: why the goal is missed, or why nothing was measured. command: what would measure it,
-    where nothing was.
+    of which have to keep the limit. Of each, `divided_by` and `minus` take the ratio to another
+    figure, or the difference from it. unit: `%` and `points` show a share as percent. beside:
+    figures to compare with, by what they are called. reason: why the goal is missed, or why nothing
+    was measured. command: what would measure it, where nothing was.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,9 +34,8 @@ class Goal(BaseModel):
     figure: list[str] = []
     divided_by: str = ""
     minus: str = ""
-    less_than: str = ""
-    at_most: float | Limit | None = None
-    at_least: float | Limit | None = None
+    at_most: float | None = None
+    at_least: float | None = None
     equals: bool | None = None
     unit: str = ""
     beside: dict[str, str] = {}
@@ -64,12 +53,12 @@ class Goal(BaseModel):
             raise ValueError(
                 "a goal without a figure has a reason and the command that measures it"
             )
-        if isinstance(self.limit, float) and "{limit}" not in self.goal:
+        if self.limit is not None and "{limit}" not in self.goal:
             raise ValueError("the words of the goal have no {limit}")
         return self
 
     @property
-    def limit(self) -> float | Limit | None:
+    def limit(self) -> float | None:
         return self.at_least if self.at_most is None else self.at_most
 
 
@@ -107,7 +96,7 @@ def judged(goal: Goal, results: Mapping[str, Result]) -> JudgedGoal:
     if not goal.figure:
         return JudgedGoal(goal, (), {}, "not measured", ())
     taken = tuple(_taken(goal, path, results) for path in goal.figure)
-    reached = all(_holds(goal, one, results) for one in taken)
+    reached = all(_holds(goal, one) for one in taken)
     if reached == bool(goal.reason):
         says = "is reached and has a reason for a miss" if reached else "is missed without a reason"
         raise ResultError(f"{FILE.name}: {goal.goal!r} {says}.")
@@ -124,16 +113,12 @@ def _taken(goal: Goal, path: str, results: Mapping[str, Result]) -> Any:
         return found / result_files.figure(results, goal.divided_by)
     if goal.minus:
         return found - result_files.figure(results, goal.minus)
-    if goal.less_than:
-        return 1 - found / result_files.figure(results, goal.less_than)
     return found
 
 
-def _holds(goal: Goal, taken: Any, results: Mapping[str, Result]) -> bool:
+def _holds(goal: Goal, taken: Any) -> bool:
     if goal.equals is not None:
         return bool(taken is goal.equals)
-    limit = goal.limit
-    if isinstance(limit, Limit):
-        limit = result_files.figure(results, limit.of) + limit.plus
-    assert limit is not None
-    return bool(taken <= limit + 1e-9 if goal.at_most is not None else taken >= limit - 1e-9)
+    if goal.at_most is not None:
+        return bool(taken <= goal.at_most + 1e-9)
+    return bool(taken >= (goal.at_least or 0.0) - 1e-9)

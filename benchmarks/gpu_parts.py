@@ -268,39 +268,6 @@ def against_coqui(at: Setup) -> Figures:
     }
 
 
-def speaking(at: Setup) -> Figures:
-    """Codes a second with everything round a step, by precision and rows, the first cold. No guard:
-    there is no text that it could judge."""
-    from xtts.inference.defaults import SamplingParams
-    from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
-    from xtts.model.shapes import NUM_LATENTS
-
-    text = torch.arange(2, 40, device=at.device)
-    found: Figures = {"guard": "off"}
-    latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
-    gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
-    for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
-        gpt.mel_head.bias[at.shape.audio_stop] = -1e4
-        began = time.perf_counter()
-        decoding_slots, first = DecodingSlots(gpt, slots), 0.0
-        for slot in range(slots):
-            draw = torch.Generator(at.device).manual_seed(slot)
-            decoding_slots.enter(
-                latents, text, TorchUtterance(gpt, SamplingParams(), draw, at.codes)
-            )
-        started = time.perf_counter()
-        while decoding_slots.step():
-            first = first or time.perf_counter() - began
-        seconds = time.perf_counter() - started
-        codes = slots * (at.codes - 1)
-        found[f"{slots} rows, {precision}"] = {
-            "codes_a_second": round(codes / seconds, 1),
-            "first_step_seconds": round(first, 4),
-            "rtf_of_all": round(seconds / (codes * CODE_SECONDS), 5),
-        }
-    return found
-
-
 def saving(at: Setup) -> Figures:
     """How long a step waits while an epoch is copied for the writer, in seconds: the first time,
     when memory is pinned, and after; and when the copy has arrived."""
@@ -323,18 +290,6 @@ def saving(at: Setup) -> Figures:
         "arrived_seconds": round(there, 3),
         "tensors": len(kept["model"]),
     }
-
-
-def memory(at: Setup) -> Figures:
-    """The allocator's peak of each way of training, in GB, on the longest clip."""
-    from benchmarks import memory as cards
-
-    found = {}
-    shape = synthetic.FULL_SHAPE if at.on_gpu else cards.SMALL
-    for mode in [*cards.MODES][: None if at.on_gpu else 1]:
-        one = cards.measure(shape, mode, at.precision)
-        found[mode] = {"peak_gb": round(one.peak_bytes / 1e9, 3)}
-    return found
 
 
 def timed(at: Setup, work: Callable[[], object]) -> float:
@@ -382,7 +337,5 @@ PARTS: dict[str, Callable[[Setup], Figures]] = {
     "graph": graph,
     "training": training,
     "against_coqui": against_coqui,
-    "speaking": speaking,
     "saving": saving,
-    "memory": memory,
 }

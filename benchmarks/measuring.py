@@ -4,7 +4,6 @@ Importing this module does not import torch, for the processes whose memory is m
 """
 
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -82,17 +81,3 @@ def training_command(folder: Path, **settings: object) -> list[str]:
     }
     words = [f"--{name.replace('_', '-')}={value}" for name, value in asked.items()]
     return [sys.executable, "-m", "train", *words]
-
-
-def train_once(done: Path, log: Path, folder: Path, **settings: object) -> None:
-    """As `training_command`, to the end, but not again where the file `done` says so. Raises
-    ChildFailed."""
-    if done.exists():
-        return
-    done.parent.mkdir(parents=True, exist_ok=True)
-    command = training_command(folder, **settings)
-    with log.open("a", encoding="utf-8") as file:
-        ended = subprocess.run(command, stdout=file, stderr=file, check=False)
-    if ended.returncode:
-        raise ChildFailed(f"The run ended with {ended.returncode}; see {log}.")
-    done.touch()

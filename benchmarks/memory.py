@@ -3,23 +3,13 @@
 It takes two steps on one clip of 11.6 s, the longest that Coqui's recipe allows. On a GPU the peak
 is torch's own counter. Without one, every tensor that a step makes is counted on the CPU, and half
 a gigabyte for a CUDA context is added.
-
---run measures the memory of a whole run with its workers: it trains a base model on a few clips for
-one epoch with its sample. Twice a second it adds up the proportional set size (PSS: shared pages
-count once) of the trainer and every process under it.
 """
 
 import argparse
 import gc
-import subprocess
-import sys
-import tempfile
-import time
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks import measuring, synthetic
+from benchmarks import synthetic
 from train.checkpointing.checkpoints import tensor_bytes
 from train.optim.trainable import TrainableParts
 from train.step import train_step
@@ -38,7 +28,6 @@ TEXT_IDS = 160
 CONDITIONING_FRAMES = 517
 # A CUDA context with torch's kernels, published as 0.4 to 0.5 GB.
 CONTEXT_BYTES = 500_000_000
-LOOK_SECONDS = 0.5
 SMALL = GPTShape(text_ids=200, text_start=198, layers=4, width=128, heads=4)
 
 
@@ -68,17 +57,11 @@ class Measured:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
-    parser.add_argument("--run", action="store_true", help="measure a whole run, not single steps")
+    parser.add_argument("--full", action="store_true", help="XTTS-v2's size")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """One row for each mode; for a whole run the peak and how it ended."""
-    if arguments.run:
-        with tempfile.TemporaryDirectory() as name:
-            full = arguments.folder or Path(name) / "base"
-            base = str(synthetic.write_base(full)) if arguments.full else "demo"
-            return run_memory(base, Path(name))
+    """One row for each mode."""
     how, precision = "counted on a CPU", "bf16"
     if torch.cuda.is_available():
         how = f"measured on {torch.cuda.get_device_name()}"
@@ -91,10 +74,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def to_record(found: dict[str, Any]) -> dict[str, Any]:
     """Sizes in GB."""
-    if "modes" not in found:
-        sizes = {"peak_gb": found["peak_pss_bytes"], "trainer_gb": found["trainer_pss_bytes"]}
-        rest = {name: found[name] for name in ("samples", "seconds")}
-        return {name: round(size / 1e9, 2) for name, size in sizes.items()} | rest
     modes = {
         row["settings"]: {
             "learning_millions": round(row["learning"] / 1e6, 1),
@@ -104,14 +83,6 @@ def to_record(found: dict[str, Any]) -> dict[str, Any]:
         for row in found["modes"]
     }
     return {"how": found["how"], "precision": found["precision"], "modes": modes}
-
-
-def exit_code(found: dict[str, Any]) -> int:
-    """The exit code of the run, if there was one."""
-    return int(found.get("exit_code", 0))
-
-
-# ---- single steps ----
 
 
 class Allocations(TorchDispatchMode):
@@ -195,54 +166,3 @@ def gpu_peak(work: Callable[[], object]) -> int:
     torch.cuda.reset_peak_memory_stats()
     work()
     return int(torch.cuda.max_memory_allocated())
-
-
-# ---- a whole run ----
-
-
-def run_memory(base: str, folder: Path) -> dict[str, float | int | str]:
-    """Runs `python -m train` on `base` with 8 clips of 3 to 9 s for one epoch."""
-    synthetic.write_dataset(folder / "data")
-    command = measuring.training_command(
-        folder,
-        base_model=base,
-        dataset_dir=folder / "data",
-        num_epochs=1,
-        sample_text="One two three.",
-    )
-    started = time.monotonic()
-    trainers, all_of_it = [0], [0]
-    run = subprocess.Popen(command, stdout=sys.stderr)  # stdout is for the figures
-    while run.poll() is None:
-        sizes = [pss_bytes(one) for one in tree(run.pid)]
-        trainers.append(sizes[0])
-        all_of_it.append(sum(sizes))
-        time.sleep(LOOK_SECONDS)
-    samples = list((folder / "output" / "samples").glob("epoch_1_output.wav"))
-    return {
-        "base": base,
-        "exit_code": run.returncode,
-        "samples": len(samples),
-        "peak_pss_bytes": max(all_of_it),
-        "trainer_pss_bytes": max(trainers),
-        "seconds": round(time.monotonic() - started, 1),
-    }
-
-
-def tree(pid: int) -> list[int]:
-    """A process and everything under it."""
-    found = [pid]
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += tree(int(child))
-    return found
-
-
-def pss_bytes(pid: int) -> int:
-    """The proportional set size of a process; 0 if it has ended."""
-    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import outside_judges, texts
+from benchmarks.outside_judges import OutsideJudges
 from machine.errors import SotaqueError
 from xtts import audio
 from xtts.evaluation import recogniser
@@ -74,13 +75,10 @@ class JudgedSentence:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--voice",
-        action="append",
-        required=True,
-        metavar="[NAME=]VOICE",
+        "--voice", action="append", required=True, metavar="[NAME=]VOICE",
         help="demo, a base model, an exported voice, a run or a checkpoint; may be repeated, and "
         "shares count from the first",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--person", type=Path, required=True, help="folder of recordings that nothing learned from"
     )
@@ -174,7 +172,7 @@ def spaced(lines: Sequence[str], count: int | None) -> list[str]:
 # ---- judging ----
 
 
-def heard(judges: outside_judges.OutsideJudges, sound: Tensor) -> HeardSound:
+def heard(judges: OutsideJudges, sound: Tensor) -> HeardSound:
     """What the judges say of `[samples]` at 16 kHz."""
     course = pitch(sound, outside_judges.RATE)
     return HeardSound(
@@ -188,11 +186,7 @@ def heard(judges: outside_judges.OutsideJudges, sound: Tensor) -> HeardSound:
 
 
 def judged_sentences(
-    judges: outside_judges.OutsideJudges,
-    person: Embeddings,
-    voice: VoiceFiles,
-    lines: Sequence[str],
-    seeds: int,
+    judges: OutsideJudges, person: Embeddings, voice: VoiceFiles, lines: Sequence[str], seeds: int
 ) -> list[list[JudgedSentence]]:
     """Each sentence with each seed. Raises SotaqueError."""
     loaded = load_voice(voice, ComputeConfig(precision=PRECISION))
@@ -205,11 +199,7 @@ def judged_sentences(
 
 
 def judged_sentence(
-    judges: outside_judges.OutsideJudges,
-    person: Embeddings,
-    voice: LoadedVoice,
-    line: str,
-    seed: int,
+    judges: OutsideJudges, person: Embeddings, voice: LoadedVoice, line: str, seed: int
 ) -> JudgedSentence:
     """A sentence spoken and judged."""
     request = SynthesisRequest(line, LANGUAGE, seed)

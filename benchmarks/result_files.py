@@ -1,7 +1,7 @@
 """Results of benchmarks as files: what was measured, with its command, machine, date and commit.
 
 `python -m benchmarks NAME --record` writes `benchmarks/results/NAME.json`; `--record VARIANT`
-writes `NAME-VARIANT.json`. `figures` has the shape of what `--json` prints, so that a new run puts
+writes `NAME-VARIANT.json`. `figures` has the shape of what is printed, so that a new run puts
 its figures where the goals (`benchmarks.goals`) look for them. docs/benchmarks.md and
 benchmarks/record.md are generated from these files (`benchmarks.page`).
 """
@@ -25,44 +25,22 @@ from machine.errors import SotaqueError
 
 FOLDER = Path(__file__).parent / "results"
 Subject = Literal[
-    "Training",
-    "Speaking",
-    "Voice quality",
-    "Evaluation",
-    "Datasets",
-    "Service",
-    "Memory",
-    "Tests",
+    "Training", "Speaking", "Voice quality", "Evaluation", "Datasets", "Service", "Memory", "Tests",
     "GPU",
-]
+]  # fmt: skip
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
-    "data": "Training",
-    "evaluation": "Evaluation",
-    "gpu": "GPU",
-    "guard": "Speaking",
-    "loading": "Speaking",
-    "memory": "Memory",
-    "nearness": "Voice quality",
-    "serving": "Service",
-    "speaking": "Speaking",
-    "text": "Speaking",
-    "training": "Training",
-    "voice": "Voice quality",
-}
+    "data": "Training", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
+    "memory": "Memory", "nearness": "Voice quality", "serving": "Service", "speaking": "Speaking",
+    "text": "Speaking", "training": "Training",
+}  # fmt: skip
 # Below this load average, the machine is otherwise idle.
 QUIET_LOAD = 0.5
 _CPU_FEATURES = {
-    "avx2": "AVX2",
-    "avx512f": "AVX512",
-    "avx512_bf16": "AVX512-bf16",
-    "avx512_vnni": "VNNI",
-    "avx_vnni": "VNNI",
-    "amx_bf16": "AMX",
-    "asimd": "NEON",
-    "bf16": "bf16",
-}
+    "avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-bf16", "avx512_vnni": "VNNI",
+    "avx_vnni": "VNNI", "amx_bf16": "AMX", "asimd": "NEON", "bf16": "bf16",
+}  # fmt: skip
 # Recording a result changes these files; they do not count as changes of the code.
 _GENERATED = (":!benchmarks/results", ":!benchmarks/record.md", ":!docs/benchmarks.md")
 
@@ -74,10 +52,9 @@ class ResultError(SotaqueError):
 class Result(BaseModel):
     """One run of one command.
 
-    quiet: whether the machine was otherwise idle; None if unknown. load: the same in words. commit:
-    of the measured code, with `+` if it had changes; None if unknown. runs_at: the last commit with
-    this benchmark or its voice, if there is another now. rounds: how often each figure was taken.
-    anchor: the name for links to the details. labels: names of rows and columns on the page.
+    load: whether the machine was otherwise idle, in words. commit: of the measured code, with `+`
+    if it had changes; None if unknown. runs_at: the last commit with this benchmark or its voice,
+    if it was removed or replaced since. rounds: how often each figure was taken.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -86,7 +63,6 @@ class Result(BaseModel):
     title: str
     command: str
     machine: str
-    quiet: bool | None
     load: str
     date: str | None
     commit: str | None
@@ -94,8 +70,6 @@ class Result(BaseModel):
     recorded: Literal["by the benchmark", "by hand from the page", "by hand from a log"]
     rounds: int | None
     method: str = ""
-    anchor: str = ""
-    labels: dict[str, str] = {}
     figures: dict[str, Any]
 
     @field_validator("title", "command", "machine", "load")
@@ -170,8 +144,7 @@ def read_all(folder: Path = FOLDER) -> dict[str, Result]:
 
 
 def figure(results: Mapping[str, Result], path: str) -> Any:
-    """The figure at `RESULT.KEY.KEY`, such as `voice-reporting-base.awb.source`. Raises
-    ResultError."""
+    """The figure at `RESULT.KEY.KEY`, such as `loading-full.coqui.peak_gb`. Raises ResultError."""
     name, _, rest = path.partition(".")
     if name not in results:
         raise ResultError(f"{path}: there is no benchmarks/results/{name}.json.")
@@ -213,7 +186,7 @@ def record(
     name: str, arguments: argparse.Namespace, words: Sequence[str], began: Start, figures: Any
 ) -> Path:
     """Writes the result of a run. Fields that a person wrote into an earlier file of that name
-    (title, method, anchor, labels) stay."""
+    (title, method) stay."""
     variant = arguments.record
     path = FOLDER / f"{name}{'-' * bool(variant)}{variant}.json"
     earlier = read(path) if path.exists() else None
@@ -223,16 +196,13 @@ def record(
         "title": earlier.title if earlier else f"{name} {variant}".strip().replace("-", " "),
         "command": command(name, words),
         "machine": began.machine,
-        "quiet": quiet,
         "load": f"{'quiet' if quiet else 'busy'}, load average {began.load_average:.1f}",
         "date": began.date,
         "commit": began.commit,
         "recorded": "by the benchmark",
         "rounds": rounds(arguments),
         "method": earlier.method if earlier else "",
-        "anchor": earlier.anchor if earlier else "",
-        "labels": earlier.labels if earlier else {},
-        "figures": as_mapping(figures),
+        "figures": json.loads(json.dumps(figures, default=str)),
     }
     try:
         result = Result.model_validate(fields)
@@ -254,46 +224,20 @@ def as_json(result: Result) -> str:
 
 
 def command(name: str, words: Sequence[str]) -> str:
-    """The command as typed, without the options that only choose the output."""
+    """The command as typed, without --record."""
     kept = list(words)
     if "--record" in kept:
         place = kept.index("--record")
         is_value = kept[place + 1 : place + 2] and not kept[place + 1].startswith("-")
         del kept[place : place + (2 if is_value else 1)]
-    kept = [word for word in kept if word != "--json" and not word.startswith("--record=")]
+    kept = [word for word in kept if not word.startswith("--record=")]
     return shlex.join([".venv/bin/python", "-m", "benchmarks", name, *kept])
-
-
-def as_mapping(figures: Any) -> dict[str, Any]:
-    """Figures in the form of a result file."""
-    shape = normalised(figures)
-    return shape if isinstance(shape, dict) else {"value": shape}
-
-
-def normalised(figures: Any) -> Any:
-    """Rows by their names: a list of rows becomes a mapping, by the first column whose texts are
-    all different."""
-    if isinstance(figures, Mapping):
-        return {str(key): normalised(value) for key, value in figures.items()}
-    if not isinstance(figures, list | tuple):
-        is_plain = figures is None or isinstance(figures, int | float | str)
-        return figures if is_plain else str(figures)
-    if figures and all(isinstance(row, Mapping) for row in figures):
-        for column in figures[0]:
-            names = [row.get(column) for row in figures]
-            is_name = all(isinstance(name, str | int) for name in names)
-            if is_name and len(set(names)) == len(names):
-                rest = [{k: v for k, v in row.items() if k != column} for row in figures]
-                return {str(name): normalised(row) for name, row in zip(names, rest, strict=True)}
-    return [normalised(one) for one in figures]
 
 
 def machine() -> str:
     """One line: cores, model, instruction sets, memory, GPU."""
-    listed = _output("lscpu", "--json")
-    told = {}
-    if listed:
-        told = {row["field"].rstrip(":"): row["data"] for row in _rows(json.loads(listed)["lscpu"])}
+    rows = (line.partition(":") for line in _output("lscpu").splitlines())
+    told = {name.strip(): value.strip() for name, _, value in rows}
     cores = len(os.sched_getaffinity(0))
     flags = told.get("Flags", "").split()
     features = list(dict.fromkeys(word for flag, word in _CPU_FEATURES.items() if flag in flags))
@@ -313,13 +257,6 @@ def commit() -> str | None:
     head = _output("git", "-C", str(at), "rev-parse", "--short", "HEAD")
     changed = _output("git", "-C", str(at), "status", "--porcelain", "--", ".", *_GENERATED)
     return f"{head}{'+' if changed else ''}" if head else None
-
-
-def _rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """lscpu nests its rows in some versions."""
-    for row in rows:
-        yield row
-        yield from _rows(row.get("children", ()))
 
 
 def _output(*words: str) -> str:

@@ -16,12 +16,11 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from benchmarks import measuring, texts
-from benchmarks.memory import pss_bytes, tree
 
 BACKENDS = ("torch", "onnx")
 AT_ONCE = 8
@@ -49,14 +48,8 @@ def serving(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "api",
-        f"--output-dir={folder / 'output'}",
-        f"--backend={backend}",
-        f"--api-port={port}",
-    ]
+    settings = [f"--output-dir={folder / 'output'}", f"--backend={backend}", f"--api-port={port}"]
+    command = [sys.executable, "-m", "api", *settings]
     url, log = f"http://127.0.0.1:{port}", folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
@@ -129,3 +122,22 @@ def memory_mb(pid: int) -> dict[str, float]:
         role = next((role for module, role in ROLES.items() if module in words), "API")
         sizes[role] = sizes.get(role, 0.0) + pss_bytes(one) / 1e6
     return {name: round(size) for name, size in (sizes | {"all": sum(sizes.values())}).items()}
+
+
+def tree(pid: int) -> list[int]:
+    """A process and everything under it."""
+    found = [pid]
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += tree(int(child))
+    return found
+
+
+def pss_bytes(pid: int) -> int:
+    """The proportional set size of a process; 0 if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0

@@ -36,12 +36,8 @@ LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "
 _CONFIG = Path(__file__).with_name("xtts_config.json")
 CLIPS = 8
 CLIP_TEXTS = (
-    "one two three",
-    "four five six",
-    "seven eight nine",
-    "a short one",
-    "the last of all",
-)
+    "one two three", "four five six", "seven eight nine", "a short one", "the last of all",
+)  # fmt: skip
 # Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
 LEARNING_RATE = 5e-6
 
@@ -130,12 +126,10 @@ def _config(shape: GPTShape) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(_CONFIG.read_text(encoding="utf-8"))
     found["languages"] = LANGUAGES
     found["model_args"] |= {
-        "gpt_layers": shape.layers,
-        "gpt_n_model_channels": shape.width,
-        "gpt_n_heads": shape.heads,
-        "gpt_number_text_tokens": shape.text_ids,
+        "gpt_layers": shape.layers, "gpt_n_model_channels": shape.width,
+        "gpt_n_heads": shape.heads, "gpt_number_text_tokens": shape.text_ids,
         "decoder_input_dim": shape.width,
-    }
+    }  # fmt: skip
     return found
 
 
@@ -293,15 +287,9 @@ def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batche
     kept = features.build(clips, base, config, cache)
     everything = tuple(range(len(clips.clips)))
     made = Batches(
-        clips.clips,
-        everything,
-        kept,
-        config.gpt,
-        seed=0,
-        batch_seconds=40.0,
-        stop_input=False,
+        clips.clips, everything, kept, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
         sources=everything,
-    )
+    )  # fmt: skip
     return config, made
 
 
@@ -309,14 +297,10 @@ def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
     """Coqui's settings, for a step that is measured."""
     from train.optim.optimizer import OptimizationConfig
 
-    usual: dict[str, Any] = {
-        "learning_rate": LEARNING_RATE,
-        "warmup_steps": 1,
-        "weight_decay": 0.01,
-        "gradient_clip": 1.0,
-        "seed": 0,
-    }
-    return OptimizationConfig(**usual, precision=precision, **changes)
+    return OptimizationConfig(
+        learning_rate=LEARNING_RATE, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0, seed=0,
+        precision=precision, **changes,
+    )  # fmt: skip
 
 
 def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes: Any) -> "Learner":

@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show", action="store_true", help="print phrases that are read wrong")
 
 
-def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The share of each set that each side reads right."""
     sets = [FOLDER, *sorted(path for path in FOLDER.iterdir() if path.is_dir())]
-    return [_judged(folder, show=arguments.show) for folder in sets]
+    return {folder.name: _judged(folder, show=arguments.show) for folder in sets}
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,6 @@ def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
         side: Counter(phrase.language for phrase, _ in lines) for side, lines in wrong.items()
     }
     return {
-        "set": folder.name,
         "phrases": len(every),
         **{side: 1 - len(lines) / max(1, len(every)) for side, lines in wrong.items()},
         "languages": {

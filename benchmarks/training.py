@@ -42,37 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Medians of each variant, with the peak of this machine's products for MFU."""
+    """Medians of each variant."""
     torch.set_num_threads(arguments.threads)
-    bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    peak = reached_flops(torch.bfloat16 if bf16 else torch.float32)
     seen: dict[str, list[Measured]] = {}
     with synthetic.base_model(arguments) as (base, folder):
         synthetic.write_dataset(folder / "data")
         for variant, found in passes(base, folder, arguments):
             seen.setdefault(variant, []).append(found)
-    rows = {variant: summary(found, peak) for variant, found in seen.items()}
+    rows = {variant: summary(found) for variant, found in seen.items()}
     base_speed = rows["coqui as it stands"]["audio_seconds_per_second"]
     for row in rows.values():
         row["times_coqui"] = round(row["audio_seconds_per_second"] / base_speed, 2)
     return {
         "threads": arguments.threads,
         "rounds": arguments.rounds,
-        "peak_flops": peak,
         "variants": rows,
     }
-
-
-def reached_flops(kind: torch.dtype, size: int = 2048, tries: int = 8) -> float:
-    """The FLOP/s of a matrix product on this CPU, whose manufacturer states none: the best of
-    `tries`."""
-    one = torch.ones(size, size, dtype=kind)
-    seconds = float("inf")
-    for _ in range(tries + 1):  # in the first, oneDNN generates its code
-        began = time.perf_counter()
-        one @ one
-        seconds = min(seconds, time.perf_counter() - began)
-    return 2 * size**3 / seconds
 
 
 def passes(
@@ -120,7 +105,7 @@ class Side:
             ) from error
 
 
-def summary(taken: Sequence[Measured], peak: float) -> Measured:
+def summary(taken: Sequence[Measured]) -> Measured:
     """Medians of one variant; figures of the same names as in a run's TensorBoard."""
     middle = {name: statistics.median(one[name] for one in taken) for name in taken[0]}
     seconds = middle["seconds"]
@@ -135,8 +120,6 @@ def summary(taken: Sequence[Measured], peak: float) -> Measured:
         "peak_gb": middle["peak_gb"],
         "loss": taken[-1]["loss"],
     }
-    if "flops" in middle:
-        found["mfu"] = middle["flops"] / seconds / peak
     return {name: round(value, 4) for name, value in found.items()}
 
 
@@ -165,8 +148,6 @@ def measured(taken: Pass, threads: int) -> Measured:
 
 def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     """Passes in Coqui's batches, and with all clips in one."""
-    from extras.doctor import flops
-
     config, batches = synthetic.batches(base, data, cache)
     everything = tuple(range(len(batches.clips)))
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -175,7 +156,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     )
 
     def taken(size: int) -> Measured:
-        waited, counted, losses = 0.0, 0.0, []
+        waited, losses = 0.0, []
         for group in grouped(everything, size):
             clock = time.perf_counter()
             batch = batches.batch(learner.step, group)
@@ -183,14 +164,12 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
             result = train_step(learner, batch)
             assert isinstance(result, StepResult)
             losses.append(result.losses["audio_loss"])
-            counted += flops.step_flops(batch.rows, config.gpt)
         seconds = sum(clip.seconds for clip in batches.clips)
         return {
             "audio_seconds": seconds,
             "clips": len(everything),
             "data_seconds": waited,
             "loss": sum(losses) / len(losses),
-            "flops": counted,
         }
 
     return {

@@ -1,21 +1,17 @@
 """Benchmarks speak as the product does: with the guard, and each text once."""
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from benchmarks import synthetic, voice
+from benchmarks import synthetic
 from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.voice import Voice
 from xtts.model.config import ModelConfig
 from xtts.model.loading import load_model, read_tensors
-from xtts.model.shapes import VOCODER_RATE
 
 CODES = 8
 REQUEST = SynthesisRequest(synthetic.TEXT, "en", max_codes=CODES)
@@ -59,34 +55,6 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
 def test_the_guard_is_on(speaks, base_folder, guards):
     speaks(base_folder)
     assert guards and all(guard is not None and guard.retries == 0 for guard in guards)
-
-
-@pytest.mark.parametrize("guarded", [True, False])
-def test_a_voice_is_heard_as_it_is_served(guarded, monkeypatch):
-    asked: list[Guard | None] = []
-
-    def silent(_: Any, __: Any, ___: Any, guard: Guard | None) -> torch.Tensor:
-        asked.append(guard)
-        return torch.zeros(24_000)
-
-    monkeypatch.setattr(speech, "synthesize", silent)
-    recording = Path("xtts/assets/demo/reference.wav")
-    said = voice.spoken(
-        "demo", "", ["One."], 2, "fp32", low=False, recording=recording, guarded=guarded
-    )
-    assert len(list(said)) == 2
-    assert [guard and (guard.seed, guard.retries) for guard in asked] == (
-        [(0, 2), (1, 2)] if guarded else [None, None]
-    )
-
-
-@pytest.mark.parametrize("low", [False, True])
-def test_onnx_speaks_with_a_voice_that_torch_heard(base_folder, low):
-    heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
-    speaks = voice.onnx_voice(base_folder, heard, "int8", low=low)
-    request = SynthesisRequest("one two.", "en", seed=3)
-    found, again = (speech.synthesize(*speaks, request) for _ in range(2))
-    assert 0 < len(found) < 40 * VOCODER_RATE and np.array_equal(found, again)
 
 
 def test_a_smaller_base_speaks_with_the_kept_layers(base_folder, tmp_path):

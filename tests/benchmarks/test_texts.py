@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import texts, voice
+from benchmarks import texts
 from demo_voice import speaking
 from demo_voice.text.sentences import (
     Grammar,
@@ -35,8 +35,8 @@ def test_every_length_from_1_to_40_words_has_several_sentences(name):
 def test_no_sentence_is_in_two_sets_nor_learned_from():
     """Nor in the demo dataset, whose validation clips judge an epoch."""
     rows = Path("train/data/demo/metadata.csv").read_text(encoding="utf-8").splitlines()
-    judges_own = [voice.REFERENCE_TEXT, *voice.JUDGE_TEXTS, speaking.REFERENCE_TEXT]
-    groups = [*map(texts.sentences, texts.FILES), [row.split("|")[1] for row in rows], judges_own]
+    learned = [[row.split("|")[1] for row in rows], [speaking.REFERENCE_TEXT]]
+    groups = [*map(texts.sentences, texts.FILES), *learned]
     counts = Counter(plain(text) for group in groups for text in {plain(line) for line in group})
     assert [text for text, count in counts.items() if count > 1] == []
 
@@ -62,20 +62,3 @@ def test_a_part_of_one_is_told():
     assert is_judged(line) and is_judged(" ".join(words[2:5]).upper() + "!")
     assert not is_judged(" ".join(reversed(words)))
     assert not is_judged(words[1][:-1] + "zz")
-
-
-@pytest.mark.parametrize("number", [2, 3, 4])
-def test_joined_texts_have_different_sentences_each_as_often(number):
-    lines = texts.sentences("choosing")
-    found = texts.joined(lines, number)
-    assert found == texts.joined(lines, number)
-    assert len(set(found)) == texts.JOINED_TEXTS
-    used = Counter(line for line in lines for text in found if line in text)
-    assert sum(used.values()) == number * texts.JOINED_TEXTS
-    assert max(used.values()) - min(used.values()) <= 3
-
-
-def test_of_single_sentences_there_are_only_so_many():
-    lines = ["One two three four.", "Five six seven eight nine.", "Ten."]
-    assert sorted(texts.joined(lines, 1)) == sorted(lines[:2])
-    assert len(texts.joined(lines, 2)) == 2

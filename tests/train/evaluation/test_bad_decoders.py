@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import judges as heard
 from benchmarks import texts
+from tests import flite_voices as heard
 from train.dataset.metadata import read_entries
 from train.evaluation.conclusion import judged
 from train.evaluation.judges import differences, mean_interval, sentences_of
