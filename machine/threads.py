@@ -5,7 +5,7 @@ spinning thread blocks the thread that it waits for. On two shared cores, 100 co
 voice took 21.8 s spinning, 2.2 s sleeping, and 1.3 s with one thread. But a thread that sleeps
 immediately must be woken for the next region, which in a small model follows within microseconds:
 on two idle cores, the first sound of the embedded voice took 115 ms sleeping, 58 ms spinning, and
-74 ms with `SPINS` (benchmarks/record.md, "Threads that wait").
+74 ms with `SPINS` (docs/develop/log.md, "Threads").
 """
 
 import functools

@@ -37,7 +37,7 @@ log = logging.getLogger("train")
 
 # How much likelier a span must be with its text, in nats per code: on average, and over any 0.75 s
 # of it. Set by hand and checked on thirty sentences of benchmarks/choosing.txt
-# (benchmarks/record.md).
+# (docs/develop/log.md).
 LEAST_EVIDENCE, LEAST_WEAKEST = 0.8, -1.0
 # Sound with a smaller share of speech is music, noise or breathing.
 _LEAST_SPEECH = 0.3

@@ -28,7 +28,7 @@ _LOST_SHARE, _FOUND_SHARE = 0.3, 0.5
 EXPECTED_BEFORE, EXPECTED_AFTER = 300, 1500
 
 # Limits of the certainty, in nats per frame below a free phone loop; chosen on
-# benchmarks/choosing.txt (benchmarks/record.md).
+# benchmarks/choosing.txt (docs/develop/log.md).
 LEAST_CERTAINTY = -1.4
 # The limit for a sentence's only doubtful word, if at least this many others are certain.
 _LEAST_ALONE, _FEWEST_SURE = -2.0, 4

@@ -9,7 +9,7 @@ The loss of a code, given the codes before it, is a weighted sum of
         https://arxiv.org/abs/1910.01108), as a share of the latents' variance.
 
 The conditioning encoder is the teacher's and frozen, so every recording has the teacher's latents.
-The weights of the sum are from one experiment (benchmarks/record.md, "Half the layers").
+The weights of the sum are from one experiment (docs/develop/log.md, "Half the layers").
 
     OUTPUT_DIR/distillation/student.pt    student, optimizer and epoch, after every epoch
 """

@@ -15,7 +15,7 @@ def kept_layers(layers: int, count: int | None) -> tuple[int, ...]:
     including the first. count: None for half of them.
 
     With two of four layers, the first and the third learned faster than the first and the last
-    (benchmarks/record.md, "Half the layers"). Raises SotaqueError for a count out of range.
+    (docs/develop/log.md, "Half the layers"). Raises SotaqueError for a count out of range.
     """
     wanted = max(1, layers // 2) if count is None else count
     if not 1 <= wanted < layers:

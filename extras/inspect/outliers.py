@@ -3,7 +3,7 @@
 Some limits are absolute, such as the silence around a sentence. Others are relative to the median
 and MAD (median absolute deviation) of the dataset, so that a slow speaker is not suspect. The
 limits were chosen on flite's slt, those of voices with kal16. Figures on other voices are in
-benchmarks/record.md, "Suspect clips".
+docs/develop/log.md, "Suspect clips".
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -37,7 +37,7 @@ FEWEST_TOKENS = 12
 # The limits of a candidate's overall rate; beyond them, its sentences count as failed.
 SLOWEST, FASTEST = 1.3, 0.75
 # A word whose evidence is below this share of the sentence's median was left out. Measured:
-# benchmarks/record.md, "Words without a recogniser".
+# docs/develop/log.md, "Words without a recogniser".
 WEAK_WORD = 0.35
 # If most words of a sentence were left out, its median is too low; the least is this share of the
 # base's.

@@ -110,7 +110,7 @@ def load_model(
     low_memory: LOW_MEMORY=on. Quantises the matrices of the mapped file one by one (auto is int8 on
     a CPU) and releases their pages. The parts of the GPT that encode recordings (0.22 GB at
     XTTS-v2's size) stay in the file, whose pages are read for a recording and released after it.
-    Figures are in benchmarks/record.md.
+    Figures are in docs/develop/log.md.
 
     Raises ConfigError if a file is missing or does not fit the others.
     """

@@ -6,7 +6,7 @@ int4: one scale and zero point per 32 weights of a row, activations in bfloat16.
 the rest of the model unchanged. bf16: the whole transformer with its norms, residual stream and
 key-value cache; embeddings, the last norm and the audio head stay in float32. This halves the bytes
 read per code and the memory of a slot. The word errors and numerical errors of each kind are in
-benchmarks/record.md.
+docs/develop/log.md.
 """
 
 from functools import cache
@@ -149,7 +149,7 @@ def resolve_precision(
     small = width < SMALLEST_ROUNDED_WIDTH
     if device.type == "cuda":
         # int8 and int4 have only CPU kernels. bf16 reads half the bytes, and its codes are as
-        # likely as float32's (benchmarks/record.md).
+        # likely as float32's (docs/develop/log.md).
         rounds = precision == "bf16" or (precision == "auto" and not small)
         quick = torch.cuda.get_device_capability(device) >= BF16_CAPABILITY
         return ("bf16" if rounds and quick else "fp32"), None
@@ -157,7 +157,7 @@ def resolve_precision(
         return "fp32", None
     if precision == "auto":
         # A code reads all weights once, and int8 has a quarter of the bytes. int4 is not chosen,
-        # because its rounding is audible (benchmarks/record.md). torch's kernels are x86's.
+        # because its rounding is audible (docs/develop/log.md). torch's kernels are x86's.
         quick = not small and "x86" in torch.backends.quantized.supported_engines
         precision = "int8" if quick else "fp32"
     return precision, vocoder_type()

@@ -2,7 +2,7 @@
 
 An oscillator follows the predicted pitch, so the network shapes spectra instead of learning to
 oscillate, as HiFi-GAN must. In the minutes that two CPU cores take here, HiFi-GAN finds no harmonic
-above 1 kHz (benchmarks/record.md, "A natural base"). Source and filter as in DDSP
+above 1 kHz (docs/develop/log.md, "The base's vocoder"). Source and filter as in DDSP
 (https://arxiv.org/abs/2001.04643), blocks as in ConvNeXt (https://arxiv.org/abs/2201.03545).
 
 A sample depends on a limited part of the input, as in HiFi-GAN, except for the phase: that is the

@@ -9,7 +9,7 @@ copy the base's file and keep its names.
 HiFi-GAN computes in channels-last layout, which `nn.Conv1d` does not support (it copies at every
 layer in bfloat16), as two-dimensional convolutions of height one. XTTS-v2's vocoder takes, on one
 AMX core and per second of audio, 0.46 s as published, 0.37 s in this layout in float32, and 0.09 s
-in bfloat16 (benchmarks/record.md).
+in bfloat16 (docs/develop/log.md).
 """
 
 from collections.abc import Mapping, Sequence

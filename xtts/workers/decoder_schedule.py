@@ -4,7 +4,7 @@ Measured with the prototype of this learner on the base of 2026-11: 150 steps su
 clips (similarity 0.15 to 0.46 of 0.79 at the same naturalness); 300 steps at twice the rate are
 nearer and less natural; with eleven clips, 150 steps cost naturalness. A base may recommend its own
 steps and rate in config.json (`TrainingAdvice`): the embedded one learns as much in a quarter of
-the steps at four times the rate (benchmarks/record.md). Nothing here depends on NUM_EPOCHS or on
+the steps at four times the rate (docs/develop/log.md). Nothing here depends on NUM_EPOCHS or on
 the time: a run that is killed and resumed, or that is continued with more epochs, takes the same
 steps.
 """

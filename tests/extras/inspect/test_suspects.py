@@ -20,7 +20,7 @@ from train.setup import open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
 DEMO = Path(__file__).parents[3] / "train" / "data" / "demo"
-# Out of 18; figures in benchmarks/record.md, "Suspect clips".
+# Out of 18; figures in docs/develop/log.md, "Suspect clips".
 FEWEST_NAMED = 16
 MOST_FALSE_ALARMS = 3
 

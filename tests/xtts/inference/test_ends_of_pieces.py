@@ -1,7 +1,7 @@
 """Pieces end and join in silence with every driver: whole, streamed, in a batch, ONNX.
 
 `python -m pytest -s -m slow tests/xtts/inference/test_ends_of_pieces.py` measures the reporting
-texts of the benchmarks; benchmarks/record.md has its output.
+texts of the benchmarks; docs/develop/log.md has its output.
 """
 
 from collections.abc import Iterator, Sequence
