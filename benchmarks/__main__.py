@@ -1,8 +1,8 @@
 """`python -m benchmarks NAME [--record]` runs one benchmark, a module of this folder.
 
 A benchmark has `run(arguments)`. It returns the figures that are printed as JSON and that --record
-writes into `benchmarks/results/`. It may have three more functions: `add_arguments(parser)`;
-`to_record(figures)`, which drops what a result file does not need; and `exit_code(figures)`.
+writes into `benchmarks/results/`. It may have two more functions: `add_arguments(parser)` and
+`exit_code(figures)`.
 """
 
 import argparse
@@ -61,8 +61,7 @@ def main(argv: Sequence[str]) -> int:
         if began is not None and code:
             print(f"Not recorded: the benchmark failed with exit code {code}.", file=sys.stderr)
         elif began is not None:
-            kept = benchmark.to_record(found) if hasattr(benchmark, "to_record") else found
-            path = result_files.record(name, arguments, argv[1:], began, kept)
+            path = result_files.record(name, arguments, argv[1:], began, found)
             print(f"Wrote {path}. Now run: python -m benchmarks.page", file=sys.stderr)
     except SotaqueError as error:
         print(error, file=sys.stderr)

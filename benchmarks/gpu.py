@@ -21,7 +21,6 @@ from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
 
 PART_SECONDS = 540.0
-SCHEMA = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +57,10 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.gpu_parts import PARTS
 
     began, out = time.monotonic(), arguments.out
-    found: dict[str, Any] = {"schema": SCHEMA, "parts": {}}
+    found: dict[str, Any] = {"parts": {}}
     if arguments.resume:
         with suppress(OSError, ValueError):
-            there = json.loads(out.read_text(encoding="utf-8"))
-            found = there if there.get("schema") == SCHEMA else found
+            found |= json.loads(out.read_text(encoding="utf-8"))
     wanted = arguments.only.split(",") if arguments.only else PARTS
     for name in ["machine", *(name for name in PARTS if name in wanted)]:
         if "seconds" in found["parts"].get(name, {}):

@@ -264,7 +264,6 @@ def against_coqui(at: Setup) -> Figures:
     return {
         **{f"{side}_milliseconds": round(one, 3) for side, one in middle.items()},
         "times": round(middle["coqui"] / middle["ours"], 2),
-        "same_size": at.shape.width == 1024,
     }
 
 
@@ -280,7 +279,7 @@ def saving(at: Setup) -> Figures:
         _wait(at)
         began = time.perf_counter()
         state = {"model": learner.weights.unsaved_state(), "trainer": learner.trainer_state()}
-        kept, arrived = staging.copied(state)
+        _, arrived = staging.copied(state)
         stalls.append(round(time.perf_counter() - began, 3))
         arrived()
         there = time.perf_counter() - began
@@ -288,7 +287,6 @@ def saving(at: Setup) -> Figures:
         "first_stall_seconds": stalls[0],
         "stall_seconds": stalls[1],
         "arrived_seconds": round(there, 3),
-        "tensors": len(kept["model"]),
     }
 
 

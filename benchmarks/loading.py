@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,7 @@ _WORDS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--rows",
-        default="",
-        help="words, separated by commas: rows with one of them instead",
-    )
+    parser.add_argument("--rows", default="", help="words, by commas: the rows with one of them")
     parser.add_argument("--codes", type=int, default=40, help="codes that each row says")
     parser.add_argument("--sentences", type=int, help="sentences that the embedded voice says")
 
@@ -76,9 +72,13 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
         starts = {name: partial(started, name, *given) for name in names}
         seen = measuring.in_turns(starts, arguments.rounds)
     return {
-        name: measuring.medians(rows) | measuring.extremes(rows, "first_audio")
+        name: measuring.medians(rows) | extremes([row["first_audio"] for row in rows])
         for name, rows in seen.items()
     }
+
+
+def extremes(seconds: Sequence[float]) -> dict[str, float]:
+    return {"first_audio_least": round(min(seconds), 3), "first_audio_most": round(max(seconds), 3)}
 
 
 def started(name: str, folder: Path, codes: int, threads: int) -> dict[str, float]:

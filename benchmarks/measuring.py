@@ -46,12 +46,6 @@ def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: round(statistics.median(row[name] for row in rows), 3) for name in rows[0]}
 
 
-def extremes(rows: Sequence[Mapping[str, float]], name: str) -> dict[str, float]:
-    """The least and the most of one figure, as `NAME_least` and `NAME_most`."""
-    values = [row[name] for row in rows]
-    return {f"{name}_least": round(min(values), 3), f"{name}_most": round(max(values), 3)}
-
-
 def memory_bytes(name: str, pid: int | str = "self") -> int:
     """A size in /proc/PID/status, including mapped files: VmRSS, the resident memory, or VmHWM, its
     peak; 0 when the process has ended."""

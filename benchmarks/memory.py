@@ -9,7 +9,7 @@ import argparse
 import gc
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -68,21 +68,17 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         precision = "fp32"
     shape = synthetic.FULL_SHAPE if arguments.full else SMALL
-    found = [asdict(measure(shape, mode, precision)) for mode in MODES]
-    return {"how": how, "precision": precision, "modes": found}
+    found = [measure(shape, mode, precision) for mode in MODES]
+    return {"how": how, "precision": precision, "modes": {one.settings: told(one) for one in found}}
 
 
-def to_record(found: dict[str, Any]) -> dict[str, Any]:
-    """Sizes in GB."""
-    modes = {
-        row["settings"]: {
-            "learning_millions": round(row["learning"] / 1e6, 1),
-            "peak_gb": round(row["peak_bytes"] / 1e9, 2),
-            "card_gb": round(row["card_bytes"] / 1e9, 2),
-        }
-        for row in found["modes"]
+def told(one: Measured) -> dict[str, float]:
+    """The figures of a mode: weights in millions, sizes in GB."""
+    return {
+        "learning_millions": round(one.learning / 1e6, 1),
+        "peak_gb": round(one.peak_bytes / 1e9, 2),
+        "card_gb": round(one.card_bytes / 1e9, 2),
     }
-    return {"how": found["how"], "precision": found["precision"], "modes": modes}
 
 
 class Allocations(TorchDispatchMode):

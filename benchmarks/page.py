@@ -142,20 +142,12 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[s
 # ---- cells ----
 
 
-def cell(value: Any, decimals: int | None = None) -> str:
-    """A figure as the page shows it."""
-    if isinstance(value, Mapping):
-        places = _decimals(value) if decimals is None else decimals
-        middle, *ends = (cell(one, places) for one in value.values())
-        return f"{middle} ({' to '.join(ends)})" if len(ends) == 2 else f"{middle} ± {ends[0]}"
-    if isinstance(value, list):
-        return ", ".join(cell(one) for one in value) or "none"
-    if value is None or value == "":
-        return NOT_MEASURED
+def cell(value: Any) -> str:
+    """A single value as the pages show it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.{_decimals(value) if decimals is None else decimals}f}"
+        return f"{value:,.{_decimals(value)}f}"
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
 
 
@@ -169,15 +161,10 @@ def amount(value: Any, unit: str) -> str:
     return f"{told} {unit}".strip()
 
 
-def _decimals(value: Any) -> int:
+def _decimals(value: float) -> int:
     """The number of decimals: three for a small figure, none for a large one."""
-    if isinstance(value, Mapping):
-        return max(map(_decimals, value.values()))
-    if not isinstance(value, float):
-        return 0
     most = 4 if abs(value) < 0.01 else 3 if abs(value) < 1 else 2 if abs(value) < 100 else 1
-    text = f"{value:.{most}f}".rstrip("0")
-    return len(text.partition(".")[2])
+    return len(f"{value:.{most}f}".rstrip("0").partition(".")[2])
 
 
 def short(command: str) -> str:

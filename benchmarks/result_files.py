@@ -14,7 +14,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -107,13 +106,12 @@ class Result(BaseModel):
 def leaves(figures: object) -> Iterable[object]:
     """Every single figure, at any depth."""
     if isinstance(figures, Mapping):
-        for value in figures.values():
-            yield from leaves(value)
-    elif isinstance(figures, list | tuple):
-        for value in figures:
-            yield from leaves(value)
-    else:
+        figures = list(figures.values())
+    if not isinstance(figures, list):
         yield figures
+        return
+    for value in figures:
+        yield from leaves(value)
 
 
 # ---- reading ----
@@ -167,38 +165,28 @@ def _at(node: object, path: str) -> Iterable[object]:
 # ---- recording ----
 
 
-@dataclass(frozen=True)
-class Start:
-    """Facts that have to be collected before a benchmark begins."""
-
-    machine: str
-    load_average: float
-    date: str
-    commit: str | None
-
-
-def start() -> Start:
-    """This machine, now."""
-    return Start(machine(), os.getloadavg()[0], datetime.now(UTC).date().isoformat(), commit())
+def start() -> dict[str, Any]:
+    """The fields of a result that have to be collected before a benchmark begins."""
+    average = os.getloadavg()[0]
+    load = f"{'quiet' if average < QUIET_LOAD else 'busy'}, load average {average:.1f}"
+    today = datetime.now(UTC).date().isoformat()
+    return {"machine": machine(), "load": load, "date": today, "commit": commit()}
 
 
 def record(
-    name: str, arguments: argparse.Namespace, words: Sequence[str], began: Start, figures: Any
-) -> Path:
+    name: str, arguments: argparse.Namespace, words: Sequence[str], began: Mapping[str, Any],
+    figures: Any,
+) -> Path:  # fmt: skip
     """Writes the result of a run. Fields that a person wrote into an earlier file of that name
     (title, method) stay."""
     variant = arguments.record
     path = FOLDER / f"{name}{'-' * bool(variant)}{variant}.json"
     earlier = read(path) if path.exists() else None
-    quiet = began.load_average < QUIET_LOAD
     fields = {
+        **began,
         "subject": earlier.subject if earlier else SUBJECT_OF[name],
         "title": earlier.title if earlier else f"{name} {variant}".strip().replace("-", " "),
         "command": command(name, words),
-        "machine": began.machine,
-        "load": f"{'quiet' if quiet else 'busy'}, load average {began.load_average:.1f}",
-        "date": began.date,
-        "commit": began.commit,
         "recorded": "by the benchmark",
         "rounds": rounds(arguments),
         "method": earlier.method if earlier else "",
@@ -245,8 +233,7 @@ def machine() -> str:
         features.append("no AMX")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     processor = f"{cores} cores of {told.get('Model name', 'an unknown processor')}"
-    listed = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    gpus = ", ".join(listed.splitlines())
+    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").replace("\n", ", ")
     with_features = f" ({', '.join(features)})" if features else ""
     return f"{processor}{with_features}, {memory / 1e9:.0f} GB, {gpus or 'no GPU'}"
 

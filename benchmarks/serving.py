@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks import measuring, texts
 
 BACKENDS = ("torch", "onnx")
@@ -117,27 +119,10 @@ def first_byte_ms(url: str, text: str) -> float:
 def memory_mb(pid: int) -> dict[str, float]:
     """The PSS of each process of a service, by what it does, and of all."""
     sizes: dict[str, float] = {}
-    for one in tree(pid):
-        words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace")
-        role = next((role for module, role in ROLES.items() if module in words), "API")
-        sizes[role] = sizes.get(role, 0.0) + pss_bytes(one) / 1e6
+    service = psutil.Process(pid)
+    for one in (service, *service.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            words = " ".join(one.cmdline())
+            role = next((role for module, role in ROLES.items() if module in words), "API")
+            sizes[role] = sizes.get(role, 0.0) + one.memory_full_info().pss / 1e6
     return {name: round(size) for name, size in (sizes | {"all": sum(sizes.values())}).items()}
-
-
-def tree(pid: int) -> list[int]:
-    """A process and everything under it."""
-    found = [pid]
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += tree(int(child))
-    return found
-
-
-def pss_bytes(pid: int) -> int:
-    """The proportional set size of a process; 0 if it has ended."""
-    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0

@@ -94,19 +94,12 @@ def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
         for phrase, said in wrong["ours"]:
             line = f"{phrase.language} {phrase.kind}: {phrase.written}\n  read: {said}"
             print(line, file=sys.stderr)
-    languages = Counter(phrase.language for phrase in every)
-    wrong_in = {
-        side: Counter(phrase.language for phrase, _ in lines) for side, lines in wrong.items()
-    }
     return {
         "phrases": len(every),
         **{side: 1 - len(lines) / max(1, len(every)) for side, lines in wrong.items()},
-        "languages": {
-            language: {
-                "phrases": languages[language],
-                **{f"{side} wrong": count[language] for side, count in wrong_in.items()},
-            }
-            for language in sorted(languages)
+        "wrong": {
+            side: dict(sorted(Counter(phrase.language for phrase, _ in lines).items()))
+            for side, lines in wrong.items()
         },
     }
 

@@ -57,7 +57,7 @@ def test_it_goes_on_behind_what_is_there(fakes, tmp_path):
 
 
 def test_when_the_time_is_over_no_part_begins(fakes, tmp_path):
-    (tmp_path / "gpu.json").write_text('{"schema": 1, "parts": {"machine": {"seconds": 1}}}')
+    (tmp_path / "gpu.json").write_text('{"parts": {"machine": {"seconds": 1}}}')
     run(tmp_path / "gpu.json", "--resume", "--minutes", "-1")
     assert fakes == []
 
