@@ -11,5 +11,6 @@ from tests.api.page.scripts import node_tests
 pytestmark = [] if shutil.which("node") else [pytest.mark.system]
 
 
-def test_pure_functions_of_the_page(tmp_path: Path) -> None:
-    node_tests(Path(__file__).with_name("scripts.test.js"), tmp_path)
+@pytest.mark.parametrize("name", ["scripts.test.js", "numbers.test.js"])
+def test_pure_functions_of_the_page(name: str, tmp_path: Path) -> None:
+    node_tests(Path(__file__).with_name(name), tmp_path)
