@@ -96,10 +96,8 @@ def measured(pid: int, url: str, rounds: int) -> dict[str, Any]:
 
 def middle(values: Sequence[float]) -> dict[str, float]:
     """The median and the 95th percentile."""
-    return {
-        "p50": round(statistics.median(values), 1),
-        "p95": round(statistics.quantiles(values, n=20)[-1], 1),
-    }
+    p50, p95 = statistics.median(values), statistics.quantiles(values, n=20)[-1]
+    return {"p50": round(p50, 1), "p95": round(p95, 1)}
 
 
 def first_byte_ms(url: str, text: str) -> float:

@@ -1,8 +1,7 @@
 """Sentences for judging a voice: one set to choose a recipe, another to report it.
 
 Trials use `choosing` alone; `reporting` is for published figures, once. A recipe looks better than
-it is on the sentences by which it was chosen, as the first tables of the embedded voice did
-(`twenty`). The teacher of the embedded voice says none of them.
+it is on the sentences by which it was chosen (`twenty`). No teacher of the embedded voice says any.
 """
 
 import re
