@@ -25,7 +25,7 @@ SMALLEST = {
         "--rounds 1 --codes 12 --threads 1 --folder {base} --rows coqui,auto,LOW_MEMORY",
         "--sentences 4 --threads 1",
     ],
-    "memory": ["--json"],
+    "memory": [""],
     "nearness": [
         "--voice demo --person train/data/evaluation/voices --sentences 2 --seeds 1",
     ],
@@ -36,7 +36,7 @@ SMALLEST = {
         "--rounds 1 --codes 12 --folder {base} --precisions int8 --layers 2"
         " --small-precisions fp32",
     ],
-    "text": ["--json"],
+    "text": [""],
     "training": ["--rounds 1 --threads 1 --folder {base}"],
 }  # fmt: skip
 ROWS_HERE = ["coqui", "ours auto", "ours LOW_MEMORY", "onnx LOW_MEMORY"]

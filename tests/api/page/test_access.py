@@ -1,6 +1,5 @@
 """Accessibility of the page: keyboard, screen reader, small and dark screens, escaped markup."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -72,34 +71,12 @@ def test_the_question_for_the_key_has_names_and_contrast(world, opened):
     page.provoked.append("401")
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_no_width_scrolls_sideways(world, opened, width):
-    page = full(world, opened, viewport={"width": width, "height": 700})
-    assert desk.outside(page, width, "button, input, select, textarea") == []
-    # Buttons must be on top: the slider covers the lanes but not their buttons.
+@pytest.mark.parametrize("width", [320, 1280])
+def test_the_slider_covers_the_lanes_but_not_their_buttons(opened, width):
+    page = opened(ready=desk.DESK, viewport={"width": width, "height": 700})
     desk.play(page)
     page.click("#play-reference")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
-
-
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
-@pytest.mark.parametrize("name", ["W" * 100, "Dona Maria da Silva " * 5])
-def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(world, opened, width, name):
-    world.voices.append({"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
-                         "preview": "/v1/voices/v9/preview.wav", "quality": None})  # fmt: skip
-    page = opened(ready=desk.DESK, viewport={"width": width, "height": 844})
-    until(page, "!!document.querySelector('#voice option[value=v9]')")
-    page.select_option("#voice", "v9")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    (card,) = rectangles(page, "#speak")
-    parts = rectangles(page, "#speak :is(button, select), #voices button")
-    assert {"voice", "say", "language"} <= {part[0] for part in parts}
-    for part, left, _, right, _ in parts:
-        if part in ("voice", "say", "language"):
-            assert left >= card[1] - 0.5 and right <= card[3] + 0.5, part
-    for (one, *a), (other, *b) in itertools.combinations(parts, 2):
-        beside = a[2] <= b[0] + 0.5 or b[2] <= a[0] + 0.5
-        assert beside or a[3] <= b[1] + 0.5 or b[3] <= a[1] + 0.5, f"{one} covers {other}"
 
 
 RECTANGLES = """((chosen) => [...document.querySelectorAll(chosen)]

@@ -83,6 +83,7 @@ def test_nothing_leaves_the_page_and_no_control_covers_another(
         for part in ("#book-files", "#clip-list", "#trainings"):
             page.wait_for_selector(f"{part} li")
         page.fill("#text", LONG)
+        page.select_option("#voice", "v1")  # a long name, too
         for summary in page.locator("summary:visible").all():
             summary.click()
     faults = {}
