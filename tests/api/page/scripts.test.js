@@ -48,6 +48,9 @@ test("a figure against the base: ▲ is better, whichever way is better", () => 
     ["≠", "zero", -20, -24, -16, 10],
   ]);
   assert.equal(againstBase("lower", { mean: 1 }), null);
+  const words = (mean, by) => againstBase("zero", { mean, against_base: { mean: by, low: by - 2.2, high: by + 2.2 } })?.words;
+  assert.deepEqual([words(-12.8, -6.7), words(-1.0, 5.1), words(6.5, 12.6), words(-7.0, -0.9)],
+    ["worse than the base", "better than the base", "different from the base", undefined]);
   assert.equal(halfInterval("voice", { low: 0.5, high: 0.7 }), "±0.10");
 });
 
