@@ -57,7 +57,13 @@ test("a figure against the base: ▲ is better, whichever way is better", () => 
 test("what a phase is called", () => {
   const at = { epoch: 1, epochs: 2, step: 3, steps: 9 };
   assert.equal(progressInfo(at), "epoch 1 of 2, step 3 of 9");
-  assert.equal(progressInfo({ ...at, phase: "judging" }), "epoch 1 of 2, judging epoch 1");
+  each((phase) => progressInfo({ ...at, phase }), [
+    ["epoch 1 of 2, measuring the validation loss of epoch 1", "validating"],
+    ["epoch 1 of 2, saving epoch 1", "saving"],
+    ["epoch 1 of 2, speaking a sample of epoch 1", "sampling"],
+    ["epoch 1 of 2, judging epoch 1", "judging"],
+    ["epoch 1 of 2, all epochs trained; choosing the best", "concluding"],
+  ]);
 });
 
 test("a run that cannot be deleted frees nothing", () => {
