@@ -1,10 +1,10 @@
 """`python -m benchmarks gpu` measures the important figures of a GPU within a time limit.
 
 It measures the check of a GPU and its distances, a code with CUDA graphs and without, training by
-batch and shape, Coqui in turns, speaking, the pause of saving, and memory. Each part runs in a
-separate process, so a part that fails or hangs stops only itself. Its figures are written to --out
-as soon as it ends, and --resume continues from there. A part without its package reports "not run"
-and names the package. --rehearse runs every part on the CPU with small sizes.
+batch and shape, Coqui in turns, and the pause of saving. Each part runs in a separate process, so a
+part that fails or hangs stops only itself. Its figures are written to --out as soon as it ends, and
+--resume continues from there. A part without its package reports "not run" and names the package.
+--rehearse runs every part on the CPU with small sizes.
 """
 
 import argparse
