@@ -97,7 +97,7 @@ class DecodeStep:
 
     In float32 the results are identical to those of the GPT's modules. There, the modules, views
     and copies of thirty layers take a fifth of the time of reading the weights
-    (benchmarks/record.md). Nothing here reads a value from the device, so a CUDA graph can capture
+    (docs/develop/log.md). Nothing here reads a value from the device, so a CUDA graph can capture
     it (`extras.graphs`, for figures see docs/develop/gpu.md).
     """
 
