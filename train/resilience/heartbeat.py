@@ -1,6 +1,6 @@
 """The heartbeat to the watchdog after each step, with more time for saving and sampling.
 
-    no heartbeat for max(10 x the usual step, stall_seconds)  ->  stacks of all threads, SIGKILL
+    no heartbeat for max(10 x the usual step, stall_seconds)  ->  stacks of all threads, exit 75
 
 The watchdog is a process (`train.resilience.watchdog`). This is the trainer's side, which decides
 how long the next heartbeat may take.
@@ -14,6 +14,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ log = logging.getLogger("train")
 
 T = TypeVar("T")
 
+EXIT_CODE = 75
 USUAL_STEPS = 10
 # The first steps are slow: they compile, choose kernels and read uncached files.
 STEPS_TO_KNOW = 3
@@ -59,12 +61,15 @@ class Heartbeat:
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         read_end, self._beats = os.pipe()
         os.set_blocking(self._beats, False)
-        words = (str(Path(watchdog.__file__)), str(os.getpid()), str(read_end))
+        told, leave = os.pipe()
+        words = (str(Path(watchdog.__file__)), str(os.getpid()), str(read_end), str(leave))
         self._child = subprocess.Popen(
             (sys.executable, "-I", "-S", *words),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read_end,),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read_end, leave),
         )  # fmt: skip
         os.close(read_end)
+        os.close(leave)
+        threading.Thread(target=_leave_when_told, args=(told,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,3 +116,11 @@ class Heartbeat:
             log.warning("The watchdog has ended. A stall will not be detected.")
             os.close(self._beats)
             self._beats = None
+
+
+def _leave_when_told(told: int) -> None:
+    """Ends the process for the watchdog; ends alone with the watchdog. Needs the GIL: a process
+    that stalls with it is killed instead."""
+    with open(told, "rb", buffering=0) as pipe:
+        if pipe.read(1):
+            os._exit(EXIT_CODE)

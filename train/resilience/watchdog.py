@@ -1,9 +1,10 @@
-"""The watchdog process, which kills a stalled trainer (exit code 137).
+"""The watchdog process, which ends a stalled trainer (exit code 75, or 137 if it has to kill it).
 
 It is a process, because no thread runs while C code holds the GIL or the system has stopped the
 process. It reads `train.resilience.heartbeat`'s lines (`seconds activity`: how long the next line
 may take) from a pipe. When that time is over, it makes the trainer dump the stacks of all threads
-(SIGUSR1, handled in C by faulthandler) and kills it. The watchdog ends when the pipe closes, which
+(SIGUSR1, handled in C by faulthandler) and tells it through another pipe to leave with 75; if no
+thread of the trainer can run, it kills it. The watchdog ends when the first pipe closes, which
 happens however the trainer ends.
 
 It is started by its path with `python -I -S` and imports only the standard library, so that it
@@ -21,21 +22,24 @@ import time
 
 # Seconds between the request for the stacks and the end, in which the stacks are written.
 DUMP_SECONDS = 1.0
+# Seconds in which a trainer whose threads run has left.
+ASK_SECONDS = 2.0
 # Seconds that a killed trainer may take to end.
 LEAVE_SECONDS = 10.0
 MOST_BYTES = 1 << 16
 
 
 def main() -> None:
-    """Runs the watchdog. Arguments: the trainer's process id and the pipe."""
-    parent, beats = (int(word) for word in sys.argv[1:3])
+    """Runs the watchdog. Arguments: the trainer's process id, the pipe of its heartbeats, and the
+    pipe that tells it to leave."""
+    parent, beats, leave = (int(word) for word in sys.argv[1:4])
     _live_as_long_as(parent)
     # Ctrl-C and SIGTERM are for the trainer, which saves before it ends; the watchdog ends with it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     doing = waited(beats)
     if doing is not None and os.getppid() == parent:
-        end(parent, beats, doing)
+        end(parent, beats, leave, doing)
 
 
 def waited(beats: int) -> str | None:
@@ -60,18 +64,22 @@ def waited(beats: int) -> str | None:
                 return f"No heartbeat came from the training for {allowed:.3g} s while {doing}."
 
 
-def end(parent: int, beats: int, sentence: str) -> None:
-    """Makes the trainer dump its stacks, then kills it.
+def end(parent: int, beats: int, leave: int, sentence: str) -> None:
+    """Makes the trainer dump its stacks, then ends it.
 
-    A stopped trainer does not dump its stacks: it does not hang and, once continued, it would run
-    while faulthandler reads its stacks, which is not safe.
+    A stopped trainer is killed at once: it does not hang and, once continued, it would run while
+    faulthandler reads its stacks, which is not safe.
     """
     stopped = _is_stopped(parent)
     say(f"{sentence} {'A signal stopped the process (SIGSTOP).' if stopped else 'Where it hangs:'}")
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError, BrokenPipeError):
         if not stopped:
             os.kill(parent, signal.SIGUSR1)
             if _gone(beats, DUMP_SECONDS):
+                return
+            say("Ending it (exit code 75). The same command resumes from the last checkpoint.")
+            os.write(leave, b"!")
+            if _gone(beats, ASK_SECONDS):
                 return
         say("Killing it (exit code 137). The same command resumes from the last checkpoint.")
         os.kill(parent, signal.SIGKILL)
