@@ -341,7 +341,8 @@ def test_every_extra_is_listed_and_every_name_has_a_folder():
 
 # Ports that one extra has, with the names that `machine.extras` says its module defines.
 ONE_EXTRA_EACH = {
-    "LANGUAGES": ("report_lacking",), "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
+    "LANGUAGES": ("report_lacking",), "LAYOUTS": ("read",),
+    "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
     "RULES": ("rules_of",), "MARKUP": ("Reader",), "USAGE": ("MachineMetrics", "of_steps"),
     "GRAPHS": ("graphs_of",), "SPEECH_GRAPHS": ("rows_of", "record_windows"),
     "STEPS": ("steps_on",), "HELP": ("overview", "examples_of"),

@@ -11,8 +11,6 @@ from machine.settings.names import NAMES
 from machine.settings.types import fields, means, purpose
 from train import defaults
 from train.__main__ import main
-from train.dataset.entries import DatasetError
-from train.dataset.metadata import read_entries
 from train.settings import TrainSettings, load
 from xtts.model.config import ModelConfig
 from xtts.voices import base_models
@@ -226,7 +224,3 @@ def test_a_folder_setting_that_is_a_file_or_cannot_be_looked_at_is_a_sentence(tm
             load((), {"OUTPUT_DIR": str(place)}, None)
     with pytest.raises(SettingsError, match=r"DATASET_DIR.*File name too long"):
         load((), {"DATASET_DIR": str(tmp_path / ("a" * 300))}, None)
-    # The dataset's reader says how to cut a recording.
-    settings, _ = load((), {"DATASET_DIR": str(tmp_path / "tape.wav")}, None)
-    with pytest.raises(DatasetError, match="is a recording"):
-        read_entries(settings.dataset_dir, "auto", "en")

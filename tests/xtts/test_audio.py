@@ -103,3 +103,12 @@ def test_missing_files_folders_raw_data_and_odd_rates_are_refused(tmp_path):
     ):  # fmt: skip
         with pytest.raises(AudioError, match=seen):
             audio.read(tmp_path / name, CODE_RATE)
+
+
+def test_films_and_phones_recordings_get_the_line_that_converts(tmp_path):
+    path = tmp_path / "note one.m4a"
+    path.write_bytes(b"\0\0\0\x20ftypM4A ")
+    with pytest.raises(audio.AudioError) as caught:
+        facts(path)
+    wav = path.with_suffix(".wav")
+    assert f"Convert it: ffmpeg -i '{path}' -vn -ac 1 -ar 22050 '{wav}'" in str(caught.value)

@@ -1,35 +1,27 @@
 """Turns the rows of a transcript into clips: file, text, speaker, language and style of each.
 
-    rows         metadata.csv and many other names and forms: `train.dataset.transcripts` reads the
-                 files, `train.dataset.columns` judges their columns. A `style` column makes the
-                 speaker `anna:whisper`
-    pairs        a.wav and a.txt, without a transcript file: `train.dataset.layouts`
-    folders      as pairs, with a folder for each speaker and, in it, one for each style:
-                 anna/whisper/b.wav
-    NAME         a formatter of `TTS.tts.datasets.formatters`: `train.dataset.layouts`
+`metadata_train.csv` comes before `metadata.csv`; both may also be .tsv or .jsonl. Validation clips
+come from the file whose name has `val`, `valid`, `validation`, `eval` or `dev` instead of `train`,
+or behind `metadata_`. A header line names the columns: a `style` column makes the speaker
+`anna:whisper`. Without a header, a row is file|text. What is not certain is read by the extra that
+declares LAYOUTS (`machine.extras`), if it is installed; otherwise rows are LJSpeech's
+id|text|normalised text or Coqui's path|text|speaker|language.
 
 A malformed row refuses the whole file, with its line and content: a misread row would silently
 teach wrong words. `train.dataset.dataset` checks single clips later.
 """
 
+import itertools
+import os
+import re
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from machine import extras
 from machine.text import counted, listed, plain_name, table
-from train.dataset.columns import (
-    NO_NAMES,
-    SPLITS,
-    Columns,
-    is_label,
-    is_sentence,
-    judged,
-    language_of,
-    named,
-)
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     RECORDING_FOLDERS,
@@ -44,38 +36,49 @@ from train.dataset.entries import (
     shown_path,
     unsafe,
 )
-from train.dataset.layouts import (
-    by_folder,
-    corpus_speakers,
-    cut_line,
-    read_by_formatter,
-    read_pairs,
-)
+from train.dataset.tables import SPLITS, Columns, Table, most_common_width, named, read_table
 from train.dataset.tags import decoded, spoken, tags_note
-from train.dataset.transcripts import (
-    Row,
-    Table,
-    Transcripts,
-    find_transcripts,
-    most_common_width,
-    table_of,
-    unread_note,
-)
-from xtts.sound_endings import is_recording
-from xtts.text.languages import tag_of
+from xtts.sound_endings import ending_of
+from xtts.text.languages import NAMES, code_of, is_code, tag_of
 from xtts.text.markup import STYLE_MARK
 
 # The files that each named format reads.
-_FILES = {
+FILES: Mapping[str, Sequence[str]] = {
     "ljspeech": ("metadata.csv",),
     "coqui": ("metadata_train.csv", "metadata.csv"),
     "columns": ("metadata.csv", "metadata.tsv"),
 }
+# Formats that only the extra reads.
+_FORMS_OF_EXTRAS = ("pairs", "folders")
+_OWN_ENDINGS = (".csv", ".tsv", ".jsonl")
+ENDINGS = (".csv", ".tsv", ".list", ".txt", ".jsonl", ".json")
+# Whether such a file is a transcript depends on its content.
+_UNCERTAIN_ENDINGS = (".list", ".txt", ".json")
+# Files that `train cut`, `train check` and `train extend` write into a folder of clips.
+_OURS = frozenset({"account.csv", "clips.jsonl", "cut.json", "inspection.csv", "normalization.txt"})
+_VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
+TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
+HEADER_ADVICE = (
+    "Write a header line that names the columns, such as file_name|speaker|text; columns with "
+    "other names are ignored."
+)
+_NO_EXTRA = "extras/layouts, which reads other layouts, is not installed."
+_LOOKED_UP = 40
+# Names of speakers repeat more often than texts do.
+_CLIPS_FOR_A_NAME = 3
 _MOST_FAULTS_SHOWN = 10
 _ROWS_SHOWN = 3
-_MOST_AFTER_HEADER = 20
 _NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
 _CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+# Placeholders that programs write for a missing name.
+NO_NAMES = frozenset(("", "nan", "none", "null", "n/a", "na", "<na>", "unknown"))
+# MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
+_LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
+_BY_NAME = {name.lower(): code for code, name in NAMES.items()}
+_LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
+MOST_LABEL_WORDS, MOST_LABEL_CHARACTERS = 3, 40
+SENTENCE_ENDS = tuple(".!?…。！？")
+NUMBER = re.compile(r"[-+]?\d+")
 
 
 @dataclass
@@ -113,23 +116,26 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     Raises DatasetError for a missing folder or file, malformed rows, ambiguous columns, names that
     leave the folder, and duplicate names.
     """
-    if not folder.is_dir():
-        raise DatasetError(_no_folder(folder, language))
-    if form == "auto" or form in _FILES:
-        transcripts = find_transcripts(folder, _FILES.get(form, ()))
-        if transcripts.train:
-            found = _of_rows(folder, transcripts, language)
-        else:
-            found = _of_pairs(folder, language, transcripts)
-    elif form == "pairs":
-        found = _of_pairs(folder, language, Transcripts(()))
-    elif form == "folders":
-        found = Transcript(read_pairs(folder, language), f"{folder}, a folder for each speaker")
-        _add_styles(found, by_folder(found.entries))
+    layouts = extras.first("LAYOUTS")
+    if not folder.is_dir() and not (layouts and folder.is_file()):
+        raise DatasetError(no_folder(folder))
+    if form in _FORMS_OF_EXTRAS or not folder.is_dir():
+        found = None
+    elif form == "auto" or form in FILES:
+        found = _of_own_table(folder, form, language, certain=layouts is not None)
     else:
+        from train.dataset.formatters import read_by_formatter
+
         found = Transcript(
             read_by_formatter(folder, form, language), f"{folder}, read by TTS's {form}"
         )
+    if found is None:
+        if layouts is None:
+            raise DatasetError(
+                f"DATASET_FORMAT={form}: {folder} has neither metadata.csv nor "
+                f"metadata_train.csv nor metadata.jsonl, and {_NO_EXTRA}"
+            )
+        found = layouts.read(folder, form, language)
     if not found.entries:
         raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
     _clean_texts(found)
@@ -139,18 +145,144 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     return found
 
 
-def _no_folder(path: Path, language: str) -> str:
-    if path.is_file() and names_sound(path.name):
-        line = cut_line([path], path.with_suffix(""), language)
-        return f"DATASET_DIR={path} is a recording. Cut it into clips first: {line}"
+def no_folder(path: Path) -> str:
+    """The message for a DATASET_DIR that is not a folder."""
     return f"DATASET_DIR={path} is not a folder. Name the folder that holds metadata.csv and wavs/."
 
 
-def _of_pairs(folder: Path, language: str, transcripts: Transcripts) -> Transcript:
-    pairs = read_pairs(folder, language, transcripts.unread)
-    notes = [unread_note(folder, transcripts)] if transcripts.unread else []
-    notes += _folders_note(pairs, "set DATASET_FORMAT=folders")
-    return Transcript(pairs, f"{folder}, a text for each recording", notes)
+# Files
+
+
+def candidates(files: Sequence[Path]) -> list[Path]:
+    """The files that could be transcripts of several recordings."""
+    beside = set(texts_beside(files))
+    return sorted(
+        path for path in files
+        if path.suffix.lower() in ENDINGS and path.name not in _OURS
+        and not path.name.startswith(".") and path not in beside and path.is_file()
+    )  # fmt: skip
+
+
+def texts_beside(files: Sequence[Path]) -> Iterator[Path]:
+    """The texts of single recordings: a.txt for a.wav."""
+    texts = [path for path in files if path.suffix.lower() in (".txt", ".lab")]
+    sounds = {path.with_suffix("") for path in files if names_sound(path.name)} if texts else set()
+    for path in texts:
+        plain = path.with_suffix("")
+        if plain in sounds or plain.with_suffix("") in sounds:
+            yield path
+
+
+def _own_file(folder: Path, form: str, here: Sequence[Path]) -> Path | None:
+    """The file with the training clips; for a named format it may be missing."""
+    if names := FILES.get(form):
+        return folder / next((name for name in names if (folder / name).is_file()), names[0])
+    for stem in ("metadata_train", "metadata"):
+        for ending in _OWN_ENDINGS:
+            for path in here:
+                if (path.stem.lower(), path.suffix.lower()) == (stem, ending):
+                    return path
+    return None
+
+
+def validation_of(folder: Path, train: Path) -> Path | None:
+    """The file with the validation clips for a file of training clips."""
+    name = train.relative_to(folder).as_posix()
+    for word in _VALIDATION_WORDS:
+        if TRAIN_WORD.search(name):
+            paths = [folder / TRAIN_WORD.sub(word, name)]
+        else:
+            paths = [train.with_name(f"{stem}{train.suffix}") for stem in
+                     (f"{train.stem}_{word}", word)]  # fmt: skip
+        if found := next(filter(Path.is_file, paths), None):
+            return found
+    return None
+
+
+def unread_note(folder: Path, unread: Iterable[Path], read: Iterable[Path] = ()) -> str:
+    """A line that lists the unread files that look like transcripts; "" if there are none."""
+    names, those = (
+        listed([path.relative_to(folder).as_posix() for path in paths]) for paths in (unread, read)
+    )
+    if not names:
+        return ""
+    return f"Not read: {names}." + (f" The clips are those of {those}." if those else "")
+
+
+def _of_own_table(folder: Path, form: str, language: str, *, certain: bool) -> Transcript | None:
+    """The rows of metadata.csv and the like; None without such a file. certain: also None for
+    whatever has another possible reading."""
+    here = candidates(list(folder.iterdir()))
+    train = _own_file(folder, form, here)
+    if train is None:
+        return None
+    files = [train, *filter(None, [validation_of(folder, train)])]
+    unread = [path for path in here if path not in files]
+    uncertain = [path for path in unread if path.suffix.lower() in _UNCERTAIN_ENDINGS]
+    if certain and uncertain:
+        return None
+    tables = [replace(read_table(path), validation=path != train) for path in files]
+    if train.suffix.lower() == ".jsonl" and certain and not (
+        tables[0].rows and named(tables[0].rows[0])
+    ):  # fmt: skip
+        return None
+    columns = _own_columns(tables, folder, certain=certain)
+    if columns is None:
+        return None
+    return entries_of(folder, tables, columns, [one for one in unread if one not in uncertain],
+                      language)  # fmt: skip
+
+
+def _own_columns(
+    tables: Sequence[Table], folder: Path, *, certain: bool
+) -> dict[Path, Columns] | None:
+    """The columns of each file, from its header or by their order; None as in `_of_own_table`."""
+    found = headed(tables)
+    plain = [one for one in tables if one.rows and one.path not in found]
+    widths = {one.path: most_common_width(one.rows) for one in plain}
+    for width in set(widths.values()):
+        alike = [one for one in plain if widths[one.path] == width]
+        rows = [row for one in alike for row in one.rows if len(row) == width]
+        if width > 1 and certain and not (width == 2 and _are_clips(alike, rows, folder)):
+            return None
+        columns = _by_order(rows, width, alike[0].path)
+        found |= dict.fromkeys((one.path for one in alike), columns)
+    return found
+
+
+def headed(tables: Iterable[Table]) -> dict[Path, Columns]:
+    """The columns of each table with a header line."""
+    return {one.path: columns for one in tables if one.rows and (columns := named(one.rows[0]))}
+
+
+def _are_clips(alike: Sequence[Table], rows: Sequence[Sequence[str]], folder: Path) -> bool:
+    """Whether rows of two fields are certainly file|text: the recordings are there, and the texts
+    neither name recordings nor repeat as speakers do."""
+    folders = recording_folders(alike[0].path, folder)
+    firsts = [next(row for row in one.rows if len(row) == len(rows[0])) for one in alike]
+    names = [row[0] for row in (*firsts, *rows[:: max(1, len(rows) // _LOOKED_UP)])]
+    texts = {row[1] for row in rows}
+    return (
+        len(texts) * _CLIPS_FOR_A_NAME > len(rows)
+        and any(texts)
+        and not any(map(names_sound, texts))
+        and all(name and names_recording(name, folders) for name in names)
+    )
+
+
+def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
+    """The columns of LJSpeech and Coqui. Raises DatasetError for others."""
+    roles = ["path", "text", "speaker", "language"][: max(width, 2)]
+    columns = [[cell for cell in column if cell] for column in zip(*rows, strict=True)]
+    sentences = [2 * sum(map(is_sentence, column)) > len(column) for column in columns]
+    if width == 3 and sentences[1] and sentences[2]:
+        roles = ["path", "written", "text"]
+    elif width > 4 or not all(map(is_label, itertools.chain(*columns[2:]))):
+        raise DatasetError(
+            f"{path} has {width} columns whose meaning is not clear, such as "
+            f"{short('|'.join(rows[0]))!r}, and {_NO_EXTRA} {HEADER_ADVICE}"
+        )
+    return Columns({role: at for at, role in enumerate(roles)}, max(width, 2), by_rows=True)
 
 
 def _clean_texts(found: Transcript) -> None:
@@ -184,12 +316,15 @@ def _unify_spellings(found: Transcript) -> None:
         found.notes.append(f"Speakers whose names differ only in case are one: {pairs}.")
 
 
-def _folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
+def folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
     """A note if the recordings of a single speaker are in several folders."""
     if any(entry.speaker != DEFAULT_SPEAKER for entry in entries):
         return []
-    folders = {entry.path.parent for entry in entries}
-    people = {one for one in folders if one.name.casefold() not in (*SPLITS, *RECORDING_FOLDERS)}
+    folders = map(Path, {str(entry.path).rpartition(os.sep)[0] for entry in entries})
+    people = {
+        one for one in folders
+        if one.name.casefold() not in (*SPLITS, *RECORDING_FOLDERS)
+    }  # fmt: skip
     if len(people) < 2:
         return []
     return [f"The {len(people)} folders are read as one speaker. If each folder is another person, "
@@ -231,54 +366,41 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
 # Rows of a file
 
 
-def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcript:
-    files = (*transcripts.train, *transcripts.validation)
+def entries_of(
+    folder: Path, tables: Sequence[Table], columns: Mapping[Path, Columns],
+    unread: Sequence[Path], language: str,
+) -> Transcript:  # fmt: skip
+    """The rows of transcript files with known columns. unread: transcripts beside them."""
+    files = [one.path for one in tables]
     names = [path.relative_to(folder).as_posix() for path in files]
     some = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
-    found, in_rows = Transcript([], f"{folder}: {some}"), set[Path]()
-    tables = [rows for path in files if (rows := table_of(path)).rows]
-    columns = _columns(tables, folder, language)
-    for one, known in zip(tables, columns, strict=True):
-        read = _of_table(folder, one, known, language, in_rows)
-        for entry in read.entries if transcripts.validation else ():
-            entry.validation = one.path in transcripts.validation
+    found, in_rows = Transcript([], f"{folder}: {some}"), set[str]()
+    held_out = any(one.validation for one in tables)
+    filled = [one for one in tables if one.rows]
+    for one in filled:
+        read = _of_table(folder, one, columns[one.path], language, in_rows)
+        for entry in read.entries if held_out else ():
+            entry.validation = one.validation
         found.entries += read.entries
         found.notes += [note for note in read.notes if note not in found.notes]
-    if transcripts.validation:
-        _leave_out_repeated(found, transcripts)
+    if held_out:
+        _leave_out_repeated(found, [path.name for path in files])
     corpus_speakers(found.entries)
-    found.notes += _folders_note(found.entries, "add a column with the name of each clip's speaker")
-    found.notes += filter(None, (unread_note(folder, transcripts), _rowless_note(folder, in_rows)))
-    found.source += f" ({columns[0].spelled()})" if columns else ""
+    found.notes += folders_note(found.entries, "add a column with the name of each clip's speaker")
+    found.notes += filter(
+        None, (unread_note(folder, unread, files), _rowless_note(folder, in_rows))
+    )
+    found.source += f" ({columns[filled[0].path].spelled()})" if filled else ""
     return found
 
 
-def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Columns]:
-    """The columns of each file, from its header or, without one, from the rows of all files of that
-    width, because a few validation clips show too little."""
-    found = {table.path: columns for table in tables if (columns := named(table.rows[0].cells))}
-    widths = {table: most_common_width(table.rows) for table in tables if table.path not in found}
-    for width in set(widths.values()):
-        alike = [table for table in widths if widths[table] == width]
-        known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
-        if width > 1:
-            usual = [row.cells for table in alike for row in table.rows if len(row.cells) == width]
-            exists = partial(names_recording, folders=recording_folders(alike[0].path, folder))
-            known = judged(usual, exists, language, str(alike[0].path))
-            for table in alike:
-                _refuse_header(table, known, exists)
-        found |= dict.fromkeys((table.path for table in alike), known)
-    return [found[table.path] for table in tables]
-
-
-def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
+def _leave_out_repeated(found: Transcript, names: Sequence[str]) -> None:
     """Removes training rows that repeat the recording and text of a validation row. A validation
-    file that holds all training clips is not used."""
+    file that holds all training clips is not used. names: of the files, the validation set last."""
     held_out = {(one.path, one.text) for one in found.entries if one.validation}
     train = [one for one in found.entries if not one.validation]
     kept = [one for one in train if (one.path, one.text) not in held_out]
     held = [one for one in found.entries if one.validation]
-    names = [path.name for path in (*transcripts.train, *transcripts.validation)]
     if held and (kept or not train):
         note = f"{names[-1]} is the validation set: {counted(len(held), 'clip')}."
         if twice := len(train) - len(kept):
@@ -294,49 +416,78 @@ def _leave_out_repeated(found: Transcript, transcripts: Transcripts) -> None:
     found.notes.append(note)
 
 
-def _rowless_note(folder: Path, in_rows: Set[Path]) -> str:
+def corpus_speakers(entries: Sequence[TranscriptEntry]) -> None:
+    """Adds the speakers of LibriSpeech and LibriTTS, whose file names repeat their folders:
+    84/121123/84_121123_000007_000001.wav is by speaker 84. Other rows stay unchanged."""
+    speakers = list[str]()
+    for one in entries:
+        *_, speaker, chapter = ("", "", *one.path.parent.parts)
+        repeated = rf"{re.escape(speaker)}[-_]{re.escape(chapter)}[-_]"
+        if one.speaker != DEFAULT_SPEAKER or not re.match(repeated, one.path.name):
+            return
+        speakers.append(speaker)
+    for one, speaker in zip(entries, speakers, strict=True):
+        one.speaker = speaker
+
+
+def _rowless_note(folder: Path, in_rows: Set[str]) -> str:
     """A note that names the recordings beside those of the rows that have no row; "" without any.
     A copy in another format has the row of the original."""
-    named = {path.with_suffix("") for path in in_rows if path.is_file()}
-    beside = {path for place in {one.parent for one in named} for path in place.iterdir()}
-    rowless = sorted(
-        shown_path(path, folder) for path in beside
-        if is_recording(path) and path.with_suffix("") not in named
-    )  # fmt: skip
+    by_folder, rowless = defaultdict[str, set[str]](set), list[str]()
+    for path in in_rows:
+        place, name = os.path.split(path)
+        by_folder[place].add(name)
+    for place, names in by_folder.items():
+        try:
+            there = {one.name for one in os.scandir(place) if one.is_file()}
+        except OSError:  # the rows name a folder that does not exist
+            continue
+        if stems := {_without_ending(name) for name in names & there}:
+            rowless += [
+                shown_path(Path(place, name), folder) for name in there
+                if ending_of(name) and not name.startswith(".")
+                and _without_ending(name) not in stems
+            ]  # fmt: skip
     if not rowless:
         return ""
     are = "1 recording has no row and is" if len(rowless) == 1 else (
         f"{len(rowless)} recordings have no row and are"
     )  # fmt: skip
-    return f"{are} not used: {listed(rowless)}."
+    return f"{are} not used: {listed(sorted(rowless))}."
+
+
+def _without_ending(name: str) -> str:
+    return name.rpartition(".")[0] or name
 
 
 def _of_table(
-    folder: Path, table: Table, columns: Columns, language: str, in_rows: set[Path]
+    folder: Path, table: Table, columns: Columns, language: str, in_rows: set[str]
 ) -> Transcript:
     """The rows of one file with known columns. Adds the recordings of all rows to `in_rows`."""
     path, found = table.path, Transcript([], "", _unused(table, columns))
-    rows: Sequence[Row] = table.rows if columns.by_rows else table.rows[1:]
+    home, skipped = path.parent, 0 if columns.by_rows else 1
+    rows = list(zip(table.lines, table.rows, strict=True))[skipped:]
     places = recording_folders(path, folder)
+    prefix = "" if home == folder else home.relative_to(folder).as_posix()
     if "split" in columns.places:
         in_rows |= {
-            located(relative_name(_cells_of(row, columns)["path"], path.parent), places)[1]
-            for row in rows
+            str(located(relative_name(_cells_of(row, columns)["path"], home), places)[1])
+            for _, row in rows
         }
         rows = _in_use(rows, columns.places["split"], path, found.notes)
     faults, styles, moved = list[str](), list[str](), list[str]()
-    for row in rows:
+    for number, row in rows:
         cells = _cells_of(row, columns)
-        name, recording = located(relative_name(cells["path"], path.parent), places)
+        given = relative_name(cells["path"], home)
+        name, recording = located(given, places)
         speaker = cells.get("speaker", "")
-        if fault := _fault(row, columns, table, name, speaker):
-            faults.append(fault)
+        if fault := _fault(row, columns, table.delimiter, name, speaker):
+            faults.append(f"line {number} {fault}")
             continue
-        in_rows.add(recording)
+        in_rows.add(str(recording))
         found.entries.append(
             TranscriptEntry(
-                name if path.parent == folder
-                else (path.parent.relative_to(folder) / name).as_posix(),
+                f"{prefix}/{name}" if prefix else name,
                 recording, cells.get("text") or cells.get("written", ""),
                 DEFAULT_SPEAKER if speaker.casefold() in NO_NAMES else speaker,
                 _language(cells.get("language", ""), language),
@@ -344,7 +495,7 @@ def _of_table(
             )
         )  # fmt: skip
         styles.append(cells.get("style", ""))
-        if name != relative_name(cells["path"], path.parent):
+        if name != given:
             moved.append(cells["path"])
     if faults:
         shown, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
@@ -361,7 +512,7 @@ def _of_table(
             f"{path.name} names {len(moved)} recordings in other folders, such as "
             f"{short(moved[0])!r}; the files of the same names in {folder} are read."
         )
-    _add_styles(found, styles)
+    add_styles(found, styles)
     return found
 
 
@@ -369,13 +520,13 @@ def _unused(table: Table, columns: Columns) -> list[str]:
     """A note for each column or group of columns that is not read."""
     name, rows, notes = table.path.name, table.rows, list[str]()
     if not columns.by_rows:
-        header, rows = rows[0].cells, rows[1:]
+        header, rows = rows[0], rows[1:]
         used = columns.places.values()
         others = [one for at, one in enumerate(header) if one and at not in used]
         if others:
             notes.append(f"{name}: the columns {', '.join(others)} are ignored.")
     for at, kind in columns.ignored.items():
-        labels = sorted({row.cells[at] for row in rows if at < len(row.cells) and row.cells[at]})
+        labels = sorted({row[at] for row in rows if at < len(row) and row[at]})
         advice = (
             " To keep each as a style, name the column `style` in a header line, such as "
             "file_name|text|style."
@@ -387,9 +538,11 @@ def _unused(table: Table, columns: Columns) -> list[str]:
     return notes
 
 
-def _in_use(rows: Sequence[Row], place: int, path: Path, notes: list[str]) -> Sequence[Row]:
-    """The training and validation rows, by the column of splits."""
-    splits = [row.cells[place].casefold() if place < len(row.cells) else "" for row in rows]
+def _in_use(
+    rows: list[tuple[int, tuple[str, ...]]], place: int, path: Path, notes: list[str]
+) -> list[tuple[int, tuple[str, ...]]]:
+    """The numbered training and validation rows, by the column of splits."""
+    splits = [row[place].casefold() if place < len(row) else "" for _, row in rows]
     if False not in map(SPLITS.get, splits):
         return rows  # a column of other words, or a file of one split
     kept = [
@@ -405,52 +558,35 @@ def _in_use(rows: Sequence[Row], place: int, path: Path, notes: list[str]) -> Se
     return kept
 
 
-def _cells_of(row: Row, columns: Columns) -> dict[str, str]:
+def _cells_of(row: Sequence[str], columns: Columns) -> dict[str, str]:
     """The fields of a row by their roles."""
-    cells = {role: row.cells[at] for role, at in columns.places.items() if at < len(row.cells)}
-    if len(row.cells) > columns.width:
-        cells["language"] = row.cells[-1]
+    cells = {role: row[at] for role, at in columns.places.items() if at < len(row)}
+    if len(row) > columns.width:
+        cells["language"] = row[-1]
     return {"path": "", **cells}
 
 
-def _fault(row: Row, columns: Columns, table: Table, name: str, speaker: str) -> str:
+def _fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, speaker: str) -> str:
     """The fault of a row; "" if there is none. A row may omit the speaker, the language or the
     normalised text at its end, and may add its language."""
-    count, wanted = len(row.cells), columns.width
-    missing = set(range(count, wanted))
-    has_language = (
-        count == wanted + 1
-        and wanted > 2
-        and "language" not in columns.places
-        and language_of(row.cells[-1])
-    )
-    omits = count > 1 and missing and missing <= columns.optional
-    if not (count == wanted or omits or has_language):
-        line = (table.delimiter or "|").join(row.cells)
-        return f"line {row.number} has {count} fields instead of {wanted}: {short(line)!r}"
-    if unsafe_because := unsafe(name):
-        return f"line {row.number} names {short(name)!r}: {unsafe_because}"
-    if columns.by_rows and speaker.casefold() not in NO_NAMES and is_sentence(speaker):
-        return f"line {row.number} has a sentence as its speaker: {short(speaker)!r}"
-    return ""
-
-
-def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]) -> None:
-    """Refuses an unknown header: a first line of labels without a recording, if the next lines name
-    recordings."""
-    place, text = columns.places["path"], columns.places["text"]
-    first, *others = (row.cells for row in table.rows if len(row.cells) == columns.width)
-    if (
-        len(others) > 1
-        and is_label(first[text])
-        and not exists(first[place])
-        and all(exists(cells[place]) for cells in others[:_MOST_AFTER_HEADER])
-    ):
-        raise DatasetError(
-            f"{table.path} begins with {short(' '.join(first))!r}, which does not name its "
-            f"{len(first)} columns. Write a header line that names them, such as "
-            "file_name,text or file_name,text,speaker,language."
+    count, wanted = len(row), columns.width
+    if count != wanted:
+        missing = set(range(count, wanted))
+        has_language = (
+            count == wanted + 1
+            and wanted > 2
+            and "language" not in columns.places
+            and language_of(row[-1])
         )
+        omits = count > 1 and missing and missing <= columns.optional
+        if not (omits or has_language):
+            line = (delimiter or "|").join(row)
+            return f"has {count} fields instead of {wanted}: {short(line)!r}"
+    if unsafe_because := unsafe(name):
+        return f"names {short(name)!r}: {unsafe_because}"
+    if columns.by_rows and speaker.casefold() not in NO_NAMES and is_sentence(speaker):
+        return f"has a sentence as its speaker: {short(speaker)!r}"
+    return ""
 
 
 def _rule(table: Table, columns: Columns) -> str:
@@ -462,13 +598,49 @@ def _rule(table: Table, columns: Columns) -> str:
 
 def _language(cell: str, language: str) -> str:
     """The language of a row: the field if it is a code, else the code of the language it names."""
+    if not cell:
+        return language
     code = language_of(cell)
-    if not cell or (cell == cell.lower() and cell.partition("-")[0] == code):
-        return cell or language
+    if cell == cell.lower() and cell.partition("-")[0] == code:
+        return cell
     return code or tag_of(cell) or language
 
 
-def _add_styles(found: Transcript, styles: Sequence[str]) -> None:
+# What a field holds
+
+
+def language_of(cell: str) -> str:
+    """The ISO 639-1 code of the language that a field names by a code, a locale or in English;
+    "" if it names none."""
+    plain = cell.strip().lower()
+    named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
+    if named or not (locale := _LOCALE.fullmatch(plain)):
+        return named or ""
+    code = code_of(locale[1])
+    # Three-letter codes count only for XTTS-v2's languages: `ben` is Bengali, but also a name.
+    known = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
+    return code if known else ""
+
+
+def is_label(cell: str) -> bool:
+    """Whether a field is short enough for the name of a speaker or a style."""
+    short = len(cell) <= MOST_LABEL_CHARACTERS and len(cell.split()) <= MOST_LABEL_WORDS
+    named = any(map(str.isalpha, cell)) or NUMBER.fullmatch(cell) is not None
+    return short and named and not cell.endswith(SENTENCE_ENDS)
+
+
+def is_sentence(cell: str) -> bool:
+    """Whether a field is a sentence: longer than a name, or at least two words with a full stop or
+    another mark at the end."""
+    words = len(cell.split())
+    return (
+        words > 2 * MOST_LABEL_WORDS
+        or len(cell) > 2 * MOST_LABEL_CHARACTERS
+        or (words > 1 and cell.endswith(SENTENCE_ENDS))
+    )
+
+
+def add_styles(found: Transcript, styles: Sequence[str]) -> None:
     """Appends the style of each row to its speaker: `anna:whisper`. An empty or `neutral` style
     changes nothing. A column of descriptions is ignored, with a note."""
     if not all(is_label(style) for style in styles if style):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-import soundfile
 
+from machine import extras
 from train.dataset.entries import DatasetError
-from train.dataset.metadata import read_entries, read_transcript
+from train.dataset.metadata import language_of, read_entries, read_transcript
 
 HEADER = "audio_file|text|speaker_name\n"
 TEXTS = ("The birch canoe slid on the smooth planks.", "Glue the sheet to the blue background.")
@@ -110,16 +110,13 @@ def test_encodings_line_ends_and_empty_lines_are_read_by_their_marks(tmp_path, c
             ("line 2 has 1 fields instead of 2: 'b'", "line 3 has 4 fields", "A row is file|text"),
         ),
         ("x\n" * 25, ("has 1 fields", "and 15 more")),
-        ("a|\nb|\n", ("no row has a text", "Write each transcript behind", "report.html")),
         ("a|One.\nb|Two.\na|Three.\n", ("names 'a' twice",)),
         ("\n  \n", ("holds no row",)),
         ("audio_file|text\n", ("holds no row",)),
         (b"a|One.\nb|Ol\xe1.\n", ("line 2", "0xe1")),
         ("a|One.\n".encode("utf-16") + b"\0", ("UTF-16", "UTF-8")),
-        (f"a|{TEXTS[0]}|3.21\nb|{TEXTS[1]}|4.07\n", ("neither", "'3.21' beside 'The birch")),
         ("file_name,text\na.wav,Yes, of course.\nb.wav,B.\n", ("3 fields instead of 2",)),
         ('file_name,text\na.wav,"Yes, of course.\n', ("line 2 has 3 fields", "quotation marks")),
-        ("a.wav,Hello.,3.2\nb.wav,B.,1.1\n", ("its 3 columns", "file_name,text")),
         (
             "file_name,text\n/etc/a.wav,Hello.\n../b.wav,B.\n",
             ("line 2", "not absolute", "without `..`"),
@@ -237,20 +234,6 @@ def test_a_column_of_descriptions_is_no_style(tmp_path):
     assert "is ignored" in "".join(notes(tmp_path))
 
 
-def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
-    for name in ("anna/a", "anna/whisper/b", "ben/c", "d"):
-        path = tmp_path / f"{name}.wav"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        soundfile.write(path, [0.0] * 8000, 8000)
-        path.with_suffix(".txt").write_text(f"This is {name}.")
-    found = {name: speaker for name, _, speaker, _ in rows(tmp_path, "folders")}
-    assert found == {
-        "anna/a.wav": "anna", "anna/whisper/b.wav": "anna:whisper", "ben/c.wav": "ben",
-        "d.wav": "speaker",
-    }  # fmt: skip
-    assert {speaker for _, _, speaker, _ in rows(tmp_path, "pairs")} == {"speaker"}
-
-
 @pytest.mark.parametrize(
     ("written_as", "read_as"),
     [("eng", "en"), ("English", "en"), ("en_US", "en"), ("und", "pt"), ("", "pt"),
@@ -289,3 +272,69 @@ def test_a_spreadsheet_s_table(tmp_path, encoding):
         ("s01", 'He said "yes; no".', "anna", "en"), ("s02", "Two lines of it.", "ben", "en"),
         ("s03", "It costs 5, not 6.", "anna", "en"),
     ]  # fmt: skip
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No extra is installed."""
+    monkeypatch.setattr(extras, "entries", lambda: ())
+
+
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"a|No. 5 is here.|Number five is here.\nb|{TEXTS[1]}|\n",
+         [("Number five is here.", "speaker", "en"), (TEXTS[1], "speaker", "en")]),
+        (f"a.wav|{TEXTS[0]}|ann\nb.wav|{TEXTS[1]}|ben\n",
+         [(TEXTS[0], "ann", "en"), (TEXTS[1], "ben", "en")]),
+        (f"a.wav|{TEXTS[0]}|ann|en\nb.wav|{TEXTS[1]}|ben|pt\n",
+         [(TEXTS[0], "ann", "en"), (TEXTS[1], "ben", "pt")]),
+        (f"a.wav|{TEXTS[0]}|7\nb.wav|{TEXTS[1]}|8\n",
+         [(TEXTS[0], "7", "en"), (TEXTS[1], "8", "en")]),
+    ],
+    ids=["ljspeech", "coqui", "languages", "numbers"],
+)  # fmt: skip
+def test_the_core_alone_reads_ljspeech_and_coqui_by_the_order_of_their_columns(
+    tmp_path, text, expected
+):
+    assert [row[1:] for row in rows(written(tmp_path, text))] == expected
+
+
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("train.list", "a.wav|ann|EN|Text.", "neither metadata.csv nor"),
+        ("a.txt", "Text.", "neither metadata.csv nor"),
+        ("metadata.csv", f"a|ann|{TEXTS[0]}", "has 3 columns whose meaning is not clear"),
+        ("metadata.csv", f"a|{TEXTS[0]}|3.21", "has 3 columns whose meaning is not clear"),
+        ("metadata.csv", f"a|ann|EN|{TEXTS[0]}", "has 4 columns whose meaning is not clear"),
+    ],
+)
+def test_the_core_alone_names_the_folder_that_other_layouts_need(tmp_path, name, text, told):
+    message = refusal(written(tmp_path, text + "\n", name))
+    assert told in message and "extras/layouts, which reads other layouts, is not inst" in message
+    for form in ("pairs", "folders"):
+        assert "extras/layouts" in refusal(tmp_path, form)
+
+
+@pytest.mark.usefixtures("core")
+def test_the_core_alone_reads_its_table_beside_other_files(tmp_path):
+    touched(written(tmp_path, "wavs/a.wav|One.\nwavs/b.wav|Two.\n"))
+    for name in ("README.txt", "old.csv"):
+        (tmp_path / name).write_text("x")
+    assert [row[1] for row in rows(tmp_path)] == ["One.", "Two."]
+    assert notes(tmp_path) == ["Not read: old.csv. The clips are those of metadata.csv."]
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("EN", "en"), ("en_US", "en"), ("pt-br", "pt"), ("JP", "ja"), ("KR", "ko"), ("zh-CN", "zh"),
+        ("ZH_MIX_EN", "zh"), ("English", "en"), ("deu", "de"), ("EN-default", ""), ("ann", ""),
+        ("Is it?", ""), ("", ""), ("0", ""), ("jo", ""),
+    ],
+)  # fmt: skip
+def test_which_fields_name_a_language(cell, code):
+    assert language_of(cell) == code

@@ -1,11 +1,11 @@
-"""Rows of a transcript: the commonest delimiter, line breaks in quotation marks, JSON lines."""
+"""Rows of a transcript: the commonest delimiter, quotation marks, JSON lines, header lines."""
 
 import json
 
 import pytest
 
 from tests.train.dataset.test_metadata import refusal, rows, written
-from train.dataset.transcripts import delimiter_of, read_table
+from train.dataset.tables import delimiter_of, named, read_table
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_line_break_in_quotation_marks_is_part_of_the_text(tmp_path, text, exp
 def test_an_empty_field_after_a_quoted_one_stays_between_tabs(tmp_path):
     lines = ('a.wav\t"First,\nsecond."\t\tann', "b.wav\tThird.\tx\tben", 'c.wav\t"Fourth." \t\t')
     path = written(tmp_path, "\n".join(lines)) / "metadata.csv"
-    assert [row.cells for row in read_table(path).rows] == [
+    assert list(read_table(path).rows) == [
         ("a.wav", "First, second.", "", "ann"),
         ("b.wav", "Third.", "x", "ben"),
         ("c.wav", "Fourth.", "", ""),
@@ -78,21 +78,21 @@ def test_the_delimiter_is_that_of_most_lines(lines, delimiter):
     assert delimiter_of(lines) == delimiter
 
 
-def test_json_lines_and_a_list_of_objects_are_one_table(tmp_path):
-    objects = [
-        {"file_name": "a.wav", "text": "One\nline.", "duration": 1.5},
-        {"audio": {"path": "b.wav", "bytes": None}, "file_name": "b.wav", "text": "Two."},
-    ]
-    for name, text in (
-        ("metadata.jsonl", "\n".join(map(json.dumps, objects))),
-        ("metadata.json", json.dumps(objects, indent=1)),
-    ):
-        written(tmp_path, text, name)
-        table = read_table(tmp_path / name)
-        assert table.rows[0].cells == ("file_name", "text", "duration", "audio")
-        assert table.rows[2].cells == ("b.wav", "Two.", "", "b.wav")
-        assert [row[:2] for row in rows(tmp_path)] == [("a.wav", "One line."), ("b.wav", "Two.")]
-        (tmp_path / name).unlink()
+OBJECTS = [
+    {"file_name": "a.wav", "text": "One\nline.", "duration": 1.5},
+    {"audio": {"path": "b.wav", "bytes": None}, "file_name": "b.wav", "text": "Two."},
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["\n".join(map(json.dumps, OBJECTS)), json.dumps(OBJECTS, indent=1)]
+)
+def test_json_lines_and_a_list_of_objects_are_one_table(tmp_path, text):
+    written(tmp_path, text, "metadata.jsonl")
+    found = read_table(tmp_path / "metadata.jsonl").rows
+    assert found[0] == ("file_name", "text", "duration", "audio")
+    assert found[2] == ("b.wav", "Two.", "", "b.wav")
+    assert [row[:2] for row in rows(tmp_path)] == [("a.wav", "One line."), ("b.wav", "Two.")]
 
 
 def test_json_that_is_broken_is_refused_with_its_line(tmp_path):
@@ -106,27 +106,6 @@ def test_a_spreadsheets_line_with_the_delimiter_is_not_a_row(tmp_path):
     assert "line 4 has 1 fields" in refusal(tmp_path)
     written(tmp_path, "SEP=;\r\na.wav;Yes, of course.\r\nb.wav;No, never.\r\n")
     assert [row[1] for row in rows(tmp_path)] == ["Yes, of course.", "No, never."]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"a.wav": "One of them.", "b.wav": "Two of them."},
-        {"a.wav": {"text": "One of them."}, "b.wav": {"text": "Two of them."}},
-        {"version": 1, "data": [{"audio": "a.wav", "text": "One of them."},
-                                {"audio": "b.wav", "text": "Two of them."}]},
-    ],
-)  # fmt: skip
-def test_one_json_object_that_holds_all_clips(tmp_path, content):
-    for name in ("a.wav", "b.wav"):
-        (tmp_path / name).touch()
-    written(tmp_path, json.dumps({"name": "a corpus"}), "dataset_info.json")
-    written(tmp_path, json.dumps(content), "metadata.json")
-    assert [row[:2] for row in rows(tmp_path)] == [
-        ("a.wav", "One of them."), ("b.wav", "Two of them."),
-    ]  # fmt: skip
-    written(tmp_path, json.dumps(content, indent=1), "metadata.json")
-    assert len(rows(tmp_path)) == 2
 
 
 TEXTS = [
@@ -158,7 +137,7 @@ def test_an_open_quotation_mark_swallows_no_row(tmp_path, delimiter, name, heade
             recording.parent.mkdir(parents=True, exist_ok=True)
             recording.touch()
     path = written(tmp_path, header + "\n".join(lines) + "\n") / "metadata.csv"
-    found = [row.cells for row in read_table(path).rows]
+    found = list(read_table(path).rows)
     assert len(found) == len(lines) + bool(header)
     ids = [cells[-1 if "id" in header else 0] for cells in found[bool(header) :]]
     assert ids == [name.format(number) for number in range(len(TEXTS))]
@@ -174,6 +153,30 @@ def test_a_text_of_many_lines_is_one_row(tmp_path, delimiter):
     for number in range(1, 9):
         (tmp_path / "wavs" / f"{number:04}.wav").touch()
     path = written(tmp_path, "\n".join(lines)) / "metadata.csv"
-    found = [row.cells for row in read_table(path).rows]
+    found = list(read_table(path).rows)
     assert [cells[0] for cells in found] == [f"{number:04}" for number in range(1, 9)]
     assert found[3] == ("0004", " ".join(text.split()) if delimiter != "\t" else found[3][1])
+
+
+def test_a_header_is_known_by_its_names():
+    header = named(("audio_filepath", "duration", "text", "speaker"))
+    assert header is not None and header.places == {"path": 0, "text": 2, "speaker": 3}
+    assert header.spelled() == "file|(not used)|text|speaker"
+    assert named(("a.wav", "The text of it.")) is None
+    both = named(("ID", "Transcription", "Normalized Transcription"))
+    assert both is not None and both.places == {"path": 0, "written": 1, "text": 2}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "wav_path,speakerID,languageID,text", "Wav Path,Speaker Id,Language-ID,Text",
+        "audioFile,speakerName,langCode,rawText",
+        "FILENAME,Voice,LOCALE,Sentence", "audio_file_name,spkid,lang_id,transcribed_text",
+        "clipPath,SpeakerID,Language,utterance",
+    ],
+)  # fmt: skip
+def test_headers_however_they_are_written(header):
+    known = named(header.split(","))
+    assert known is not None
+    assert known.places == {"path": 0, "speaker": 1, "language": 2, "text": 3}

@@ -100,19 +100,13 @@ def test_entities_are_characters(text, expected):
     assert decoded(text)[0] == expected
 
 
-@pytest.mark.parametrize("form", ["auto", "pairs"])
-def test_transcripts_say_what_is_left_out(tmp_path, form):
+def test_transcripts_say_what_is_left_out(tmp_path):
     texts = ["ANNA: [laughs] We &amp; they left.", "We went [laughs] home (see page 5)."]
-    if form == "auto":
-        written(tmp_path, "".join(f"a{n}|{text}\n" for n, text in enumerate(texts)))
-    else:
-        for number, text in enumerate(texts):
-            (tmp_path / f"a{number}.wav").touch()
-            (tmp_path / f"a{number}.txt").write_text(text)
-    assert [row[1] for row in rows(tmp_path, form)] == [
+    written(tmp_path, "".join(f"a{n}|{text}\n" for n, text in enumerate(texts)))
+    assert [row[1] for row in rows(tmp_path)] == [
         "We & they left.", "We went home (see page 5)."
     ]  # fmt: skip
-    assert notes(tmp_path, form) == [
+    assert notes(tmp_path) == [
         "HTML entities in the texts are read as characters: &amp;.",
         "Transcripts: 3 tags are not spoken and left out of the texts: [laughs] (2), ANNA:.",
     ]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.train.dataset.test_metadata import notes, refusal, rows, written
-from train.dataset.columns import judged, language_of, named
+from extras.layouts.columns import judged
+from tests.train.dataset.test_metadata import TEXTS, notes, refusal, rows, written
 from train.dataset.metadata import read_entries
 
 SENTENCES = (
@@ -129,24 +129,16 @@ def test_a_row_may_add_or_leave_out_its_language(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cell", "code"),
+    ("text", "told"),
     [
-        ("EN", "en"), ("en_US", "en"), ("pt-br", "pt"), ("JP", "ja"), ("KR", "ko"), ("zh-CN", "zh"),
-        ("ZH_MIX_EN", "zh"), ("English", "en"), ("deu", "de"), ("EN-default", ""), ("ann", ""),
-        ("Is it?", ""), ("", ""), ("0", ""), ("jo", ""),
+        ("a|\nb|\n", ("no row has a text", "Write each transcript behind", "report.html")),
+        (f"a|{TEXTS[0]}|3.21\nb|{TEXTS[1]}|4.07\n", ("neither", "'3.21' beside 'The birch")),
+        ("a.wav,Hello.,3.2\nb.wav,B.,1.1\n", ("its 3 columns", "file_name,text")),
     ],
-)  # fmt: skip
-def test_which_fields_name_a_language(cell, code):
-    assert language_of(cell) == code
-
-
-def test_a_header_is_known_by_its_names():
-    header = named(("audio_filepath", "duration", "text", "speaker"))
-    assert header is not None and header.places == {"path": 0, "text": 2, "speaker": 3}
-    assert header.spelled() == "file|(not used)|text|speaker"
-    assert named(("a.wav", "The text of it.")) is None
-    both = named(("ID", "Transcription", "Normalized Transcription"))
-    assert both is not None and both.places == {"path": 0, "written": 1, "text": 2}
+)
+def test_columns_that_are_no_texts_are_refused(tmp_path, text, told):
+    message = refusal(written(tmp_path, text))
+    assert [one for one in told if one not in message] == []
 
 
 def test_a_text_without_its_normalised_form_is_read_as_it_is_written(tmp_path):
@@ -255,18 +247,3 @@ def test_what_programs_write_for_a_missing_name_is_no_speaker(tmp_path, head):
     written(tmp_path, head + table("{n}|{text}|{kind}", ("ann", "NaN", "ben", "None")))
     assert {row[2] for row in rows(tmp_path)} == {"ann", "ben", "speaker"}
     assert notes(tmp_path) == ["metadata.csv: 6 rows name no speaker and count as one person."]
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        "wav_path,speakerID,languageID,text", "Wav Path,Speaker Id,Language-ID,Text",
-        "audioFile,speakerName,langCode,rawText",
-        "FILENAME,Voice,LOCALE,Sentence", "audio_file_name,spkid,lang_id,transcribed_text",
-        "clipPath,SpeakerID,Language,utterance",
-    ],
-)  # fmt: skip
-def test_headers_however_they_are_written(header):
-    known = named(header.split(","))
-    assert known is not None
-    assert known.places == {"path": 0, "speaker": 1, "language": 2, "text": 3}

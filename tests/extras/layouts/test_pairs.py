@@ -1,4 +1,4 @@
-"""One text file per recording, the command that cuts a long recording, and Coqui's formatters."""
+"""Other tools' layouts, one text file per recording, the command that cuts a long recording."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.train.dataset import tool_layouts
-from tests.train.dataset.test_metadata import refusal, rows, written
-from train.dataset.metadata import read_entries, read_transcript
+from tests.extras.layouts import tool_layouts
+from tests.train.dataset.test_metadata import refusal, rows
+from train.dataset.metadata import read_transcript
 
 
 def recording(path: Path, seconds: float = 1.0) -> Path:
@@ -63,57 +63,6 @@ def test_one_long_recording_with_its_text_is_to_be_cut(tmp_path):
     assert message.endswith(f".venv/bin/python -m train cut {path} --to {tmp_path}/tape-clips")
 
 
-def test_films_and_phones_recordings_get_the_line_that_converts(tmp_path):
-    from xtts.audio import AudioError
-    from xtts.recording_facts import facts
-
-    path = tmp_path / "note one.m4a"
-    path.write_bytes(b"\0\0\0\x20ftypM4A ")
-    with pytest.raises(AudioError) as caught:
-        facts(path)
-    wav = path.with_suffix(".wav")
-    assert f"Convert it: ffmpeg -i '{path}' -vn -ac 1 -ar 22050 '{wav}'" in str(caught.value)
-
-
-# Rows from formatters are checked like our own
-
-
-def test_a_formatter_of_tts_is_found_by_name(tmp_path):
-    for speaker, number in (("p225", 2), ("p225", 1), ("p226", 1)):
-        name = f"{speaker}_{number:03}"
-        written(tmp_path / "txt" / speaker, f"Text {name}.\n", f"{name}.txt")
-    assert rows(tmp_path, "vctk_old") == [
-        (f"wav48/{s}/{s}_{n}.wav", f"Text {s}_{n}.", f"VCTK_old_{s}", "en")
-        for s, n in (("p225", "001"), ("p225", "002"), ("p226", "001"))
-    ]
-
-
-def test_a_formatter_with_a_transcript(tmp_path):
-    written(tmp_path, "wavs/b.wav|One.|x\nwavs/a.wav|Two.|x\n", "transcript.txt")
-    found = [row[:2] for row in rows(tmp_path, "css10")]
-    assert found == [("wavs/b.wav", "One."), ("wavs/a.wav", "Two.")]
-
-
-def test_formatters_that_are_none_or_do_not_fit(tmp_path):
-    for name in ("vtck", "Path", "glob", "register_formatter", "_voxcel_x", "csv"):
-        assert "is unknown" in refusal(tmp_path, name)
-    assert "reads a transcript" in refusal(tmp_path, "css10")
-    assert "cannot read" in refusal(written(tmp_path, "one field only\n"), "css10")
-    assert "holds no row" in refusal(tmp_path, "vctk_old")
-    # File names are checked as in our tables.
-    away = written(tmp_path / "data", "../a.wav|Text.|x\n", "transcript.txt")
-    assert "'../a.wav'" in (told := refusal(away, "css10")) and "without `..`" in told
-
-
-def test_a_corpus_published_with_another_extension_is_found(tmp_path):
-    """Multilingual LibriSpeech is FLAC; its formatter appends .wav to each name."""
-    written(tmp_path, "77_5_01\tOi.\n", "transcripts.txt")
-    recording = tmp_path / "audio" / "77" / "5" / "77_5_01.flac"
-    recording.parent.mkdir(parents=True)
-    recording.touch()
-    assert [entry.path for entry in read_entries(tmp_path, "mls", "pt")] == [recording]
-
-
 @pytest.mark.parametrize(
     ("texts", "sounds"), [("txt", "wavs"), ("txt/{who}", "wav48/{who}"), ("lab", "audio/{who}")]
 )
@@ -144,3 +93,24 @@ def test_files_that_may_hold_the_texts_are_named(tmp_path, name):
     told = refusal(tmp_path)
     assert f"Not read: {name}. If the texts are in there, write them into metadata.csv" in told
     assert "Otherwise cut them into clips" in told and "train cut" in told
+
+
+def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
+    for name in ("anna/a", "anna/whisper/b", "ben/c", "d"):
+        path = tmp_path / f"{name}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, [0.0] * 8000, 8000)
+        path.with_suffix(".txt").write_text(f"This is {name}.")
+    found = {name: speaker for name, _, speaker, _ in rows(tmp_path, "folders")}
+    assert found == {
+        "anna/a.wav": "anna", "anna/whisper/b.wav": "anna:whisper", "ben/c.wav": "ben",
+        "d.wav": "speaker",
+    }  # fmt: skip
+    assert {speaker for _, _, speaker, _ in rows(tmp_path, "pairs")} == {"speaker"}
+
+
+def test_tags_are_left_out_of_the_text_of_a_recording(tmp_path):
+    recording(tmp_path / "a.wav").with_suffix(".txt").write_text(
+        "ANNA: [laughs] We &amp; they left."
+    )
+    assert [row[1] for row in rows(tmp_path, "pairs")] == ["We & they left."]

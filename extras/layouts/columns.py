@@ -1,4 +1,4 @@
-"""Judges what each column of a transcript holds, by its header or by all of its rows.
+"""Judges what each column of a transcript holds, by all of its rows.
 
     recordings   names with the ending of a sound file, or of files in the dataset
     languages    every field names a language: `EN`, `pt-br`, `English`
@@ -16,40 +16,25 @@ import itertools
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 
 from train.dataset.entries import DatasetError, names_sound, short
-from xtts.text.languages import NAMES, code_of, is_code, short_code
-
-HEADER_ADVICE = (
-    "Write a header line that names the columns, such as file_name|speaker|text; columns with "
-    "other names are ignored."
+from train.dataset.metadata import (
+    HEADER_ADVICE,
+    NUMBER,
+    SENTENCE_ENDS,
+    is_label,
+    is_sentence,
+    language_of,
 )
-# The header names of each role, in order of preference; in lower case, without spaces and signs.
-NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
-    "path": ("filename", "filepath", "audiofile", "audiofilepath", "audiofilename", "audiopath",
-             "audioname", "audio", "wavfilename", "wavfile", "wavfilepath", "wavpath", "wavname",
-             "wav", "soundfile", "sound", "path", "file", "recording", "clip", "clippath",
-             "clipname", "utteranceid", "uttid", "clipid", "audioid", "fileid", "segmentid", "id"),
-    "text": ("normalizedtext", "normalisedtext", "normalizedtranscription",
-             "normalizedtranscript", "textnormalized", "textnormalised", "normtext"),
-    "written": ("text", "transcription", "transcript", "sentence", "rawtext", "originaltext",
-                "utterance", "transcribedtext"),
-    "speaker": ("speakername", "speaker", "speakerid", "clientid", "spk", "spkid", "spkname",
-                "voice", "voicename", "voiceid", "narrator"),
-    "language": ("language", "lang", "locale", "languagecode", "languageid", "languagename",
-                 "langcode", "langid"),
-    "style": ("style", "speakingstyle", "stylename"),
-    "split": ("split", "subset", "partition"),
-}  # fmt: skip
+from train.dataset.tables import SPLITS, Columns
+from xtts.text.languages import NAMES, short_code
+
 # The share of a text's words that its normalised form keeps.
 _SAME_WORDS = 0.5
-_SIGNS = re.compile(r"[\W_]+")
 # Words without digits; in scripts without spaces, characters.
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
-_MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
-_SENTENCE_ENDS = tuple(".!?…。！？")
 # Faults in a few rows do not change what a column holds.
 _ODD_SHARE, _FEWEST_FOR_AN_ODD_ONE = 0.1, 5
 _MOST_LOOKED_UP = 40
@@ -64,15 +49,6 @@ _MEASURES, _FEWEST_TO_MEASURE, _FEWEST_MEASURES = 0.75, 10, 3
 _CLEARLY_FEWER = 2
 # Texts of one to three words may be speakers if each repeats this often.
 _CLIPS_FOR_A_NAME = 3
-# MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
-_LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
-# Names of splits, and whether their rows are held out for validation. Test rows (None) are not
-# used, nor are files of them.
-SPLITS: Mapping[str, bool | None] = {
-    "train": False, "training": False,
-    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), True),
-    "test": None, "testing": None,
-}  # fmt: skip
 # Labels that describe how a clip is spoken or the kind of person, not the speaker, as in ESD,
 # RAVDESS, EmoV-DB, CREMA-D, Expresso and Hume.
 _EMOTIONS = frozenset(
@@ -94,70 +70,10 @@ _FLAGS = frozenset("true false yes no y n ok good bad valid invalid clean noisy 
 _KINDS: Sequence[tuple[str, Set[str], int]] = (
     ("emotions", _EMOTIONS, 1), ("ages", _AGES, 0), ("marks", _FLAGS, 0),
 )  # fmt: skip
-# Placeholders that programs write for a missing name.
-NO_NAMES = frozenset(("", "nan", "none", "null", "n/a", "na", "<na>", "unknown"))
-_BY_NAME = {name.lower(): code for code, name in NAMES.items()}
 # ISO 639-2: undetermined, several languages, no words.
 _NOT_STATED = frozenset(("und", "mul", "zxx"))
-_LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
-_NUMBER = re.compile(r"[-+]?\d+")
 # A list of numbers: the tones and the phones per word that MeloTTS writes after its phonemes.
 _NUMBERS = re.compile(r"\d+(\s+\d+)+")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a transcript.
-
-    places: the column of each role; if "written" exists, "text" is its normalised form. width: the
-    number of columns. by_rows: whether they were judged by rows, without a header. ignored: the
-    kind of labels in each unused column that was judged.
-    """
-
-    places: Mapping[str, int]
-    width: int
-    by_rows: bool = False
-    ignored: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def optional(self) -> frozenset[int]:
-        """Columns that a row may lack at its end."""
-        roles = {"language", "speaker", *(("text",) if "written" in self.places else ())}
-        return frozenset(self.places[role] for role in roles if role in self.places)
-
-    def spelled(self) -> str:
-        """Such as `file|speaker|text`."""
-        words = {"path": "file"}
-        if "written" in self.places:
-            words |= {"written": "text", "text": "normalised text"}
-        names = {place: words.get(role, role) for role, place in self.places.items()}
-        return "|".join(names.get(place, "(not used)") for place in range(self.width))
-
-
-def named(header: Sequence[str]) -> Columns | None:
-    """The columns by a header line; None if the line is not a header."""
-    names = [_SIGNS.sub("", cell.lower()) for cell in header]
-    places = {
-        role: names.index(name)
-        for role, known in NAMES_IN_HEADERS.items()
-        if (name := next((one for one in known if one in names), None)) is not None
-    }
-    if "text" not in places and "written" in places:
-        places["text"] = places.pop("written")
-    return Columns(places, len(header)) if {"path", "text"} <= places.keys() else None
-
-
-def language_of(cell: str) -> str:
-    """The ISO 639-1 code of the language that a field names by a code, a locale or in English;
-    "" if it names none."""
-    plain = cell.strip().lower()
-    named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
-    if named or not (locale := _LOCALE.fullmatch(plain)):
-        return named or ""
-    code = code_of(locale[1])
-    # Three-letter codes count only for XTTS-v2's languages: `ben` is Bengali, but also a name.
-    known = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
-    return code if known else ""
 
 
 def judged(
@@ -334,7 +250,7 @@ def _counts_rows(column: Sequence[str]) -> bool:
 
 def _measure(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     """Whether whole numbers correlate with the length of their texts, as durations do."""
-    if not all(_NUMBER.fullmatch(one) for one in numbers if one):
+    if not all(NUMBER.fullmatch(one) for one in numbers if one):
         return False
     pairs = [(int(one), len(text)) for one, text in zip(numbers, texts, strict=True) if one]
     if len(pairs) < _FEWEST_TO_MEASURE or len({one for one, _ in pairs}) < _FEWEST_MEASURES:
@@ -365,10 +281,10 @@ def _says_the_same(text: str, other: str) -> bool:
     """Whether a field is the normalised form of the other: it keeps most words and spells out
     numbers. Translations and phonemes keep few words."""
     words, others = (_WORD.findall(part.casefold()) for part in (text, other))
-    if not is_sentence(text) and not text.endswith(_SENTENCE_ENDS):
+    if not is_sentence(text) and not text.endswith(SENTENCE_ENDS):
         return False
     if not words:
-        return other.endswith(_SENTENCE_ENDS)
+        return other.endswith(SENTENCE_ENDS)
     return (Counter(words) & Counter(others)).total() >= _SAME_WORDS * len(words)
 
 
@@ -376,7 +292,7 @@ def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
     """Whether a column names speakers: short labels, clearly fewer than rows unless the dataset is
     tiny. Numbers that seldom repeat are counts. repeated: whether a label must repeat."""
     filled = [cell for cell in column if cell]
-    numbers = all(map(_NUMBER.fullmatch, filled))
+    numbers = all(map(NUMBER.fullmatch, filled))
     if not repeated:
         return _nearly_all(filled, is_label) and not numbers
     kinds = len(set(filled))
@@ -388,27 +304,9 @@ def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
     return repeats and (few or len(filled) < _FEW_ROWS) and _nearly_all(filled, is_label)
 
 
-def is_label(cell: str) -> bool:
-    """Whether a field is short enough for the name of a speaker or a style."""
-    short = len(cell) <= _MOST_LABEL_CHARACTERS and len(cell.split()) <= _MOST_LABEL_WORDS
-    named = any(map(str.isalpha, cell)) or _NUMBER.fullmatch(cell) is not None
-    return short and named and not cell.endswith(_SENTENCE_ENDS)
-
-
 def _is_long_name(cell: str) -> bool:
-    ends = cell.endswith(_SENTENCE_ENDS)
+    ends = cell.endswith(SENTENCE_ENDS)
     return any(map(str.isalpha, cell)) and not ends and not is_sentence(cell)
-
-
-def is_sentence(cell: str) -> bool:
-    """Whether a field is a sentence: longer than a name, or at least two words with a full stop or
-    another mark at the end."""
-    words = len(cell.split())
-    return (
-        words > 2 * _MOST_LABEL_WORDS
-        or len(cell) > 2 * _MOST_LABEL_CHARACTERS
-        or (words > 1 and cell.endswith(_SENTENCE_ENDS))
-    )
 
 
 def _nearly_all(column: Sequence[str], holds: Callable[[str], object]) -> bool:

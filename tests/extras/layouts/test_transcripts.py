@@ -1,10 +1,12 @@
 """Which files of a folder are read, which hold validation clips, and which are listed as unread."""
 
+import json
+
 import pytest
 
+from extras.layouts.transcripts import find_transcripts
 from tests.train.dataset.test_metadata import notes, refusal, rows, written
 from train.dataset.metadata import read_entries
-from train.dataset.transcripts import find_transcripts
 
 ROWS = [f"wavs/{n}.wav|Text of clip {n}, in words." for n in range(6)]
 
@@ -138,3 +140,30 @@ def test_recordings_of_one_speaker_in_several_folders_are_told(tmp_path):
     )
     written(tmp_path, "\n".join(f"{row}|{row[:3]}" for row in text))
     assert {row[2] for row in rows(tmp_path)} == {"ann", "ben"} and notes(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"a.wav": "One of them.", "b.wav": "Two of them."},
+        {"a.wav": {"text": "One of them."}, "b.wav": {"text": "Two of them."}},
+        {"version": 1, "data": [{"audio": "a.wav", "text": "One of them."},
+                                {"audio": "b.wav", "text": "Two of them."}]},
+    ],
+)  # fmt: skip
+def test_one_json_object_that_holds_all_clips(tmp_path, content):
+    for name in ("a.wav", "b.wav"):
+        (tmp_path / name).touch()
+    written(tmp_path, json.dumps({"name": "a corpus"}), "dataset_info.json")
+    written(tmp_path, json.dumps(content), "metadata.json")
+    assert [row[:2] for row in rows(tmp_path)] == [
+        ("a.wav", "One of them."), ("b.wav", "Two of them."),
+    ]  # fmt: skip
+    written(tmp_path, json.dumps(content, indent=1), "metadata.json")
+    assert len(rows(tmp_path)) == 2
+
+
+def test_a_list_of_objects_in_a_json_file(tmp_path):
+    objects = [{"file_name": "a.wav", "text": "One\nline."}, {"file_name": "b.wav", "text": "Two."}]
+    written(tmp_path, json.dumps(objects, indent=1), "metadata.json")
+    assert [row[:2] for row in rows(tmp_path)] == [("a.wav", "One line."), ("b.wav", "Two.")]

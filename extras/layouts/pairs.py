@@ -1,21 +1,17 @@
-"""Layouts without a table: a text file for each recording, LibriTTS, Coqui's formatters.
+"""Reads layouts without a table: a text file for each recording.
 
     a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
     a.normalized.txt, a.lab                 the same, as LibriTTS and Fish Speech name them
     txt/anna/a.txt, wavs/anna/a.wav         texts in a separate folder, as in VCTK
 
-For recordings without text or longer than a clip, the error names the command that cuts them. The
-formatters in `TTS.tts.datasets.formatters` skip rows silently, do not check paths, and write `.wav`
-even if a corpus is published as FLAC or MP3. Their rows are therefore checked like ours.
+For recordings without text or longer than a clip, the error names the command that cuts them.
 """
 
-import inspect
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from machine import commands
 from machine.text import counted, listed
@@ -25,12 +21,10 @@ from train.dataset.entries import (
     DatasetError,
     TranscriptEntry,
     files_below,
-    find_recording,
     names_sound,
     read_text,
-    unsafe,
 )
-from xtts.text.languages import tag_of
+from train.dataset.metadata import corpus_speakers
 
 # The number of headers to read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16
@@ -47,11 +41,6 @@ _TEXT_ENDINGS = (".normalized.txt", ".txt", ".lab", ".original.txt")
 _TIMED = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
 # A folder that holds the folders of all speakers, such as wav48 of VCTK.
 _HOLDS_ALL = re.compile(r"(wav|audio|clip|recording|sound|data)", re.I)
-# File names to try for a formatter that requires the name of its transcript.
-_TRANSCRIPTS = (
-    "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
-    "validated.tsv",
-)  # fmt: skip
 
 
 def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list[TranscriptEntry]:
@@ -142,20 +131,6 @@ def _words(text: Path) -> str:
     return " ".join(written.split())
 
 
-def corpus_speakers(entries: Sequence[TranscriptEntry]) -> None:
-    """Adds the speakers of LibriSpeech and LibriTTS, whose file names repeat their folders:
-    84/121123/84_121123_000007_000001.wav is by speaker 84. Other rows stay unchanged."""
-    speakers = list[str]()
-    for one in entries:
-        *_, speaker, chapter = ("", "", *one.path.parent.parts)
-        repeated = rf"{re.escape(speaker)}[-_]{re.escape(chapter)}[-_]"
-        if one.speaker != DEFAULT_SPEAKER or not re.match(repeated, one.path.name):
-            return
-        speakers.append(speaker)
-    for one, speaker in zip(entries, speakers, strict=True):
-        one.speaker = speaker
-
-
 def by_folder(pairs: Sequence[TranscriptEntry]) -> list[str]:
     """Makes the first folder of each pair its speaker. Returns their styles: the second folder, or
     ""."""
@@ -213,53 +188,3 @@ def _is_long(path: Path) -> bool:
         return facts(path).seconds > LONGEST_CLIP_SECONDS
     except AudioError:
         return False
-
-
-def read_by_formatter(folder: Path, name: str, language: str) -> list[TranscriptEntry]:
-    """The rows that Coqui's formatter `name` finds in `folder`.
-
-    Raises DatasetError for an unknown name, a missing transcript, a failing formatter, and a
-    recording outside the folder.
-    """
-    from TTS.tts.datasets import formatters
-
-    formatter: Any = getattr(formatters, name, None)
-    own = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
-    if not own or name.startswith(("_", "register_")):
-        raise DatasetError(
-            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, columns, pairs, "
-            "folders, or a formatter of TTS such as vctk, mailabs, common_voice."
-        )
-    transcript = next((name for name in _TRANSCRIPTS if (folder / name).is_file()), None)
-    parameter = list(inspect.signature(formatter).parameters.values())[1]
-    if transcript is None and parameter.default is inspect.Parameter.empty:
-        raise DatasetError(
-            f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. Call it "
-            f"{', '.join(_TRANSCRIPTS)}."
-        )
-    try:
-        rows = list(formatter(str(folder), *([transcript] if transcript else [])))
-        entries = [_entry_of(row, folder, language) for row in rows]
-    except DatasetError:
-        raise
-    except Exception as error:
-        raise DatasetError(
-            f"DATASET_FORMAT={name} cannot read {folder} ({type(error).__name__}: {error}). "
-            "Check that the folder has the layout of that format."
-        ) from error
-    # Without a transcript, rows come in the order of the file system, which differs by machine.
-    return entries if transcript else sorted(entries, key=lambda entry: entry.name)
-
-
-def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> TranscriptEntry:
-    path = Path(row["audio_file"])
-    # Formatters join names with the folder; an absolute name in the transcript replaces it.
-    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-    if fault := unsafe(name):
-        raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
-    # A corpus may be published with another extension than its formatter assumes.
-    return TranscriptEntry(
-        name, find_recording([folder], name), row["text"].strip(),
-        row.get("speaker_name") or DEFAULT_SPEAKER,
-        tag_of(row.get("language") or "") or language,
-    )  # fmt: skip

@@ -1,0 +1,108 @@
+"""Reads the datasets whose layout or columns the core does not know for certain.
+
+rows         transcripts under many names and in many forms: `transcripts` finds the files,
+             `columns` judges their columns
+pairs        a.wav and a.txt, without a transcript file: `pairs`
+folders      as pairs, with a folder for each speaker and, in it, one for each style:
+             anna/whisper/b.wav
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from extras.layouts.columns import judged
+from extras.layouts.pairs import by_folder, cut_line, read_pairs
+from extras.layouts.transcripts import find_transcripts, table_of
+from train.dataset.entries import (
+    DatasetError,
+    names_recording,
+    names_sound,
+    recording_folders,
+    short,
+)
+from train.dataset.metadata import (
+    FILES,
+    Transcript,
+    add_styles,
+    entries_of,
+    folders_note,
+    headed,
+    is_label,
+    no_folder,
+    unread_note,
+)
+from train.dataset.tables import Columns, Table, most_common_width
+
+_MOST_AFTER_HEADER = 20
+
+
+def read(folder: Path, form: str, language: str) -> Transcript:
+    """Every row of the dataset in `folder`.
+
+    form: auto, pairs, folders, or the name of a format with its own files. Raises DatasetError, for
+    a recording with the command that cuts it.
+    """
+    if not folder.is_dir():
+        if not names_sound(folder.name):
+            raise DatasetError(no_folder(folder))
+        line = cut_line([folder], folder.with_suffix(""), language)
+        raise DatasetError(f"DATASET_DIR={folder} is a recording. Cut it into clips first: {line}")
+    if form == "folders":
+        found = Transcript(read_pairs(folder, language), f"{folder}, a folder for each speaker")
+        add_styles(found, by_folder(found.entries))
+        return found
+    if form == "pairs":
+        return _of_pairs(folder, language, ())
+    transcripts = find_transcripts(folder, FILES.get(form, ()))
+    if not transcripts.train:
+        return _of_pairs(folder, language, transcripts.unread)
+    tables = [table_of(path) for path in transcripts.train]
+    tables += [replace(table_of(path), validation=True) for path in transcripts.validation]
+    columns = _columns(tables, folder, language)
+    return entries_of(folder, tables, columns, transcripts.unread, language)
+
+
+def _of_pairs(folder: Path, language: str, unread: Sequence[Path]) -> Transcript:
+    pairs = read_pairs(folder, language, unread)
+    notes = [unread_note(folder, unread)] if unread else []
+    notes += folders_note(pairs, "set DATASET_FORMAT=folders")
+    return Transcript(pairs, f"{folder}, a text for each recording", notes)
+
+
+def _columns(tables: Sequence[Table], folder: Path, language: str) -> dict[Path, Columns]:
+    """The columns of each file, from its header or, without one, from the rows of all files of that
+    width, because a few validation clips show too little."""
+    found = headed(tables)
+    plain = [one for one in tables if one.rows and one.path not in found]
+    widths = {one.path: most_common_width(one.rows) for one in plain}
+    for width in set(widths.values()):
+        alike = [one for one in plain if widths[one.path] == width]
+        known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
+        if width > 1:
+            usual = [row for one in alike for row in one.rows if len(row) == width]
+            exists = partial(names_recording, folders=recording_folders(alike[0].path, folder))
+            known = judged(usual, exists, language, str(alike[0].path))
+            for one in alike:
+                _refuse_header(one, known, exists)
+        found |= dict.fromkeys((one.path for one in alike), known)
+    return found
+
+
+def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]) -> None:
+    """Refuses an unknown header: a first line of labels without a recording, if the next lines name
+    recordings."""
+    place, text = columns.places["path"], columns.places["text"]
+    first, *others = (row for row in table.rows if len(row) == columns.width)
+    if (
+        len(others) > 1
+        and is_label(first[text])
+        and not exists(first[place])
+        and all(exists(cells[place]) for cells in others[:_MOST_AFTER_HEADER])
+    ):
+        raise DatasetError(
+            f"{table.path} begins with {short(' '.join(first))!r}, which does not name its "
+            f"{len(first)} columns. Write a header line that names them, such as "
+            "file_name,text or file_name,text,speaker,language."
+        )

@@ -1,0 +1,190 @@
+"""Finds the transcript files in a dataset folder whatever they are called.
+
+`metadata_train.csv` takes precedence over `metadata.csv`, and both over other names, such as
+MeloTTS's `train.list`, VITS's filelists and NeMo's manifests. Validation clips come from the file
+whose name has `val`, `valid`, `validation`, `eval` or `dev` instead of `train` or `training`; for
+`metadata.csv`, from `metadata_val.csv` or `val.csv`. If several files with other names could be
+transcripts, the error lists them all.
+
+A file is CSV with any delimiter, JSON, or Kaldi's text.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from machine.text import listed
+from train.dataset.entries import (
+    DatasetError,
+    files_below,
+    names_recording,
+    names_sound,
+    read_text,
+    recording_folders,
+)
+from train.dataset.metadata import ENDINGS, TRAIN_WORD, candidates, texts_beside, validation_of
+from train.dataset.tables import (
+    Table,
+    most_common_width,
+    named,
+    of_objects,
+    parsed_objects,
+    read_table,
+)
+
+_LIBRISPEECH = ".trans.txt"
+_HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
+_MOST_ROWS_LOOKED_AT = 200
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """The transcript files of a dataset.
+
+    train, validation: the files of training and of validation clips; unread: other candidates.
+    """
+
+    train: tuple[Path, ...]
+    validation: tuple[Path, ...] = ()
+    unread: tuple[Path, ...] = ()
+
+
+def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
+    """The transcripts in a folder or, if it has none, below it. Without any, `train` is empty.
+
+    names: If given, the first of these files that exists is read, regardless of other files.
+
+    Raises DatasetError, with all names, if several files could be the transcript.
+    """
+    here = candidates(list(folder.iterdir()))
+    if names:
+        first = next((name for name in names if (folder / name).is_file()), names[0])
+        return _with_validation(folder, folder / first, here)
+    for stem in ("metadata_train", "metadata"):
+        for path in sorted(here, key=lambda one: ENDINGS.index(one.suffix.lower())):
+            if path.stem.lower() == stem and (
+                path.suffix.lower() in (".csv", ".tsv") or is_transcript(path)
+            ):
+                return _with_validation(folder, path, here)
+    if found := [path for path in here if is_transcript(path)]:
+        return _chosen(folder, found, here)
+    files = files_below(folder)
+    if not any(texts_beside(files)):
+        below = [path for path in candidates(files) if path.parent != folder]
+        if found := [path for path in below if is_transcript(path)]:
+            return _chosen(folder, found, [*here, *found])
+    return Transcripts((), unread=_worth_naming(here))
+
+
+def _chosen(folder: Path, found: Sequence[Path], among: Sequence[Path]) -> Transcripts:
+    """Chooses the transcript with the training clips by its name."""
+    if all(path.name.lower().endswith(_LIBRISPEECH) for path in found):
+        return Transcripts(tuple(found), unread=_worth_naming(set(among) - set(found)))
+    names = {path: path.relative_to(folder).as_posix() for path in found}
+    train = [path for path in found if TRAIN_WORD.search(names[path])]
+    others = [path for path in found if not _HELD_OUT_WORD.search(names[path])]
+    for some in (train, others, found):
+        if len(some) == 1:
+            return _with_validation(folder, some[0], among)
+    if len({path.parent for path in found}) == len(found):
+        one = "set DATASET_DIR to its folder"
+    else:
+        one = f"rename it to metadata{found[0].suffix}"
+    raise DatasetError(
+        f"{folder} holds {len(found)} transcripts: {listed(list(names.values()))}. "
+        f"To train on one of them, {one}. To train on all, write one metadata.csv with a row "
+        "file|speaker|text for each clip."
+    )
+
+
+def _with_validation(folder: Path, train: Path, among: Sequence[Path]) -> Transcripts:
+    validation = validation_of(folder, train)
+    read = {train, validation}
+    return Transcripts(
+        (train,), (validation,) if validation else (),
+        _worth_naming(path for path in among if path not in read),
+    )  # fmt: skip
+
+
+def _worth_naming(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The files that look like transcripts: tables, and texts that name recordings."""
+    return tuple(
+        sorted(
+            path for path in paths
+            if path.suffix.lower() not in (".txt", ".json") or is_transcript(path)
+        )
+    )  # fmt: skip
+
+
+def is_transcript(path: Path) -> bool:
+    """Whether most rows of a file name a recording, by its ending or by an existing file. An
+    unreadable file is judged by its own ending, so that its fault is reported."""
+    try:
+        table = table_of(path)
+    except (DatasetError, OSError):
+        return path.suffix.lower() in (".list", ".jsonl")
+    if not table.rows:
+        return False
+    if named(table.rows[0]):
+        return True
+    rows, width = table.rows[:_MOST_ROWS_LOOKED_AT], most_common_width(table.rows)
+    if width < 2:
+        return False
+    folders = recording_folders(path, path.parent)
+    return any(
+        sum(names_recording(row[place], folders) for row in rows if place < len(row))
+        > _MOST * len(rows)
+        for place in range(width)
+    )
+
+
+def table_of(path: Path) -> Table:
+    """The rows of a transcript. A .txt file with few delimiters is read as in LibriSpeech: a name,
+    a space, the words. Raises DatasetError."""
+    if path.suffix.lower() == ".json" and path.exists():
+        text = read_text(path)
+        rows = None if text.lstrip().startswith("[") else dict(enumerate(_whole(text), start=1))
+        return of_objects(path, rows or parsed_objects(path, text))
+    if path.name.lower().endswith(_LIBRISPEECH):
+        return _names_and_words(path)
+    table = read_table(path)
+    if table.rows and most_common_width(table.rows) == 1 and path.suffix.lower() == ".txt":
+        return _names_and_words(path)
+    return table
+
+
+def _names_and_words(path: Path) -> Table:
+    """LibriSpeech's lines: `84-121123-0000 GO ON`."""
+    lines = enumerate(io.StringIO(read_text(path), newline=None), start=1)
+    rows = {number: line.split(None, 1) for number, line in lines if line.strip()}
+    cells = (tuple([*(one.rstrip("\n") for one in row), ""][:2]) for row in rows.values())
+    return Table(path, tuple(cells), tuple(rows), " ")
+
+
+def _whole(text: str) -> list[Any]:
+    """The clips of a single object: {"data": [{…}, …]}, or by name,
+    {"a.wav": "Hello.", "b.wav": {"text": …}}. Empty if it is neither."""
+    try:
+        everything = json.loads(text)
+    except ValueError:
+        return []  # an object on each line
+    if not isinstance(everything, Mapping):
+        return []
+    lists = [one for one in everything.values() if isinstance(one, list)]
+    if len(lists) == 1 and all(isinstance(one, Mapping) for one in lists[0]):
+        return list(lists[0])
+    names = list(everything)
+    rows = [
+        {"file_name": name, **(value if isinstance(value, Mapping) else {"text": value})}
+        for name, value in everything.items()
+        if isinstance(value, str | Mapping)
+    ]
+    sound = all(names_sound(name) for name in names)
+    texts = all("text" in row for row in rows)
+    by_name = sound or all(isinstance(one, Mapping) for one in everything.values())
+    return rows if len(rows) == len(names) and by_name and texts else []

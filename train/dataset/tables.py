@@ -1,0 +1,295 @@
+"""Reads the rows of a transcript file: CSV with any delimiter, or JSON objects on lines.
+
+The delimiter is the one that most lines have, so one odd line is reported as a fault of that line.
+Within a quoted field, delimiters and line breaks are part of the text, and `""` is one quotation
+mark. A header line names the columns: `Columns`.
+"""
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from train.dataset.entries import (
+    DatasetError,
+    names_recording,
+    names_sound,
+    read_text,
+    recording_folders,
+)
+
+# The header names of each role, in order of preference; in lower case, without spaces and signs.
+NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
+    "path": ("filename", "filepath", "audiofile", "audiofilepath", "audiofilename", "audiopath",
+             "audioname", "audio", "wavfilename", "wavfile", "wavfilepath", "wavpath", "wavname",
+             "wav", "soundfile", "sound", "path", "file", "recording", "clip", "clippath",
+             "clipname", "utteranceid", "uttid", "clipid", "audioid", "fileid", "segmentid", "id"),
+    "text": ("normalizedtext", "normalisedtext", "normalizedtranscription",
+             "normalizedtranscript", "textnormalized", "textnormalised", "normtext"),
+    "written": ("text", "transcription", "transcript", "sentence", "rawtext", "originaltext",
+                "utterance", "transcribedtext"),
+    "speaker": ("speakername", "speaker", "speakerid", "clientid", "spk", "spkid", "spkname",
+                "voice", "voicename", "voiceid", "narrator"),
+    "language": ("language", "lang", "locale", "languagecode", "languageid", "languagename",
+                 "langcode", "langid"),
+    "style": ("style", "speakingstyle", "stylename"),
+    "split": ("split", "subset", "partition"),
+}  # fmt: skip
+_SIGNS = re.compile(r"[\W_]+")
+# Names of splits, and whether their rows are held out for validation. Test rows (None) are not
+# used, nor are files of them.
+SPLITS: Mapping[str, bool | None] = {
+    "train": False, "training": False,
+    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), True),
+    "test": None, "testing": None,
+}  # fmt: skip
+_DELIMITERS = "\t;,"
+# Spreadsheets may write their delimiter into the first line.
+_DELIMITER_LINE = re.compile(r"sep=(.)", re.I)
+# A quotation mark that is not closed within this number of lines is part of the text.
+_MOST_LINES_IN_FIELD = 50
+_MOST_NAMES_LOOKED_UP = 20
+# The share of the rows that a form of names must have.
+_LEAST_FORM = 0.1
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a transcript file, with its header.
+
+    rows: the fields of each; lines: the first line of each, from 1; delimiter: "" for JSON, whose
+    first row holds the keys; validation: whether the clips are for validation.
+    """
+
+    path: Path
+    rows: Sequence[tuple[str, ...]]
+    lines: Sequence[int]
+    delimiter: str
+    validation: bool = False
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a transcript.
+
+    places: the column of each role; if "written" exists, "text" is its normalised form. width: the
+    number of columns. by_rows: whether they were judged by rows, without a header. ignored: the
+    kind of labels in each unused column that was judged.
+    """
+
+    places: Mapping[str, int]
+    width: int
+    by_rows: bool = False
+    ignored: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def optional(self) -> frozenset[int]:
+        """Columns that a row may lack at its end."""
+        roles = {"language", "speaker", *(("text",) if "written" in self.places else ())}
+        return frozenset(self.places[role] for role in roles if role in self.places)
+
+    def spelled(self) -> str:
+        """Such as `file|speaker|text`."""
+        words = {"path": "file"}
+        if "written" in self.places:
+            words |= {"written": "text", "text": "normalised text"}
+        names = {place: words.get(role, role) for role, place in self.places.items()}
+        return "|".join(names.get(place, "(not used)") for place in range(self.width))
+
+
+def read_table(path: Path) -> Table:
+    """The rows of a file, including its header. Raises DatasetError for a missing file, an
+    unsupported encoding and invalid JSON."""
+    if not path.exists():
+        raise DatasetError(f"{path} does not exist. Create it with a row for each clip.")
+    text = read_text(path)
+    if path.suffix.lower() == ".jsonl":
+        return of_objects(path, parsed_objects(path, text))
+    # Not splitlines: it also splits at characters that a text may contain, such as U+2028.
+    lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
+    delimiter = ""
+    if lines and (said := _DELIMITER_LINE.fullmatch(lines[0].strip())):
+        delimiter, lines[0] = said[1], ""  # keeps the line numbers of the rows
+    delimiter = delimiter or delimiter_of(lines)
+    # Spreadsheets write empty rows as delimiters.
+    rows = {number: cells for number, cells in _rows(lines, delimiter, path).items() if any(cells)}
+    return Table(path, tuple(rows.values()), tuple(rows), delimiter)
+
+
+def named(header: Sequence[str]) -> Columns | None:
+    """The columns by a header line; None if the line is not a header."""
+    names = [_SIGNS.sub("", cell.lower()) for cell in header]
+    places = {
+        role: names.index(name)
+        for role, known in NAMES_IN_HEADERS.items()
+        if (name := next((one for one in known if one in names), None)) is not None
+    }
+    if "text" not in places and "written" in places:
+        places["text"] = places.pop("written")
+    return Columns(places, len(header)) if {"path", "text"} <= places.keys() else None
+
+
+def delimiter_of(lines: Sequence[str]) -> str:
+    """The delimiter of a table: `|` if at least half of the delimited lines have one, as texts
+    contain commas and semicolons; else the one that comes first in most lines; `|` by default."""
+    firsts = ["|" if "|" in line else _first_delimiter(line) for line in lines]
+    counts = Counter(filter(None, firsts))
+    if 2 * counts["|"] < counts.total():
+        counts = Counter(filter(None, map(_first_delimiter, lines)))
+    return next((one for one, _ in counts.most_common(1)), "|")
+
+
+def _first_delimiter(line: str) -> str:
+    quoted = re.match(r'\s*"(?:[^"]|"")*"', line)
+    rest = line[quoted.end() :] if quoted else line
+    return next((character for character in rest if character in _DELIMITERS), "")
+
+
+def most_common_width(rows: Sequence[Sequence[str]]) -> int:
+    """The most common number of fields; in a tie, the one that occurs first."""
+    return Counter(map(len, rows)).most_common(1)[0][0]
+
+
+def _rows(lines: Sequence[str], delimiter: str, path: Path) -> dict[int, tuple[str, ...]]:
+    """The fields of each row by the number of its first line."""
+    alone = {
+        number: tuple(_fields(line, delimiter)[0])
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    }
+    # Lines that end inside a quoted field do not show the number of fields.
+    whole = [cells for number, cells in alone.items() if lines[number - 1].count('"') % 2 == 0]
+    if len(whole) == len(alone):
+        return alone
+    rows, ended = dict[int, tuple[str, ...]](), 0
+    begins_row = _row_test(whole or list(alone.values()), delimiter, path)
+    for number, cells in alone.items():
+        if number <= ended:
+            continue
+        first, ended, rows[number] = number - 1, number, cells
+        if lines[first].count('"') % 2:
+            below = lines[first : ended + _MOST_LINES_IN_FIELD]
+            joined, taken = _fields("\n".join(below), delimiter)
+            # While a field is open, the next lines belong to it, unless they look like rows.
+            if taken and not any(map(begins_row, below[1 : 1 + taken])):
+                rows[number] = tuple(" ".join(cell.split()) for cell in joined)
+                ended += taken
+    return rows
+
+
+def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
+    """The fields of the first row of a text, stripped, without the quotation marks around a whole
+    field; and the number of further lines that the row takes.
+
+    `"Stop," he said.` keeps its marks because they do not enclose the field. So does a field whose
+    mark does not close.
+    """
+    end = re.escape(delimiter)
+    field = re.compile(
+        rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*?(?={end}|$)|([^{end}\n]*)', re.MULTILINE
+    )
+    values, place = list[str](), 0
+    while match := field.match(text, place):  # the second branch also matches nothing
+        quoted = match[1] is not None
+        values.append((match[1].replace('""', '"') if quoted else match[2]).strip())
+        place = match.end() + 1
+        if text[match.end() : match.end() + 1] in ("", "\n"):
+            break
+    return values, text.count("\n", 0, place - 1)
+
+
+def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Callable[[str], bool]:
+    """A function that tells rows from the second and later lines of a quoted text. rows: lines
+    without an open quotation mark.
+
+    A row has the usual number of fields. In tables with commas, semicolons and tabs, which texts
+    contain, too, it also names a recording: by its ending, or in the column of the recordings by an
+    existing file or the form of the other names (`s10` like `s01`).
+    """
+    width = most_common_width(rows)
+    usual = [cells for cells in rows if len(cells) == width]
+    folders = recording_folders(path, path.parent)
+    columns = list(zip(*usual, strict=True))
+    some = [column[:_MOST_NAMES_LOOKED_UP] for column in columns]
+    existing = [sum(names_recording(one, folders) for one in column) for column in some]
+    forms = [_usual_forms(column) for column in columns]
+    alike = [sum(_form(one) in forms[at] for one in column) for at, column in enumerate(columns)]
+    exist = max(existing) > _MOST * len(some[0])
+    seen = existing if exist else alike
+    place = seen.index(max(seen))
+    names = forms[place]
+
+    def begins_row(line: str) -> bool:
+        cells, _ = _fields(line, delimiter)
+        if len(cells) > 1 and names_sound(cells[0]):
+            return True
+        if width < 2 or len(cells) < width:
+            return False
+        if delimiter == "|":
+            return True
+        # Texts with delimiters add fields, most of them after the name.
+        name = cells[place if place == 0 else place - width]
+        # "1999, it rained" is not a row `1999` beside recordings 0001 to 0024.
+        alike = _form(name) in names and not (exist and name.isdecimal())
+        return alike or (exist and names_recording(name, folders))
+
+    return begins_row
+
+
+def _usual_forms(names: Sequence[str]) -> frozenset[str]:
+    """The forms with figures and without spaces that at least a tenth of the names have."""
+    counts = Counter(map(_form, names))
+    least = _LEAST_FORM * len(names)
+    return frozenset(
+        form for form, count in counts.items() if count > least and "0" in form and " " not in form
+    )
+
+
+def _form(name: str) -> str:
+    """A name with its letters as `a` and its figures as `0`: `anna_012` is `a_000`."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d", "0", name))
+
+
+# JSON
+
+
+def parsed_objects(path: Path, text: str) -> dict[int, Any]:
+    """The objects of a file by their numbers, from 1: one on each line, or a list."""
+    if text.lstrip().startswith("["):
+        return dict(enumerate(_parsed(path, 1, text), start=1))
+    lines = enumerate(io.StringIO(text, newline=None), start=1)
+    return {number: _parsed(path, number, line) for number, line in lines if line.strip()}
+
+
+def of_objects(path: Path, objects: Mapping[int, Any]) -> Table:
+    """A row of keys, then a row for each object. Raises DatasetError for other values."""
+    if not_rows := [number for number, row in objects.items() if not isinstance(row, Mapping)]:
+        raise DatasetError(
+            f"{path}: entry {not_rows[0]} is not a JSON object. Write one for each clip, such as "
+            '{"file_name": "a.wav", "text": "Hello."}.'
+        )
+    if not objects:
+        return Table(path, (), (), "")
+    keys = tuple(dict.fromkeys(key for row in objects.values() for key in row))
+    rows = (tuple(_as_text(row.get(key)) for key in keys) for row in objects.values())
+    return Table(path, (keys, *rows), (0, *objects), "")
+
+
+def _parsed(path: Path, number: int, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DatasetError(
+            f"{path}, line {number}: this is not JSON ({error}). Write a JSON object on each line."
+        ) from error
+
+
+def _as_text(value: Any) -> str:
+    # Hugging Face writes {"audio": {"path": "a.wav", …}}.
+    value = value.get("path") if isinstance(value, Mapping) else value
+    return "" if value is None else " ".join(str(value).split())
