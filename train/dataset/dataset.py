@@ -1,7 +1,7 @@
 """Reads a dataset: checks every clip before the first step and splits training from validation.
 
 The trainer, `check` and `prepare` share `read`. One file caches the results for each recording and
-text, so a second start decodes nothing, and the whole dataset while none of its files changes.
+text, so a second start decodes nothing.
 Features (`train.dataset.features`) need a second decoding and take by far the longest, so they are
 computed only after every check that can refuse a run.
 """
@@ -9,7 +9,6 @@ computed only after every check that can refuse a run.
 import contextlib
 import gc
 import hashlib
-import os
 import shlex
 import time
 from collections import Counter
@@ -17,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from machine import commands
 from machine.storage.facts import Facts
@@ -205,13 +203,6 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
     # Versions of coqui-tts differ in how they spell out numbers and abbreviations.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
-    folder, state = settings.dataset_dir, _state_of(settings.dataset_dir)
-    key = repr((str(folder), settings.dataset_format, settings.language,
-                settings.max_train_samples, reader, longest))  # fmt: skip
-    # A namespace for each dataset: a start reads no other one.
-    whole = Facts(settings.cache_dir, f"dataset {VERSION} {str(folder.absolute())!r}")
-    if state and (kept := whole.get(key, state)):
-        return _unpacked(kept)
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     entries = transcript.entries
     _refuse_language(entries, tokenizer.languages, settings)
@@ -243,60 +234,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         raise DatasetError("\n".join(lines))
     named = {entry.name for entry in entries if entry.validation}
     found = split(list(clips.values()), refused, named, settings.max_train_samples)
-    found = replace(found, notes=tuple(transcript.notes))
-    # A recording that cannot be read may be readable at the next start.
-    if state and all(one.allowed != READABLE for one in refused):
-        whole.put(key, _packed(found), state)
-        whole.save()
-    return found
-
-
-def _state_of(folder: Path) -> str:
-    """A hash of the names, sizes and times of a dataset's files, and of the code that reads them;
-    "" if a file changed just now or cannot be examined."""
-    digest, newest, seen, waiting = hashlib.sha256(), 0, set[str](), [str(folder)]
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    try:
-        while waiting:
-            place = waiting.pop()
-            if (real := os.path.realpath(place)) in seen:  # a link to a folder above it
-                continue
-            seen.add(real)
-            for one in sorted(os.scandir(place), key=lambda one: one.name):
-                digest.update(os.fsencode(f"{one.path}\n"))
-                if one.is_dir():
-                    waiting.append(one.path)
-                    continue
-                status = one.stat()
-                newest = max(newest, status.st_ctime_ns)
-                digest.update(f"{_version_of(status)}\n".encode())
-    except OSError:
-        return ""
-    return "" if is_racy(newest) else digest.hexdigest()
-
-
-def _version_of(status: os.stat_result) -> str:
-    return f"{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
-
-
-def _packed(data: Dataset) -> list[Any]:
-    """A dataset as JSON."""
-    clips = [list(vars(clip).values()) for clip in data.clips]
-    for fields in clips:
-        fields[1] = str(fields[1])
-    refused = [list(vars(one).values()) for one in data.refused]
-    return [clips, refused, len(data.train), data.notes]
-
-
-def _unpacked(kept: list[Any]) -> Dataset:
-    rows, refused, num_train, notes = kept
-    clips = [
-        Clip(name, Path(path), text, speaker, language, seconds, sha256, tuple(tokens))
-        for name, path, text, speaker, language, seconds, sha256, tokens in rows
-    ]
-    refused = [RejectedClip(*one) for one in refused]
-    return Dataset.of(clips[:num_train], clips[num_train:], refused, notes)
+    return replace(found, notes=tuple(transcript.notes))
 
 
 def _refuse_language(
@@ -418,7 +356,7 @@ def decode_clip(
         status = entry.path.stat()
     except OSError:
         return RejectedClip(entry.name, _missing(entry.path), READABLE)
-    key = f"{entry.path.absolute()}|{_version_of(status)}"
+    key = f"{entry.path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
     sound = known.get(key)
     if sound is None:
         try:

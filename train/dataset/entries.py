@@ -3,6 +3,7 @@
 Text files are UTF-8, or UTF-16 with a byte-order mark.
 """
 
+import os
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def unsafe(name: str) -> str | None:
 
 def relative_name(name: str, folder: Path) -> str:
     """Makes an absolute path inside the dataset relative to it. Other names stay unchanged."""
-    if not Path(name).is_absolute():  # nearly every row, and resolving is slow
+    if not name.startswith(os.sep):  # nearly every row, and resolving is slow
         return name
     for root in (folder.absolute(), folder.resolve()):
         if Path(name).is_relative_to(root):
@@ -150,14 +151,25 @@ def located(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
     transcript: if there is no such file, the folders are searched for the last parts of the path.
     A name without an ending is most likely in wavs/, as in LJSpeech.
     """
-    if not names_sound(name):
-        folders = sorted(folders, key=lambda one: one.name not in RECORDING_FOLDERS)
+    lower = name.lower()
+    if not lower.endswith(SOUND_ENDINGS):
+        folders = _recordings_first(tuple(folders))
+    # Nearly every row: the search below takes ten times as long.
+    if not lower.endswith(FOREIGN) and "\\" not in name and unsafe(name) is None:
+        direct = folders[0] / (name if lower.endswith(DECODED) else f"{name}{DECODED[0]}")
+        if direct.is_file():
+            return name, direct
     parts = PureWindowsPath(name).parts
     ends = ("/".join(parts[first:]) for first in range(1, len(parts)) if ".." not in parts)
     for one in (name, *ends):
         if unsafe(one) is None and (path := find_recording(folders, one)).is_file():
             return one, path
     return name, folders[0] if unsafe(name) else find_recording(folders, name)
+
+
+@lru_cache(maxsize=16)
+def _recordings_first(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(sorted(folders, key=lambda one: one.name not in RECORDING_FOLDERS))
 
 
 def names_recording(cell: str, folders: Sequence[Path]) -> bool:
@@ -199,7 +211,7 @@ def _folder_without_case(path: Path) -> Path | None:
 def _names_of(folder: Path, _changed_ns: int) -> dict[str, tuple[Path, ...]]:
     """A folder's files by their names without endings, in lower case."""
     found: dict[str, tuple[Path, ...]] = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir(), key=lambda one: one.name):
         if path.suffix.lower() not in _TEXT_ENDINGS and not path.name.startswith("."):
             stem = _folded(path.stem)
             found[stem] = (*found.get(stem, ()), path)

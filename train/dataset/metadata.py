@@ -272,7 +272,9 @@ def _are_clips(alike: Sequence[Table], rows: Sequence[Sequence[str]], folder: Pa
 
 def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
     """The columns of LJSpeech and Coqui. Raises DatasetError for others."""
-    roles = ["path", "text", "speaker", "language"][: max(width, 2)]
+    if width < 3:
+        return Columns({"path": 0, "text": 1}, 2, by_rows=True)
+    roles = ["path", "text", "speaker", "language"][:width]
     columns = [[cell for cell in column if cell] for column in zip(*rows, strict=True)]
     sentences = [2 * sum(map(is_sentence, column)) > len(column) for column in columns]
     if width == 3 and sentences[1] and sentences[2]:
@@ -282,7 +284,7 @@ def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
             f"{path} has {width} columns whose meaning is not clear, such as "
             f"{short('|'.join(rows[0]))!r}, and {_NO_EXTRA} {HEADER_ADVICE}"
         )
-    return Columns({role: at for at, role in enumerate(roles)}, max(width, 2), by_rows=True)
+    return Columns({role: at for at, role in enumerate(roles)}, width, by_rows=True)
 
 
 def _clean_texts(found: Transcript) -> None:
@@ -445,8 +447,8 @@ def _rowless_note(folder: Path, in_rows: Set[str]) -> str:
         if stems := {_without_ending(name) for name in names & there}:
             rowless += [
                 shown_path(Path(place, name), folder) for name in there
-                if ending_of(name) and not name.startswith(".")
-                and _without_ending(name) not in stems
+                if _without_ending(name) not in stems and not name.startswith(".")
+                and ending_of(name)
             ]  # fmt: skip
     if not rowless:
         return ""

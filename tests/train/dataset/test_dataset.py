@@ -176,10 +176,6 @@ def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
 
     monkeypatch.setattr(soundfile, "SoundFile", never)
     monkeypatch.setattr(dataset, "_tokenised", never)
-    with monkeypatch.context() as patch:  # nor is the transcript read
-        patch.setattr(dataset, "read_transcript", never)
-        assert read(folder) == first
-    monkeypatch.setattr(dataset, "_state_of", lambda _folder: "")
     assert read(folder) == first
     (folder / "wavs" / "clip-0.wav").touch()
     with pytest.raises(AssertionError, match="decoded again"):
@@ -357,7 +353,7 @@ def test_a_language_of_all_clips_is_refused_in_one_line_with_the_remedy(
 def test_how_the_transcript_was_read_is_said_at_every_start(read, tmp_path, settled):
     folder = make_dataset(tmp_path / "data", clips=9)
     (folder / "metadata_old.csv").write_text("clip-0|Something else.\n")
-    for _ in range(2):  # read, then taken from the cache
+    for _ in range(2):
         assert read(folder).report().startswith("Not read: metadata_old.csv. The clips are those")
 
 
