@@ -35,11 +35,11 @@ from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts import audio, wav
+from xtts.audio import facts
 from xtts.model.config import COQUIS_NAMES, ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
-from xtts.recording_facts import facts
 from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, formats, learned_decoder, speakers

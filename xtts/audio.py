@@ -8,6 +8,7 @@ speaker) are implemented here and compared with Coqui's in `tests/peers`: Coqui'
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,6 +29,7 @@ MEL_BANDS = 80
 MEL_HOP = 256
 _SPEAKER_BANDS = 64
 _PREEMPHASIS = 0.97
+_STREAMED_BYTES = 0x7FFF_0000
 
 
 class AudioError(SotaqueError):
@@ -51,16 +53,72 @@ def read(
     with opened(path) as sound:
         first = int(start_seconds * sound.rate)
         most = None if max_seconds is None else first + int(max_seconds * sound.rate)
-        blocks, place = list[np.ndarray](), 0
-        for block in sound.blocks(most):
-            blocks.append(block[max(first - place, 0) :].mean(axis=1, dtype=np.float32))
-            place += len(block)
+        mono = _mono(path, sound, first, most)
+    return resample(torch.from_numpy(mono), sound.rate, rate)
+
+
+def _mono(path: Path, sound: Sound, first: int, most: int | None) -> np.ndarray:
+    blocks, place = list[np.ndarray](), 0
+    for block in sound.blocks(most):
+        blocks.append(block[max(first - place, 0) :].mean(axis=1, dtype=np.float32))
+        place += len(block)
     mono = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     if not len(mono):
-        raise AudioError(f"{path} contains no samples, although its header declares some.")
+        declared = "" if sound.declared_frames is None else ", although its header declares some"
+        raise AudioError(f"{path} contains no samples{declared}.")
     if not np.isfinite(mono).all():
         raise AudioError(f"{path} contains non-finite values (NaN or infinite).")
-    return resample(torch.from_numpy(mono), sound.rate, rate)
+    return mono
+
+
+def measured(path: Path, max_seconds: float) -> tuple[np.ndarray, int, float]:
+    """(mono, rate, seconds) of a recording, in one reading.
+
+    mono: its first `max_seconds`, `[samples]` in float32 at its own rate; seconds: the length of
+    the whole recording, from the header, or counted if that is not plausible. Raises AudioError.
+    """
+    with opened(path) as sound:
+        most = int(max_seconds * sound.rate)
+        mono = _mono(path, sound, 0, most)
+        frames = sound.declared_frames
+        if frames is None:
+            frames = len(mono) + sum(map(len, sound.blocks()))
+    return mono, sound.rate, frames / sound.rate
+
+
+@dataclass(frozen=True)
+class AudioFacts:
+    """The properties of a recording. frames: from the header, or counted if that is not
+    plausible."""
+
+    seconds: float
+    rate: int
+    channels: int
+    frames: int
+
+
+def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
+    """The properties of a recording. by_av: as in `opened`. Raises AudioError."""
+    with opened(path, by_av=by_av) as sound:
+        frames = sound.declared_frames
+        frames = sum(map(len, sound.blocks())) if frames is None else frames
+        if not frames:
+            raise AudioError(f"{path} contains no samples.")
+        return AudioFacts(frames / sound.rate, sound.rate, sound.channels, frames)
+
+
+def declared_bytes(path: Path) -> int | None:
+    """The size that a WAV file declares, in bytes; None for other files and streamed ones.
+
+    libsndfile reads a truncated WAV file without an error. A program that writes to a pipe does not
+    know the size and declares 0, or almost 2 or 4 GiB.
+    """
+    with path.open("rb") as file:
+        head = file.read(12)
+    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        return None
+    size = int.from_bytes(head[4:8], "little")
+    return size + 8 if 0 < size < _STREAMED_BYTES else None
 
 
 def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:

@@ -39,6 +39,7 @@ _KNOWN = (*UNDECODABLE, MemoryError)
 _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
 _CHUNK_HEAD = 8
+_MP3_IN_WAV = b"\x55\0"
 _HELD_BYTES = 1 << 18
 _CHANGES = "Its sample rate or its channels change inside the file. Convert it to WAV."
 # The offset of the 36 bits with a FLAC file's total number of samples.
@@ -97,15 +98,14 @@ def _sound(
         return _Av(source, stack, only_av)
     if isinstance(source, bytes):
         return _Sndfile(source, stack)
-    decodes = by_av and av_is_installed()
     if _begins_foreign(source):  # libsndfile takes some of these files for MP3
-        if not decodes:
+        if not (by_av and av_is_installed()):
             raise ValueError("Only FFmpeg reads its format.")
         return _Av(source, stack, {})
     try:
         return _Sndfile(source, stack)
     except soundfile.LibsndfileError:
-        if not (decodes and needs_av(source)):
+        if not (by_av and needs_av(source) and av_is_installed()):
             raise
         return _Av(source, stack, {})
 
@@ -148,9 +148,7 @@ class _Sndfile(Sound):
         data: Any = source
         if isinstance(source, Path):
             data = _FileBytes(stack.enter_context(source.open("rb")))
-        mended = (
-            _wav_mended(data) or _caf_mended(data) or _flac_mended(data) or mp3_frames.mended(data)
-        )
+        mended = _mended(data)
         streams = [_Pieces(data, b"", *one) for one in _ogg_streams(data)]
         self._later, self._stack = streams[1:], stack
 
@@ -263,6 +261,30 @@ class _FileBytes:
         return -1
 
 
+def _mended(data: Any) -> tuple[bytes, int, int] | None:
+    """For a file whose header has no true length: a head that has one, and the start and end of the
+    data that follow it. None for other files."""
+    if data[:4] in (b"RIFF", b"RF64"):
+        return _wav_mended(data) or (mp3_frames.mended(data) if _holds_mp3(data) else None)
+    begin = mp3_frames.end_of_tags(data) if data[:3] == b"ID3" else 0
+    match data[begin : begin + 4]:
+        case b"caff":
+            return _caf_mended(data)
+        case b"fLaC":
+            return _flac_mended(data, begin)
+        case b"OggS":
+            return None
+    return mp3_frames.mended(data)
+
+
+def _holds_mp3(data: Any) -> bool:
+    """Whether the samples of a WAV file are an MP3 stream."""
+    at = 12
+    while (place := _chunk(data, at)) and place[0] != b"fmt ":
+        at += _CHUNK_HEAD + place[1] + place[1] % 2
+    return data[at + _CHUNK_HEAD : at + _CHUNK_HEAD + 2] == _MP3_IN_WAV
+
+
 def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
     """Repairs a WAV file whose header declares too few samples. Returns the header up to the
     samples, with sizes that mean "to the end", and the start and end of the samples.
@@ -289,8 +311,6 @@ def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
 
 def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
     """As `_wav_mended`, for a CAF file whose samples have the size -1."""
-    if data[:4] != b"caff":
-        return None
     at, head = 8, b""
     while len(head := data[at : at + 12]) == 12 and head[:4] != b"data":
         at += 12 + int.from_bytes(head[4:], "big")
@@ -301,14 +321,13 @@ def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
     return bytes(data[: at + 4]) + size, begin, len(data)
 
 
-def _flac_mended(data: Any) -> tuple[bytes, int, int] | None:
+def _flac_mended(data: Any, begin: int) -> tuple[bytes, int, int] | None:
     """As `_wav_mended`, for a FLAC file that has samples after the total of its header (RFC 9639,
-    section 8.2); its header then lacks a total."""
-    begin = mp3_frames.end_of_tags(data) if data[:3] == b"ID3" else 0
+    section 8.2); its header then lacks a total. begin: the end of the ID3 tags before it."""
     at = begin + _FLAC_TOTAL
     head = data[begin : at + 5]
     total = int.from_bytes(head[_FLAC_TOTAL:], "big") & 0xF_FFFF_FFFF
-    if head[:4] != b"fLaC" or not total:
+    if not total:
         return None
     without_total = head[:_FLAC_TOTAL] + bytes([head[_FLAC_TOTAL] & 0xF0, 0, 0, 0, 0])
     mended = without_total, at + 5, len(data)

@@ -15,8 +15,7 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
 from machine.storage.hashes import FileStamp, stamp_of
 from xtts import sound_file
-from xtts.audio import AudioError, resample
-from xtts.recording_facts import declared_bytes, facts
+from xtts.audio import AudioError, declared_bytes, facts, resample
 from xtts.sound_endings import converted
 
 LISTENING_RATE = 16_000

@@ -32,12 +32,11 @@ from train.dataset.entries import shown_path
 from train.progress import lookahead, with_progress
 from train.run_context import RunContext
 from train.settings import TrainSettings
-from xtts.audio import SPEAKER_RATE, AudioError, read, resample
+from xtts.audio import SPEAKER_RATE, AudioError, facts, read, resample
 from xtts.evaluation.word_evidence import log_likelihoods
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.model.vocoder import load_speaker_encoder
-from xtts.recording_facts import facts
 
 log = logging.getLogger("train")
 

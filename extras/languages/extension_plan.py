@@ -27,9 +27,8 @@ from train import base_model
 from train.dataset.entries import DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.settings import TrainSettings
-from xtts.audio import AudioError
+from xtts.audio import AudioError, facts
 from xtts.model.config import Extension, ModelConfig
-from xtts.recording_facts import facts
 from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, short_code
 from xtts.text.normalization.registry import LANGUAGES, rules_of

@@ -181,8 +181,7 @@ def _texts(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
 
 def _is_long(path: Path) -> bool:
     # They import torch, which tables do not need.
-    from xtts.audio import AudioError
-    from xtts.recording_facts import facts
+    from xtts.audio import AudioError, facts
 
     try:
         return facts(path).seconds > LONGEST_CLIP_SECONDS

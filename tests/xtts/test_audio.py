@@ -5,11 +5,11 @@ import pytest
 import soundfile
 import torch
 
+from tests import pipe_audio
 from tests.bad_audio import encoded, write_all
 from tests.datasets import a_sound
-from xtts import audio
-from xtts.audio import CODE_RATE, AudioError
-from xtts.recording_facts import AudioFacts, facts
+from xtts import audio, sound_file
+from xtts.audio import CODE_RATE, AudioError, AudioFacts, facts
 
 RATE = 22_050
 
@@ -112,3 +112,30 @@ def test_films_and_phones_recordings_get_the_line_that_converts(tmp_path):
         facts(path)
     wav = path.with_suffix(".wav")
     assert f"Convert it: ffmpeg -i '{path}' -vn -ac 1 -ar 22050 '{wav}'" in str(caught.value)
+
+
+def test_declared_bytes_show_what_was_cut_off(tmp_path):
+    whole = encoded(a_sound(1.0, RATE))
+    path = tmp_path / "a.wav"
+    path.write_bytes(whole[: len(whole) // 2])
+    assert audio.declared_bytes(path) == len(whole)
+    streamed = whole[:4] + b"\xff\xff\xff\xff" + whole[8:40] + b"\xff\xff\xff\xff" + whole[44:]
+    path.write_bytes(streamed)
+    assert audio.declared_bytes(path) is None
+    assert len(audio.read(path, RATE)) == RATE
+    path.write_bytes(encoded(a_sound(1.0, RATE), "FLAC"))
+    assert audio.declared_bytes(path) is None
+
+
+def test_a_recording_is_measured_in_one_reading(tmp_path, monkeypatch):
+    """Without a length in its header, it is decoded once to count the samples and to hear them."""
+    path, opened = tmp_path / "a.flac", []
+    path.write_bytes(pipe_audio.FILES["piped.flac"][0]())
+    original = sound_file.opened
+    monkeypatch.setattr(
+        sound_file, "opened", lambda *given, **more: opened.append(1) or original(*given, **more)
+    )
+    mono, rate, seconds = audio.measured(path, 1.0)
+    assert (len(mono), len(opened)) == (rate, 1)
+    assert seconds == audio.facts(path).seconds
+    assert np.array_equal(mono, audio.read(path, rate, max_seconds=1.0).numpy())

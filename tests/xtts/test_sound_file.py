@@ -11,8 +11,7 @@ from tests import pipe_audio
 from tests.bad_audio import encoded
 from tests.pipe_audio import FILES, RATE, SECONDS, SOUND
 from xtts import audio, sound_file
-from xtts.audio import AudioError
-from xtts.recording_facts import facts
+from xtts.audio import AudioError, facts
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -177,3 +176,12 @@ def test_without_av_a_wrong_ending_gets_the_command_that_converts(tmp_path, monk
         f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: ffmpeg -i {path} -vn -ac 1 "
         f"-ar 22050 {tmp_path / 'a-converted.wav'}"
     )
+
+
+def test_a_wav_whose_samples_look_like_mp3_frames_stays_a_wav(tmp_path):
+    """libsndfile would decode those, and nothing else of the file."""
+    stream = pipe_audio.mp3()
+    samples = np.frombuffer(stream[: len(stream) // 2 * 2], "<i2")
+    path = tmp_path / "a.wav"
+    path.write_bytes(encoded(samples.astype(np.float32) / 32_768, "WAV", "PCM_16", RATE))
+    assert facts(path).frames == len(samples)

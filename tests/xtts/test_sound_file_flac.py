@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from xtts import audio, sound_file
-from xtts.recording_facts import facts
+from xtts.audio import facts
 
 RATE = 22_050
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from machine import commands
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
@@ -30,10 +32,8 @@ from train.dataset.entries import (
 from train.dataset.metadata import read_transcript
 from train.progress import in_threads, with_progress
 from train.settings import TrainSettings
-from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError
-from xtts.audio import read as read_audio
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, measured
 from xtts.model.shapes import GPTShape
-from xtts.recording_facts import declared_bytes, facts
 from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, other_language, short_code
@@ -392,23 +392,21 @@ def _missing(path: Path) -> str:
 
 def _decoded(path: Path) -> tuple[float, str, str, str]:
     """Decodes a file. Returns (seconds, SHA-256, fault, allowed value). Raises AudioError."""
-    header = facts(path)
     # A header may declare hours; decode no more than could be allowed.
     most = 2 * LONGEST_CLIP_SECONDS
-    waveform = read_audio(path, header.rate, max_seconds=most)
-    seconds = len(waveform) / header.rate
-    promised = min(header.seconds, most)
+    mono, rate, length = measured(path, most)
+    seconds, promised = len(mono) / rate, min(length, most)
     declared, size = declared_bytes(path), path.stat().st_size
     if seconds < LEAST_PRESENT * promised:
         return seconds, "", f"{seconds:.2f} s of the {promised:.2f} s promised", "a whole file"
     if declared is not None and size < LEAST_PRESENT * declared:
         return seconds, "", f"{size} of the {declared} bytes promised", "a whole file"
-    peak = float(waveform.abs().max())
+    peak = float(np.abs(mono).max())
     if peak < SILENT_PEAK:
         return seconds, "", f"silence (peak {peak:.1e})", f"a peak above {SILENT_PEAK:g}"
     if peak > LOUDEST_PEAK:
         return seconds, "", f"a peak of {peak:.1e}", "samples from -1 to 1"
-    return max(seconds, header.seconds), sha256_of(path, fresh=True), "", ""
+    return max(seconds, length), sha256_of(path, fresh=True), "", ""
 
 
 def check_clip(
