@@ -1,6 +1,7 @@
 """Transcripts of every form -> rows; a malformed file is refused as a whole, with its line."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -317,6 +318,28 @@ def test_the_core_alone_names_the_folder_that_other_layouts_need(tmp_path, name,
     assert told in message and "extras/layouts, which reads other layouts, is not inst" in message
     for form in ("pairs", "folders"):
         assert "extras/layouts" in refusal(tmp_path, form)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metadata.csv", "wavs/a.wav|One.\nwavs/b.wav|Two.\n"),
+        ("metadata.csv", "a|One.\nb|Two.\n"),
+        ("metadata_train.csv", f"{HEADER}wavs/a.wav|One.|ann\nwavs/b.wav|Two.|ben\n"),
+        ("metadata.tsv", "id\ttext\na\tOne.\nb\tTwo.\n"),
+        ("metadata.jsonl", '{"file_name": "a", "text": "One."}\n{"path": "b", "text": "Two."}\n'),
+    ],
+)  # fmt: skip
+def test_the_core_reads_its_own_tables_itself(tmp_path, monkeypatch, name, text):
+    def never(*_given):
+        raise AssertionError("the extra was asked")
+
+    monkeypatch.setattr(extras, "first", lambda _port: SimpleNamespace(read=never))
+    touched(written(tmp_path, text, name))
+    assert [row[1] for row in rows(tmp_path)] == ["One.", "Two."]
+    (tmp_path / "notes.txt").write_text("Perhaps a transcript.")
+    with pytest.raises(AssertionError, match="the extra was asked"):
+        rows(tmp_path)
 
 
 @pytest.mark.usefixtures("core")
