@@ -116,13 +116,13 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     Raises DatasetError for a missing folder or file, malformed rows, ambiguous columns, names that
     leave the folder, and duplicate names.
     """
-    layouts = extras.first("LAYOUTS")
-    if not folder.is_dir() and not (layouts and folder.is_file()):
+    is_extended = bool(extras.offered("LAYOUTS"))
+    if not folder.is_dir() and not (is_extended and folder.is_file()):
         raise DatasetError(no_folder(folder))
     if form in _FORMS_OF_EXTRAS or not folder.is_dir():
         found = None
     elif form == "auto" or form in FILES:
-        found = _of_own_table(folder, form, language, certain=layouts is not None)
+        found = _of_own_table(folder, form, language, certain=is_extended)
     else:
         from train.dataset.formatters import read_by_formatter
 
@@ -130,12 +130,12 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
             read_by_formatter(folder, form, language), f"{folder}, read by TTS's {form}"
         )
     if found is None:
-        if layouts is None:
+        if not is_extended:
             raise DatasetError(
                 f"DATASET_FORMAT={form}: {folder} has neither metadata.csv nor "
                 f"metadata_train.csv nor metadata.jsonl, and {_NO_EXTRA}"
             )
-        found = layouts.read(folder, form, language)
+        found = extras.modules("LAYOUTS")[0].read(folder, form, language)
     if not found.entries:
         raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
     _clean_texts(found)

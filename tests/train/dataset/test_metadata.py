@@ -327,14 +327,15 @@ def test_the_core_alone_names_the_folder_that_other_layouts_need(tmp_path, name,
         ("metadata.csv", "a|One.\nb|Two.\n"),
         ("metadata_train.csv", f"{HEADER}wavs/a.wav|One.|ann\nwavs/b.wav|Two.|ben\n"),
         ("metadata.tsv", "id\ttext\na\tOne.\nb\tTwo.\n"),
-        ("metadata.jsonl", '{"file_name": "a", "text": "One."}\n{"path": "b", "text": "Two."}\n'),
+        ("metadata.jsonl", '{"id": "a", "text": "One."}\n{"id": "b", "text": "Two."}\n'),
     ],
 )  # fmt: skip
 def test_the_core_reads_its_own_tables_itself(tmp_path, monkeypatch, name, text):
     def never(*_given):
         raise AssertionError("the extra was asked")
 
-    monkeypatch.setattr(extras, "first", lambda _port: SimpleNamespace(read=never))
+    monkeypatch.setattr(extras, "offered", lambda _port: ["a module"])
+    monkeypatch.setattr(extras, "modules", lambda _port: [SimpleNamespace(read=never)])
     touched(written(tmp_path, text, name))
     assert [row[1] for row in rows(tmp_path)] == ["One.", "Two."]
     (tmp_path / "notes.txt").write_text("Perhaps a transcript.")
