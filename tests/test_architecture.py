@@ -43,6 +43,7 @@ READS_ENVIRONMENT = {
     "machine/storage/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe.py": "what its children inherit; where a user's caches are",
+    "xtts/voices/files/unpacking.py": "where a user's caches are",
     "extras/doctor/collection.py": "libraries and GPUs it chooses: that is judged",
     "extras/common/work_queue.py": "what background work inherits",
     "extras/common/steps.py": "RAY_ADDRESS",

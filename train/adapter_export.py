@@ -11,6 +11,7 @@ from pathlib import Path
 
 from machine import commands
 from machine.errors import SotaqueError
+from machine.storage.folders import whole_folder
 from train import export
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
@@ -51,7 +52,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         )  # fmt: skip
     header, tensors = adapter_file.read(path)
     decoder_bytes = voice.decoder.stat().st_size if voice.decoder else 0
-    with export.whole_folder(to, path.stat().st_size + decoder_bytes) as part:
+    with whole_folder(to, path.stat().st_size + decoder_bytes) as part:
         header = replace(header, share=share)
         files = {
             adapter_file.NAME: adapter_file.write(part / adapter_file.NAME, tensors, header),

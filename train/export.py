@@ -9,7 +9,6 @@ for it.
 import contextlib
 import json
 import logging
-import os
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +22,8 @@ from torch import Tensor
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import (
-    Written,
-    make_folder,
-    refused,
-    replace_file,
-    require_space,
-    sync_folder,
-)
+from machine.storage.atomic import Written, refused, replace_file
+from machine.storage.folders import whole_folder
 from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
@@ -179,32 +172,6 @@ def exported(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> 
             _keep_pronunciations(part, to, voice.pronunciations)
             bundle.write(part, bundle_of(voice, config, files))
         yield part
-
-
-@contextlib.contextmanager
-def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
-    """Yields a temporary folder next to `to`, and renames it to `to` if the block succeeds.
-    num_bytes: the space needed. Raises DiskFull, WriteError."""
-    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
-    try:
-        make_folder(to.parent)
-        with refused(to, num_bytes):
-            require_space(to.parent, num_bytes, to.name)
-            _remove_parts(to)
-            part.mkdir()
-        yield part
-        with refused(to, num_bytes):
-            _give_name(part, to)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def _remove_parts(to: Path) -> None:
-    """Removes leftovers of killed exports to `to`, except a folder that one of them was replacing:
-    it may be the only copy."""
-    for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
-        if not left.name.endswith(".old.sotaque-part"):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def bundle_of(
@@ -389,19 +356,3 @@ def refuse_others(to: Path) -> None:
         raise SotaqueError(
             f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder."
         )
-
-
-def _give_name(part: Path, to: Path) -> None:
-    old = part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part"))
-    if to.exists():
-        to.rename(old)
-    try:
-        part.rename(to)
-    except OSError:
-        if old.exists():
-            old.rename(to)
-        raise
-    sync_folder(to.parent)
-    # The replaced folder, and leftovers of killed exports.
-    for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
-        shutil.rmtree(left, ignore_errors=True)

@@ -13,7 +13,7 @@ from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
 
-VERBS = {"speak": "xtts.verbs.speak"}
+VERBS = {"speak": "xtts.verbs.speak", "import": "xtts.verbs.import_voice"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

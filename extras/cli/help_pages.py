@@ -53,9 +53,11 @@ GROUPS = (
         ),
     ),
     Group(
-        "Keep the voice", ("export", "distil"),
+        "Keep the voice", ("export", "import", "distil"),
         (
             "export --to exported/anna",
+            "export --to anna.sotaque",
+            "import anna.sotaque",
             "export --to exported/anna-onnx --onnx",
             "distil --to exported/small",
             "export --to exported/anna --checkpoint train/output/checkpoints/checkpoint_epoch_4.pt",

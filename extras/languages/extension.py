@@ -15,8 +15,9 @@ from extras.languages.vocabulary import MOST_PIECES
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file
+from machine.storage.folders import whole_folder
 from train import base_model
-from train.export import copy_file, refuse_others, whole_folder
+from train.export import copy_file, refuse_others
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts.model import discriminators

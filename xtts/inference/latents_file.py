@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from machine.storage.atomic import WriteError, make_folder, replace_file
+from machine.storage.atomic import WriteError, Written, make_folder, replace_file
 from machine.storage.hashes import sha256_of
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def latents_of_recording(
     return made
 
 
-def write(path: Path, made: "Voice") -> None:
-    """Raises DiskFull or WriteError."""
+def write(path: Path, made: "Voice") -> Written:
+    """Writes latents. Raises DiskFull or WriteError."""
     from safetensors.torch import save
 
     make_folder(path.parent)
@@ -60,7 +60,7 @@ def write(path: Path, made: "Voice") -> None:
         "latents": made.latents.detach().float().cpu().contiguous(),
         "speaker": made.speaker.detach().float().cpu().contiguous(),
     })  # fmt: skip
-    replace_file(path, lambda file: file.write(data))
+    return replace_file(path, lambda file: file.write(data))
 
 
 def read(path: Path, model: "Model") -> "Voice | None":

@@ -96,7 +96,7 @@ class LoadedTorchVoice(LoadedVoice):
 
     def _voice_of_adapter(self, folder: Path, kept: Path | None) -> Voice:
         found = bundle.verify(folder)
-        if found.kind != bundle.ADAPTER:
+        if found.kind not in bundle.OF_A_BASE:
             raise BundleError(f"{folder} is a complete voice, not an adapter of another one.")
         if found.base["sha256"] != self.weights:
             raise BundleError(
@@ -104,12 +104,22 @@ class LoadedTorchVoice(LoadedVoice):
                 f"{found.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
                 f"{self.weights[:12]}…. Load the base of the adapter."
             )
-        heard = self.voice_of(folder / "reference.wav", kept)
-        vocoder = None
+        if bundle.OWN_LATENTS in found.files:
+            heard = self._stored(folder / bundle.OWN_LATENTS)
+        else:
+            heard = self._heard(folder / "reference.wav", kept)
+        vocoder, adapter = None, None
         if bundle.DECODER in found.files:
             vocoder = self._new_vocoder(folder / bundle.DECODER)
-        adapter = read_adapter(self.model, folder / adapter_file.NAME)
+        if found.kind == bundle.ADAPTER:
+            adapter = read_adapter(self.model, folder / adapter_file.NAME)
         return replace(heard, vocoder=vocoder, adapter=adapter)
+
+    def _stored(self, path: Path) -> Voice:
+        """The latents in a file. Raises BundleError if they do not fit this model."""
+        if (stored := latents_file.read(path, self.model)) is None:
+            raise BundleError(f"{path} holds no latents of this model. Import the voice again.")
+        return stored
 
     def _new_vocoder(self, tensors: Path) -> Vocoder:
         vocoder = self.model.another_vocoder(learned_decoder.read_tensors(tensors))
@@ -124,9 +134,12 @@ class LoadedTorchVoice(LoadedVoice):
         return torch.zeros(shape, device=self.model.device)
 
     def _own_latents(self) -> Voice | None:
-        if (reference := self.files.other_reference or self.files.reference) is None:
+        if self.files.other_reference is None and self.files.latents is not None:
+            own = self._stored(self.files.latents)
+        elif (reference := self.files.other_reference or self.files.reference) is not None:
+            own = self._heard(reference, self.latents_folder)
+        else:
             return None
-        own = self._heard(reference, self.latents_folder)
         return replace(own, vocoder=self.decoder, adapter=self.adapter)
 
 

@@ -10,7 +10,7 @@ model. Importing this module does not import torch.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME = "adapter.safetensors"
 SCHEMA = 1
-_KEY = "sotaque"
+KEY = "sotaque"
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class AdapterHeader:
         return self.share * self.alpha / self.rank
 
 
+def text_of(header: AdapterHeader, base: Mapping[str, str]) -> str:
+    """A header as the file holds it, with another name of its base."""
+    return json.dumps(asdict(replace(header, base=dict(base))))
+
+
 def matrices_of(names: Iterable[str]) -> tuple[str, ...]:
     """The kinds of matrices among an adapter's tensors, by their names."""
     return tuple(sorted({name.split(".")[-3] for name in names}))
@@ -62,7 +67,7 @@ def write(path: Path, tensors: "Mapping[str, Tensor]", header: AdapterHeader) ->
 
     data = save(
         {name: tensor.float().cpu().contiguous() for name, tensor in tensors.items()},
-        metadata={_KEY: json.dumps(asdict(header))},
+        metadata={KEY: json.dumps(asdict(header))},
     )
     return replace_file(path, lambda file: file.write(data))
 
@@ -75,7 +80,7 @@ def read(path: Path) -> "tuple[AdapterHeader, dict[str, Tensor]]":
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = TypeAdapter(AdapterHeader).validate_json(metadata[_KEY])
+        header = TypeAdapter(AdapterHeader).validate_json(metadata[KEY])
     except KeyError:
         raise BundleError(
             f"{path} does not name its base model, so Sotaque did not write it. Export an adapter "

@@ -1,7 +1,8 @@
 """The schema of bundle.json, an exported voice's manifest: provenance, licence, files.
 
 In a voice of kind `adapter`, the weights are a LoRA adapter (`xtts.voices.adapter_file`) of the
-base model that it names. `train.export` and `train.adapter_export` write it.
+base model that it names; a voice of kind `latents` has those of its base. `train.export` and
+`train.adapter_export` write it, and so does an imported voice file (`xtts.voices.files`).
 """
 
 from dataclasses import asdict, dataclass
@@ -14,12 +15,17 @@ from machine.storage.checksums import fault_of
 from xtts.voices.base_models import BundleError
 
 SCHEMA = 1
-ADAPTER = "adapter"
-# In an adapter: the tensors of a learned decoder, if there is one.
+ADAPTER, LATENTS = "adapter", "latents"
+# The kinds that speak with the weights of their base.
+OF_A_BASE = frozenset({ADAPTER, LATENTS})
+# Beside them: the tensors of a learned decoder, if there is one.
 DECODER = "decoder.safetensors"
-_NEEDED = {
+# The latents of the speaker, from a voice file. They replace those of reference.wav.
+OWN_LATENTS = "latents.safetensors"
+_NEEDED: dict[str, set[str]] = {
     "voice": {"config.json", "model.pth", "vocab.json"},
-    ADAPTER: {"adapter.safetensors", "reference.wav"},
+    ADAPTER: {"adapter.safetensors"},
+    LATENTS: set(),
 }
 
 
@@ -65,10 +71,16 @@ def verify(folder: Path) -> Bundle:
     if bundle.kind not in _NEEDED:
         kinds = " and ".join(_NEEDED)
         fault: str | None = f"{folder} is of kind {bundle.kind}; this version reads {kinds}."
-    elif names := _NEEDED[bundle.kind] - bundle.files.keys():
+    elif names := _needed(bundle) - bundle.files.keys():
         fault = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
     else:
         fault = fault_of(bundle.files, folder)
     if fault:
         raise BundleError(f"{fault} Export or copy the voice again.")
     return bundle
+
+
+def _needed(bundle: Bundle) -> set[str]:
+    """The files without which it cannot speak. A voice of a base has its recording or latents."""
+    recording = bundle.kind in OF_A_BASE and OWN_LATENTS not in bundle.files
+    return _NEEDED[bundle.kind] | ({"reference.wav"} if recording else set())

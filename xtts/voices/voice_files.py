@@ -18,6 +18,8 @@ from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
+from xtts.voices.files import unpacking
+from xtts.voices.files.manifest import SUFFIX, is_voice_file
 from xtts.voices.run_folder import (
     RunFolder,
     newest_reference,
@@ -39,7 +41,8 @@ class VoiceSpec:
     """The specification of a voice.
 
     Attributes:
-        name: `demo`, a folder (exported voice or adapter, base model, run) or a checkpoint.
+        name: `demo`, a folder (exported voice or adapter, base model, run), a voice file
+            (`NAME.sotaque`) or a checkpoint.
         base: The folder of the base model of a checkpoint or adapter, if it has moved.
         xtts_v2: The folder of XTTS-v2, for voices that were trained from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
@@ -115,7 +118,7 @@ class VoiceFiles:
         onnx: Whether the folder is an ONNX voice. It is verified when it is opened, because only
             the needed graphs are read.
         other_reference: The requested recordings, if they replace the voice's.
-        latents: The requested stored latents, for an ONNX voice.
+        latents: The requested stored latents, or else those in the voice's folder.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
         adapter: The LoRA adapter (`xtts.voices.adapter_file`) if the weights are its base's.
         own_name: The speaker who is used if the text names none; "" for another recording.
@@ -152,8 +155,11 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 
     Raises BundleError, FilesError or RunError.
     """
+    if is_voice_file(spec.path) and spec.path.is_file():
+        spec = replace(spec, name=str(unpacking.cached(spec.path)))
     files = _find(spec)
-    files = replace(files, other_reference=spec.reference, latents=spec.latents)
+    own = None if spec.reference else files.latents
+    files = replace(files, other_reference=spec.reference, latents=spec.latents or own)
     return _with_speakers(files, spec)
 
 
@@ -169,7 +175,7 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
         return _of_checkpoint(path, spec)
     raise BundleError(
         f"There is no voice at {spec.name}. Allowed are demo, the folder of an exported voice or "
-        "of a run, or a checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
+        f"of a run, a {SUFFIX} file, or a checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
     )
 
 
@@ -251,24 +257,26 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     require_consent(f"The voice {folder}", folder, made, tos_agreed=spec.tos_agreed)
     if header is not None:
         bundle.verify(folder)
-        if header.kind == bundle.ADAPTER:
-            return _of_adapter(folder, header, spec)
+        if header.kind in bundle.OF_A_BASE:
+            return _of_base(folder, header, spec)
     own = None if other is not None else _existing(folder / "reference.wav")
     return VoiceFiles(
         folder, folder / "model.pth", own, header.licence if header else None,
         pronunciations=_pronunciation_lists(spec, folder), onnx=other is not None,
+        latents=None if header is None else _existing(folder / bundle.OWN_LATENTS),
     )  # fmt: skip
 
 
-def _of_adapter(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
+def _of_base(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
     provenance = {"base": header.base, "licence": header.licence}
     base = base_of(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     own = spec.reference is None and bundle.DECODER in header.files
     return VoiceFiles(
-        base, base / "model.pth", folder / "reference.wav", header.licence,
+        base, base / "model.pth", _existing(folder / "reference.wav"), header.licence,
         pronunciations=_pronunciation_lists(spec, folder),
         decoder=folder / bundle.DECODER if own else None,
-        adapter=folder / adapter_file.NAME,
+        adapter=folder / adapter_file.NAME if header.kind == bundle.ADAPTER else None,
+        latents=_existing(folder / bundle.OWN_LATENTS),
     )  # fmt: skip
 
 

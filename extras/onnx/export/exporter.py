@@ -21,8 +21,8 @@ from extras.onnx.export import graphs, weights
 from extras.onnx.export.tracing import OPSET, traced
 from extras.onnx.folder import OnnxError, OnnxVoice
 from machine.storage.atomic import Written, refused, replace_file
+from machine.storage.folders import whole_folder
 from machine.storage.hashes import sha256_of
-from train.export import whole_folder
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer

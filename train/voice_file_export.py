@@ -1,0 +1,175 @@
+"""`python -m train export --to NAME.sotaque`: exports a voice as one file.
+
+The size follows from the voice: the best of a run may be its base with the person's recording,
+which are latents; `--adapter` exports what LORA_RANK learned; everything else are weights.
+"""
+
+import logging
+import shlex
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine import commands
+from machine.errors import SotaqueError
+from machine.storage.atomic import Written, make_folder
+from machine.text import first_line, size_words
+from train import adapter_export, export
+from train.evaluation.plan import built_in
+from train.settings import TrainSettings
+from xtts.model.config import ModelConfig
+from xtts.voices import bundle
+from xtts.voices.evaluation_file import Evaluation, read_evaluation
+from xtts.voices.files.manifest import Consent, Preview
+from xtts.voices.files.packing import Packing, pack
+from xtts.voices.run_folder import RunFolder
+from xtts.voices.verdict import candidate_id
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
+
+log = logging.getLogger("train")
+
+_OTHERWISE = "Good morning."
+
+
+@dataclass(frozen=True)
+class FileExport:
+    """The options of the verb for a file, as `train.verbs.export` describes them."""
+
+    checkpoint: Path | None
+    to: Path
+    base: Path | None
+    force: bool
+    adapter: bool
+    with_reference: bool
+    consent: Path | None
+
+
+def run(settings: TrainSettings, asked: FileExport) -> int:
+    """Runs the verb: exports the voice into a temporary folder, and packs that."""
+    to = asked.to
+    if to.exists() and not asked.force:
+        raise SotaqueError(
+            f"--to {to} exists already and stays as it is. Name another file, or add --force to "
+            "replace it."
+        )
+    consent = _consent(asked.consent)
+    make_folder(to.parent)
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".sotaque-") as folder:
+        exported, run, voice = _exported(settings, asked, Path(folder) / "voice")
+        language = str(voice.provenance.get("language") or "") if voice else ""
+        spec = VoiceSpec(
+            str(exported), str(asked.base) if asked.base else None, str(settings.xtts_v2_dir),
+            settings.coqui_tos_agreed,
+        )  # fmt: skip
+        files = find_voice(spec)
+        made = pack(files, exported, to, Packing(
+            to.stem, _preview(settings, ModelConfig.read(files.folder), language),
+            asked.with_reference, consent, figures(run, voice) if run and voice else {},
+        ))  # fmt: skip
+    what = {"latents": "latents", "adapter": "an adapter", "weights": "complete weights"}
+    log.info(
+        "Exported to %s (%s of %s, %s). It speaks with:\n  %s\nand is imported with:\n  %s",
+        to, what[made.kind], made.base.name, size_words(to.stat().st_size),
+        export.speak_command(to), commands.program(f"xtts import {shlex.quote(str(to))}"),
+    )  # fmt: skip
+    return 0
+
+
+def _exported(
+    settings: TrainSettings, asked: FileExport, folder: Path
+) -> tuple[Path, RunFolder | None, VoiceFiles | None]:
+    """The folder of the exported voice, its run, and the voice of the run; None for one that was
+    exported before."""
+    checkpoint = asked.checkpoint
+    if checkpoint is not None and (checkpoint / "bundle.json").is_file():
+        return checkpoint, None, None
+    voice = export.voice_to_export(settings, checkpoint, asked.base)
+    run = RunFolder(checkpoint.parent.parent if checkpoint else settings.output_dir)
+    if asked.adapter:
+        adapter_export.export_adapter(voice, folder)
+    elif voice.state is None:
+        _export_latents(voice, folder)
+    else:
+        log.info(export.export(voice, folder))
+    return folder, run, voice
+
+
+def _export_latents(voice: VoiceFiles, folder: Path) -> None:
+    """Writes the person's recording and the decoder that was learned for the base: an adapter's
+    folder without an adapter."""
+    if voice.reference is None:
+        raise SotaqueError(
+            "The best of this run is the base with the person's recording, and the run kept none. "
+            f"Run `{commands.program('train sample')}`, and export it again."
+        )
+    folder.mkdir()
+    written = export.write_reference(voice.reference, folder / "reference.wav")
+    files: dict[str, Written] = {"reference.wav": written}
+    if voice.decoder:
+        files[bundle.DECODER] = export.copy_file(voice.decoder, folder / bundle.DECODER)
+    config = ModelConfig.read(voice.folder)
+    bundle.write(folder, export.bundle_of(voice, config, files, bundle.LATENTS))
+
+
+def _preview(settings: TrainSettings, config: ModelConfig, language: str) -> Preview:
+    """The sentence of preview.wav: SAMPLE_TEXT, or a built-in one in the voice's language."""
+    spoken = language or ("en" if "en" in config.languages else config.languages[0])
+    sentences = built_in(spoken) or [_OTHERWISE]
+    return Preview(settings.sample_text or sentences[0], spoken, settings.seed)
+
+
+def _consent(path: Path | None) -> Consent | None:
+    """The consent in a JSON file. Raises SotaqueError."""
+    if path is None:
+        return None
+    try:
+        return TypeAdapter(Consent).validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise SotaqueError(
+            f"--consent {path} cannot be used ({first_line(error)}). It holds three texts: "
+            '{"who": …, "when": …, "what": …}.'
+        ) from error
+
+
+def figures(run: RunFolder, voice: VoiceFiles) -> dict[str, Any]:
+    """The figures of the evaluation for these weights: the number of sentences, the verdict's
+    reason, and for each judge its mean, that of the base and its unit. {} if they were not
+    judged."""
+    judged = read_evaluation(run.evaluation_file)
+    candidate = judged.with_id(_candidate(voice)) if judged else None
+    if judged is None or candidate is None:
+        return {}
+    base = next((one for one in judged.candidates if one.is_base), None)
+    return {
+        "made_at": judged.made_at,
+        "candidate": candidate.name,
+        "sentences": len(candidate.sentences),
+        "failed": candidate.num_failed,
+        "reason": _reason(judged, candidate.id),
+        "judges": {
+            name: {
+                "best": figure.mean, "low": figure.low, "high": figure.high,
+                "base": base.judges[name].mean if base and name in base.judges else None,
+                "unit": judged.judges[name].unit if name in judged.judges else "",
+            }
+            for name, figure in candidate.judges.items()
+        },
+    }  # fmt: skip
+
+
+def _candidate(voice: VoiceFiles) -> str:
+    epoch = int(voice.provenance.get("epoch", 0))
+    if voice.state is None:
+        return candidate_id("base", 0, 0.0, "learned" if voice.decoder else "")
+    if blend := voice.provenance.get("blend"):
+        return candidate_id("blend", epoch, float(blend["share"]))
+    return candidate_id("epoch", epoch)
+
+
+def _reason(judged: Evaluation, candidate: str) -> str:
+    """Why these are the best weights; "" for others."""
+    best = judged.verdict
+    return best.reason if best and best.candidate == candidate else ""

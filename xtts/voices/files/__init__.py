@@ -1,0 +1,1 @@
+"""`NAME.sotaque`: a voice as one file, which is packed, checked and unpacked here."""

@@ -1,0 +1,57 @@
+"""Writes a voice file from its members.
+
+The manifest is the first member, and no member is compressed: weights do not become smaller, and a
+file without compression cannot unpack to more than its size. Importing this module does not import
+torch.
+"""
+
+import hashlib
+import json
+import shutil
+import stat
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from machine.storage.atomic import Written, replacing
+from machine.storage.hashes import sha256_of
+from xtts.voices.files import manifest as form
+from xtts.voices.files.manifest import Manifest
+
+# ZIP's first moment, so that the same voice is the same file.
+_MOMENT = (1980, 1, 1, 0, 0, 0)
+_PIECE_BYTES = 1 << 20
+
+
+def write(path: Path, manifest: Manifest, members: Mapping[str, Path | bytes]) -> Manifest:
+    """Writes a voice file atomically; returns its manifest, with the members.
+
+    members: name -> content or file. Raises DiskFull, WriteError.
+    """
+    written = {name: _written(member) for name, member in members.items()}
+    manifest = replace(manifest, members=written)
+    # The version of the format is the first key of the first member.
+    text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n"
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        _add(archive, form.NAME, text.encode())
+        for name, member in members.items():
+            _add(archive, name, member)
+    return manifest
+
+
+def _written(member: Path | bytes) -> Written:
+    if isinstance(member, bytes):
+        return Written(hashlib.sha256(member).hexdigest(), len(member))
+    return Written(sha256_of(member), member.stat().st_size)
+
+
+def _add(archive: zipfile.ZipFile, name: str, member: Path | bytes) -> None:
+    about = zipfile.ZipInfo(name, _MOMENT)
+    about.external_attr = (stat.S_IFREG | 0o644) << 16
+    if isinstance(member, bytes):
+        archive.writestr(about, member)
+        return
+    about.file_size = member.stat().st_size
+    with member.open("rb") as source, archive.open(about, "w") as to:
+        shutil.copyfileobj(source, to, _PIECE_BYTES)

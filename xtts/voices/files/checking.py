@@ -1,0 +1,226 @@
+"""Checks a voice file completely before anything of it is written.
+
+The file may come from anybody. Its members are not compressed, so it unpacks to its own size at
+most. Every member is read once, compared with the manifest, and judged by its content.
+"""
+
+import hashlib
+import io
+import json
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine.storage.atomic import Written
+from machine.text import first_line
+from xtts.voices import speakers
+from xtts.voices.files import manifest as form
+from xtts.voices.files import tensors
+from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError, shown
+
+_STEP = 1 << 20
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
+_MOST_SECONDS = 600.0
+
+
+class CheckedVoice:
+    """A voice file whose members are all as its manifest says.
+
+    Attributes:
+        digest: The SHA-256 of manifest.json, which identifies the content of the whole file.
+        metadata: The strings in the header of voice.safetensors.
+    """
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path, self._zip = path, archive
+        content = self._content(form.NAME, form.MOST_MANIFEST_BYTES)
+        self.digest = hashlib.sha256(content).hexdigest()
+        self.manifest: Manifest = form.parsed(content, path)
+        self.metadata: dict[str, str] = {}
+        self._check_names()
+
+    def open(self, name: str) -> IO[bytes]:
+        """A member, to be read once from its beginning."""
+        return self._zip.open(name)
+
+    def read(self, name: str) -> bytes:
+        """The content of a small member."""
+        return self._content(name, self.manifest.members[name].bytes)
+
+    def consent(self) -> Consent | None:
+        """The stated consent; None without one."""
+        if form.CONSENT not in self.manifest.members:
+            return None
+        try:
+            return TypeAdapter(Consent).validate_json(self.read(form.CONSENT))
+        except ValidationError as error:
+            raise self._damaged(form.CONSENT, error) from error
+
+    def check(self) -> None:
+        """Reads every member. Raises VoiceFileError for the first that is not as it should be."""
+        for name, expected in self.manifest.members.items():
+            self._check_hash(name, expected)
+        with self.open(form.TENSORS) as file:
+            size = self.manifest.members[form.TENSORS].bytes
+            try:
+                header = tensors.header_of(file, size)
+                self.metadata = header.metadata
+                tensors.check_kind(header, self.manifest.kind)
+            except ValueError as error:
+                raise VoiceFileError(f"{self.path}: {form.TENSORS}: {error}") from error
+        for name in self.manifest.members:
+            if name.endswith(".wav"):
+                self._check_sound(name)
+            elif name.endswith(".json"):
+                self._check_json(name)
+        self.consent()
+        self._check_speakers()
+
+    def _content(self, name: str, most: int) -> bytes:
+        try:
+            with self._zip.open(name) as file:
+                content = file.read(most + 1)
+        except KeyError:
+            raise VoiceFileError(f"{self.path} lacks {name}, so it is not a voice file.") from None
+        except _BROKEN as error:
+            raise self._damaged(name, error) from error
+        if len(content) > most:
+            raise VoiceFileError(f"{self.path}: {name} has more than {most:,} bytes.")
+        return content
+
+    def _check_names(self) -> None:
+        present = {one.filename for one in self._zip.infolist()} - {form.NAME}
+        if missing := self.manifest.members.keys() - present:
+            raise VoiceFileError(f"{self.path} lacks {min(missing)}, which its manifest names.")
+        if more := present - self.manifest.members.keys():
+            raise VoiceFileError(
+                f"{self.path} has the member {shown(min(more))}, which its manifest does not name."
+            )
+
+    def _check_hash(self, name: str, expected: Written) -> None:
+        digest, count = hashlib.sha256(), 0
+        try:
+            with self.open(name) as file:
+                while step := file.read(_STEP):
+                    digest.update(step)
+                    count += len(step)
+        except _BROKEN as error:
+            raise self._damaged(name, error) from error
+        if count != expected.bytes:
+            raise VoiceFileError(
+                f"{self.path}: {name} has {count:,} bytes, but the manifest says "
+                f"{expected.bytes:,}."
+            )
+        if digest.hexdigest() != expected.sha256:
+            raise VoiceFileError(
+                f"{self.path}: {name} is damaged or was changed: its SHA-256 is "
+                f"{digest.hexdigest()[:12]}…, but the manifest says {expected.sha256[:12]}…."
+            )
+
+    def _check_sound(self, name: str) -> None:
+        import soundfile
+
+        content = self.read(name)
+        try:
+            if content[:4] != b"RIFF":
+                raise ValueError("it does not begin with RIFF")
+            about = soundfile.info(io.BytesIO(content))
+        except (soundfile.SoundFileError, ValueError) as error:
+            raise VoiceFileError(f"{self.path}: {name} is not a WAV file ({error}).") from error
+        if about.format not in ("WAV", "WAVEX") or not 0 < about.duration <= _MOST_SECONDS:
+            raise VoiceFileError(
+                f"{self.path}: {name} has {about.duration:,.0f} s of {about.format}; a WAV of at "
+                f"most {_MOST_SECONDS:g} s is allowed."
+            )
+
+    def _check_json(self, name: str) -> None:
+        try:
+            # Coqui's config.json has `Infinity`, which strict JSON lacks.
+            content = json.loads(self.read(name))
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(name, error) from error
+        if not isinstance(content, dict):
+            raise VoiceFileError(f"{self.path}: {name} is damaged: it holds no object.")
+
+    def _check_speakers(self) -> None:
+        """Raises VoiceFileError if speakers.json names a file that is not among the members."""
+        name = f"{speakers.FOLDER}/{speakers.FILE}"
+        if name not in self.manifest.members:
+            return
+        kind = TypeAdapter(dict[str, list[speakers.Speaker]])
+        try:
+            found = kind.validate_json(self.read(name)).get("speakers", [])
+        except ValidationError as error:
+            raise self._damaged(name, error) from error
+        for one in found:
+            if f"{speakers.FOLDER}/{one.file}" not in self.manifest.members:
+                raise VoiceFileError(
+                    f"{self.path}: {name} names {shown(one.file)}, which the file lacks."
+                )
+
+    def _damaged(self, name: str, error: Exception) -> VoiceFileError:
+        return VoiceFileError(f"{self.path}: {name} is damaged ({first_line(error)}).")
+
+
+@contextmanager
+def opened(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
+    """The voice in a file, checked before the block begins.
+
+    whole: whether every member is read; False checks only the directory and the manifest. Raises
+    VoiceFileError.
+    """
+    try:
+        size = path.stat().st_size
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise VoiceFileError(f"{path} does not exist.") from None
+    except _BROKEN as error:
+        raise VoiceFileError(
+            f"{path} is not a voice file, or its end is missing ({first_line(error)}). Copy or "
+            "download it again."
+        ) from error
+    with archive:
+        _check_directory(path, archive.infolist(), size)
+        voice = CheckedVoice(path, archive)
+        if whole:
+            voice.check()
+        yield voice
+
+
+def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
+    """Raises VoiceFileError for what no voice file has, before anything is read."""
+    names = [one.filename for one in members]
+    total = sum(one.file_size for one in members)
+    fault = None
+    if len(members) > form.MOST_MEMBERS:
+        fault = f"it has {len(members):,} members; at most {form.MOST_MEMBERS} are allowed"
+    elif not members or names[0] != form.NAME or members[0].header_offset != 0:
+        fault = f"its first member is not {form.NAME}"
+    elif twice := [name for name in names if names.count(name) > 1]:
+        fault = f"it has the member {shown(twice[0])} twice"
+    elif faults := list(filter(None, map(_fault_of, members))):
+        fault = faults[0]
+    elif total > size:
+        fault = f"its members have {total:,} bytes, more than the whole file ({size:,})"
+    if fault:
+        raise VoiceFileError(f"{path} is refused: {fault}.")
+
+
+def _fault_of(member: zipfile.ZipInfo) -> str | None:
+    """Why a voice file does not have such a member; None if it may."""
+    name = shown(member.filename)
+    if not form.is_member(member.filename):
+        return f"it has the member {name}, which no voice has"
+    if member.flag_bits & 1:
+        return f"its member {name} is encrypted"
+    if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+        return f"its member {name} is a link or a device, not a file"
+    if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
+        return f"its member {name} is compressed, which a voice file never is"
+    return None

@@ -1,0 +1,215 @@
+"""The format of `NAME.sotaque`: its members, and manifest.json, which names all the others.
+
+The file is a ZIP without compression. docs/voice-file.md describes it. Importing this module does
+not import torch.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+
+from machine.storage.atomic import Written
+from machine.text import first_line
+from xtts.download import xtts_v2 as published
+from xtts.model.config import CPML, short_name
+from xtts.model.shapes import VOCODER_RATE
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.voices import speakers
+from xtts.voices.base_models import BundleError
+
+FORMAT = 1
+SUFFIX = ".sotaque"
+NAME, TENSORS, CARD, CONSENT = "manifest.json", "voice.safetensors", "README.md", "consent.json"
+REFERENCE, PREVIEW = "reference.wav", "preview.wav"
+Kind = Literal["latents", "adapter", "weights"]
+# An SPDX identifier that a model's config.json may name. Every other licence is a LicenseRef.
+_SPDX = frozenset({
+    "Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-SA-4.0", "CC0-1.0", "MIT",
+})  # fmt: skip
+_CPML_REF = "LicenseRef-CPML-1.0.0"
+
+Short = Annotated[str, StringConstraints(max_length=200)]
+Long = Annotated[str, StringConstraints(max_length=2_000)]
+Named = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+Stated = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+_MB = 1 << 20
+# The largest size of each member. Weights of XTTS-v2 in float32 take 1.9 GB.
+_MOST_BYTES = {
+    CARD: _MB, CONSENT: _MB, REFERENCE: 64 * _MB, PREVIEW: 64 * _MB, PRONUNCIATIONS: _MB,
+    "config.json": _MB, "vocab.json": 16 * _MB,
+}  # fmt: skip
+_MOST_TENSOR_BYTES: Mapping[Kind, int] = {
+    "latents": 512 * _MB, "adapter": 2_048 * _MB, "weights": 8_192 * _MB,
+}  # fmt: skip
+MOST_MANIFEST_BYTES, MOST_MEMBERS = _MB, 256
+_SPEAKERS = re.compile(
+    rf"{speakers.FOLDER}/({re.escape(speakers.FILE)}|[1-9]\d?\.wav"
+    rf"|[1-9]\d?_decoder\.safetensors|{re.escape(speakers.BASE_DECODER)})"
+)
+_NEEDED: Mapping[Kind, frozenset[str]] = {
+    "latents": frozenset({TENSORS, CARD}),
+    "adapter": frozenset({TENSORS, CARD}),
+    "weights": frozenset({TENSORS, CARD, "config.json", "vocab.json"}),
+}
+
+
+class VoiceFileError(BundleError):
+    """A voice file cannot be used; the message names the file and the reason."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The base model: its name, which may be that of a folder, and the SHA-256 of its weights."""
+
+    name: Named
+    sha256: Digest
+
+
+@dataclass(frozen=True)
+class Preview:
+    """How preview.wav was spoken: `synthesize` with these values speaks it again."""
+
+    text: Long
+    language: Short
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+@dataclass(frozen=True)
+class Consent:
+    """The consent of the recorded person, as the maker of the file states it: whose it is, when it
+    was given, and what it allows. Nobody has verified it."""
+
+    who: Stated
+    when: Stated
+    what: Stated
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of manifest.json.
+
+    Attributes:
+        kind: Latents alone, an adapter of the base, or complete weights.
+        created: The time in ISO 8601.
+        made_by: The program and its version.
+        licence: An SPDX identifier, or a LicenseRef.
+        licence_text: The licence as the model's config.json states it.
+        data_sha256: The hash of the dataset; "" for a voice of a recording alone.
+        epoch: 0 for the base.
+        evaluation: The figures of the evaluation (`train.voice_file_export`); {} without one.
+        preview: None without preview.wav.
+        members: Name -> size and SHA-256 of every other member.
+    """
+
+    format: Literal[1]
+    kind: Kind
+    name: Named
+    created: Short
+    made_by: Short
+    base: Base
+    languages: tuple[Short, ...]
+    licence: Short
+    licence_text: Long
+    data_sha256: Digest | Literal[""]
+    epoch: Annotated[int, Field(ge=0)]
+    sample_rate: Literal[24_000] = VOCODER_RATE  # type: ignore[assignment]
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    preview: Preview | None = None
+    members: dict[str, Written] = field(default_factory=dict)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The base and licence, as `xtts.voices.base_models` reads them."""
+        base = {"name": self.base.name, "sha256": self.base.sha256}
+        return {"base": base, "licence": self.licence_text}
+
+
+def is_voice_file(path: Path) -> bool:
+    """Whether a path is that of a voice file, by its suffix. The file need not exist."""
+    return path.suffix.lower() == SUFFIX
+
+
+def spdx_of(licence: str) -> str:
+    """The SPDX identifier of a licence in config.json, or a LicenseRef for any other."""
+    name = short_name(licence).strip()
+    if name == CPML:
+        return _CPML_REF
+    return name if name in _SPDX else f"LicenseRef-{_idstring(name)}"
+
+
+def _idstring(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80] or "unknown"
+
+
+def parsed(content: bytes, path: Path) -> Manifest:
+    """The manifest in the bytes of manifest.json. Raises VoiceFileError, first for another
+    format, whose other fields this version cannot judge."""
+    from pydantic_core import from_json
+
+    try:
+        found = from_json(content)
+    except ValueError as error:
+        raise VoiceFileError(f"{path}: {NAME} is damaged ({first_line(error)}).") from error
+    if not isinstance(found, dict) or next(iter(found), "") != "format":
+        raise VoiceFileError(f"{path}: {NAME} does not begin with the version of the format.")
+    if found["format"] != FORMAT or isinstance(found["format"], bool):
+        raise VoiceFileError(
+            f"{path} has the format {str(found['format'])[:40]!r}; this version reads {FORMAT}. "
+            "Use the version of Sotaque that wrote it."
+        )
+    try:
+        manifest = TypeAdapter(Manifest).validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        raise VoiceFileError(f"{path}: {NAME} is damaged: {where} {first['msg']}.") from error
+    _check_members(manifest, path)
+    return manifest
+
+
+def _check_members(manifest: Manifest, path: Path) -> None:
+    """Raises VoiceFileError for a member that a voice of this kind does not have, that is too
+    large, or that is missing."""
+    for name, written in manifest.members.items():
+        most = most_bytes(name, manifest.kind)
+        if most is None:
+            raise VoiceFileError(f"{path} has the member {shown(name)}, which no voice has.")
+        if not 0 <= written.bytes <= most:
+            raise VoiceFileError(
+                f"{path}: {name} has {written.bytes:,} bytes; at most {most:,} are allowed."
+            )
+    if missing := _NEEDED[manifest.kind] - manifest.members.keys():
+        raise VoiceFileError(f"{path} lacks {min(missing)}, which this voice needs.")
+
+
+def most_bytes(name: str, kind: Kind) -> int | None:
+    """The largest allowed size of a member; None for one that a voice of this kind does not
+    have."""
+    if name == TENSORS:
+        return _MOST_TENSOR_BYTES[kind]
+    if kind == "weights" and _SPEAKERS.fullmatch(name):
+        return 512 * _MB
+    if kind != "weights" and name in ("config.json", "vocab.json"):
+        return None
+    return _MOST_BYTES.get(name)
+
+
+def is_member(name: str) -> bool:
+    """Whether a voice of any kind has a member of this name."""
+    return name == NAME or any(most_bytes(name, kind) is not None for kind in _NEEDED)
+
+
+def shown(name: str) -> str:
+    """A member's name for a message, which another program chose."""
+    return ascii(name if len(name) <= 60 else f"{name[:57]}...")
+
+
+def short_base(name: str) -> str:
+    """The name of a base without folders of this machine: `demo`, `xtts_v2` or a folder's name."""
+    path = Path(name)
+    return "xtts_v2" if path == published.FOLDER else path.name or name

@@ -1,0 +1,84 @@
+"""README.md of a voice file: a model card that hubs read, and a page for a person.
+
+All functions are pure. The front matter follows "Model card metadata" of
+https://huggingface.co/docs/hub/model-cards. Hubs do not know XTTS-v2's licence, so it is `other`
+with a name and a link.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xtts.download import xtts_v2 as published
+from xtts.text.languages import short_code
+from xtts.voices.files.manifest import SUFFIX, Consent, Kind, Manifest
+
+_SIZES: Mapping[Kind, str] = {
+    "latents": "the latents of a recording, for the base model below",
+    "adapter": "an adapter of the base model below",
+    "weights": "complete weights, which need no other file",
+}
+_CPML = ("coqui-public-model-license", "https://coqui.ai/cpml")
+
+
+def card(made: Manifest, consent: Consent | None) -> str:
+    """The content of README.md."""
+    lines = ["---", *_front_matter(made), "---", "", f"# {_line(made.name)}", ""]
+    lines += ["A voice for Sotaque. It imitates a person: use it only as that person allows.", ""]
+    lines += [
+        f"- Content: {_SIZES[made.kind]}",
+        f"- Licence: {_line(made.licence_text)}",
+        f"- Base model: {_line(made.base.name)}, SHA-256 `{made.base.sha256}`",
+        f"- Languages: {', '.join(map(_line, made.languages))}",
+        f"- Made: {_line(made.created)} by {_line(made.made_by)}",
+    ]
+    if made.preview is not None:
+        lines.append(f"- `preview.wav` is synthetic speech: “{_line(made.preview.text)}”")
+    lines += [f"- {row}" for row in _figures(made.evaluation)]
+    if consent is not None:
+        lines += ["", "## Consent", ""]
+        lines += ["As the maker of this file states it; nobody has verified it.", ""]
+        lines += [f"- {key.capitalize()}: {_line(text)}" for key, text in vars(consent).items()]
+    command = f'python -m xtts speak --voice FILE{SUFFIX} --text "Good morning." --out out.wav'
+    return "\n".join([*lines, "", f"Speak with it: `{command}`", ""])
+
+
+def _front_matter(made: Manifest) -> list[str]:
+    is_published = made.base.sha256 == published.XTTS_V2["model.pth"].sha256
+    if made.licence.startswith("LicenseRef-CPML") or is_published:
+        licence = ["license: other", f"license_name: {_CPML[0]}", f"license_link: {_CPML[1]}"]
+    elif made.licence.startswith("LicenseRef-"):
+        licence = ["license: other", f"license_name: {_word(made.licence)}"]
+    else:
+        licence = [f"license: {made.licence.lower()}"]
+    base = [f"base_model: {published.REPOSITORY}"] if is_published else []
+    library = "coqui" if is_published else "sotaque"
+    spoken = dict.fromkeys(short_code(one) for one in made.languages)
+    languages = [f"- {_word(one)}" for one in spoken]
+    return [
+        *licence, *base, f"library_name: {library}", "pipeline_tag: text-to-speech", "language:",
+        *languages, "tags:", "- xtts", "- voice-cloning",
+    ]  # fmt: skip
+
+
+def _figures(evaluation: Mapping[str, Any]) -> list[str]:
+    """The figures of the evaluation, a judge a line."""
+    rows = []
+    if isinstance(reason := evaluation.get("reason"), str) and reason:
+        rows.append(f"Why these weights: {_line(reason)}")
+    judges = evaluation.get("judges")
+    for name, one in judges.items() if isinstance(judges, dict) else ():
+        if isinstance(one, dict) and isinstance(one.get("best"), int | float):
+            base = one.get("base")
+            than = f" (base {base:.3g})" if isinstance(base, int | float) else ""
+            rows.append(f"{_line(str(name))}: {one['best']:.3g}{than}")
+    return rows
+
+
+def _line(text: str) -> str:
+    """Text on one line, without Markdown that would begin a block or a tag."""
+    return " ".join(text.split()).replace("<", "‹").replace("`", "'")
+
+
+def _word(text: str) -> str:
+    """A value of the front matter, which must not begin another key."""
+    return "".join(one if one.isalnum() or one in "-._" else "-" for one in text)

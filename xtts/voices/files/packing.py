@@ -1,0 +1,152 @@
+"""Packs an exported voice's folder into a voice file.
+
+The folder is loaded first: the latents of its speaker become a member, so that the recording can be
+left out, and the voice speaks its preview.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from machine import commands
+from machine.errors import SotaqueError
+from machine.storage.atomic import make_folder
+from xtts import encoding
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.config import ModelConfig
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.voices import adapter_file, bundle, learned_decoder, speakers
+from xtts.voices.files import archive, model_card, tensors
+from xtts.voices.files import manifest as form
+from xtts.voices.files.manifest import Base, Consent, Kind, Manifest, Preview
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceFiles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xtts.inference.speech import Voice
+
+_KINDS: Mapping[str, Kind] = {
+    "voice": "weights", bundle.ADAPTER: "adapter", bundle.LATENTS: "latents",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What goes into a file beside the voice.
+
+    Attributes:
+        name: The voice's name.
+        preview: The text that preview.wav speaks; its language "" is the first of the model.
+        with_reference: Whether the file contains the recordings.
+        consent: The consent of the recorded person, as the user states it.
+        evaluation: The figures of the evaluation, for the manifest and the card.
+    """
+
+    name: str
+    preview: Preview
+    with_reference: bool = True
+    consent: Consent | None = None
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifest:
+    """Writes the voice file `to`. files: of the exported voice in `folder`, as `find_voice` returns
+    them.
+
+    Raises SotaqueError for a voice without a recording, and the errors of `load_voice` and of
+    speaking.
+    """
+    header = bundle.read(folder)
+    if not packing.with_reference and len(files.speakers) > 1:
+        raise SotaqueError(
+            f"{folder} has {len(files.speakers)} named speakers, whose recordings are the voice. "
+            "They cannot be left out."
+        )
+    loaded = load_voice(files)
+    if loaded.own is None:
+        raise SotaqueError(
+            f"{folder} holds no recording of the person, which a voice needs. Run "
+            f"`{commands.program('train sample')}`, and export it again."
+        )
+    preview = packing.preview
+    if not preview.language:
+        preview = Preview(preview.text, loaded.languages[0], preview.seed)
+    waveform = loaded.synthesize(SynthesisRequest(preview.text, preview.language, preview.seed))
+    config = ModelConfig.read(files.folder)
+    licence = header.licence
+    manifest = Manifest(
+        format=1, kind=_KINDS[header.kind], name=packing.name, created=header.made_at,
+        made_by=commands.version(),
+        base=Base(form.short_base(header.base["name"]), header.base["sha256"]),
+        languages=tuple(config.languages), licence=form.spdx_of(licence), licence_text=licence,
+        data_sha256=header.data_sha256, epoch=header.epoch,
+        evaluation=dict(packing.evaluation), preview=preview,
+    )  # fmt: skip
+    members: dict[str, Path | bytes] = {
+        form.CARD: model_card.card(manifest, packing.consent).encode(),
+        form.PREVIEW: encoding.whole("wav", encoding.pcm16(waveform)),
+    }
+    if packing.consent is not None:
+        members[form.CONSENT] = consent_bytes(packing.consent)
+    members |= _kept_files(folder, manifest.kind, packing.with_reference)
+    make_folder(to.parent)
+    with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as whole:
+        _write_tensors(Path(whole.name), folder, manifest, loaded.own)
+        members[form.TENSORS] = Path(whole.name)
+        return archive.write(to, manifest, members)
+
+
+def consent_bytes(consent: Consent) -> bytes:
+    """The content of consent.json."""
+    return (json.dumps(asdict(consent), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def metadata_of(manifest: Manifest) -> dict[str, str]:
+    """The strings in the header of voice.safetensors, which say what it is without the manifest."""
+    return {
+        "format": f"sotaque {manifest.format}", "kind": manifest.kind,
+        "base_model": manifest.base.name, "base_sha256": manifest.base.sha256,
+        "language": ",".join(manifest.languages), "sample_rate": str(manifest.sample_rate),
+        "license": manifest.licence, "dataset_sha256": manifest.data_sha256,
+        "created": manifest.created,
+    }  # fmt: skip
+
+
+def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Path | bytes]:
+    """The files of the folder that are members as they are. Coqui's own voices, which are a
+    pickle, stay behind."""
+    names = [PRONUNCIATIONS]
+    if with_reference:
+        names.append(form.REFERENCE)
+    if kind == "weights":
+        own = sorted((folder / speakers.FOLDER).glob("*")) if with_reference else []
+        names += ["config.json", "vocab.json", *(f"{speakers.FOLDER}/{one.name}" for one in own)]
+    return {
+        name: folder / name
+        for name in names
+        if (folder / name).is_file() and form.most_bytes(name, kind) is not None
+    }
+
+
+def _write_tensors(path: Path, folder: Path, manifest: Manifest, own: "Voice") -> None:
+    from safetensors.torch import save_file
+
+    from xtts.model.loading import read_tensors
+
+    metadata, found = metadata_of(manifest), dict[str, "Tensor"]()
+    if manifest.kind == "weights":
+        found = {name: one.contiguous() for name, one in read_tensors(folder / "model.pth").items()}
+    if manifest.kind == "adapter":
+        header, found = adapter_file.read(folder / adapter_file.NAME)
+        base = {"name": manifest.base.name, "sha256": manifest.base.sha256}
+        metadata[adapter_file.KEY] = adapter_file.text_of(header, base)
+    if manifest.kind != "weights" and (folder / bundle.DECODER).is_file():
+        found |= learned_decoder.read_tensors(folder / bundle.DECODER)
+    latents = {tensors.LATENTS: own.latents, tensors.SPEAKER: own.speaker}
+    found |= {name: one.detach().float().cpu().contiguous() for name, one in latents.items()}
+    save_file(found, path, metadata=metadata)
