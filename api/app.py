@@ -16,7 +16,7 @@ from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
 from api.parts import PAGE, page_folders, routers
-from api.routes import runs, speech, status, voices
+from api.routes import runs, speech, status, voice_files, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import AppState, key_of
@@ -24,7 +24,7 @@ from machine import process
 from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json lists them in this order, then those of the extras.
-_ROUTED = (speech, voices, runs, status)
+_ROUTED = (speech, voices, voice_files, runs, status)
 _SECURITY_SCHEMES = {
     "key": {
         "type": "http",

@@ -40,7 +40,7 @@ class VoiceTarget:
         name: For /status and the log.
         wanted: The fields of its `xtts.voices.voice_files.VoiceSpec`.
         decoder: The digest of its learned decoder (`xtts.voices.learned_decoder`), "" without one.
-        sha256: The SHA-256 of the weights file; "" for a voice that is not a checkpoint.
+        sha256: The SHA-256 of a checkpoint, or of an imported voice's bundle.json; "" for others.
         run, candidate: The ids of its run and of the candidate; "" for a voice without a run.
         epoch: 0 for the base.
         share: The epoch's share of a blend; 1 for the epoch itself.

@@ -7,7 +7,7 @@ import { bytes, read, runPath, send } from "./server.js";
 import { decoded, plays } from "./sound.js";
 import { candidateName, capital, figure, moment } from "./wording.js";
 
-const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", adapter: "adapter of the served model", upload: "added" };
+const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", adapter: "adapter of the served model", imported: "from a file", upload: "added" };
 
 /** [{value, text}] of the candidates of a run that can speak; value: the path of the request. */
 function speakable(run) {
@@ -154,12 +154,13 @@ export class Voices {
     const details = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
     const of = `the recording of ${name}`;
     const hear = voice.preview && plays(smallButton("Play", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
-    if (voice.origin !== "upload") return make("li", {}, details, hear ? make("div", { class: "row" }, hear) : null);
+    const isOwn = voice.origin === "upload";
+    if (!isOwn && voice.origin !== "imported") return make("li", {}, details, hear ? make("div", { class: "row" }, hear) : null);
     const remove = twice(smallButton("Remove"), "Remove", async () => {
       await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
       find("voices").focus();
     }, { of: name });
-    return make("li", {}, details, make("div", { class: "row" }, hear || null, ...this.#adder(voice, name), this.#renamer(voice, name, details), remove));
+    return make("li", {}, details, make("div", { class: "row" }, hear || null, ...(isOwn ? [...this.#adder(voice, name), this.#renamer(voice, name, details)] : []), remove));
   }
 
   /** A button that opens the file dialog, and its hidden field. */

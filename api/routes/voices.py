@@ -17,7 +17,7 @@ from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, PROBLEMS, NameText, VoiceList, VoiceRow
 from api.state import AppState, Shared
-from api.voices import recordings
+from api.voices import imported, recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
 from api.voices.store import (
     MOST_RECORDINGS,
@@ -62,17 +62,35 @@ def _served(state: AppState) -> VoiceRow:
     )  # fmt: skip
 
 
+def _speakers(state: AppState) -> dict[str, str]:
+    """The named speakers of the served voice, its adapters, and the imported voices of other
+    weights: name -> recording or folder."""
+    sha256 = state.engine.standing.sha256 if state.engine.standing else ""
+    return {**state.adapters.beside(sha256), **state.speakers}
+
+
 def _speaker(name: str, state: AppState) -> VoiceRow:
+    path = Path(_speakers(state).get(name, "x"))
+    origin = "adapter" if path.is_dir() else "speaker"
     return _served(state).model_copy(update={
         "id": name, "name": name,
-        "origin": "adapter" if Path(state.speakers.get(name, "x")).is_dir() else "speaker",
+        "origin": "imported" if state.adapters.is_imported(path) else origin,
         "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
     })  # fmt: skip
 
 
 def _speaker_named(voice_id: str, state: AppState) -> str | None:
-    """The speaker or adapter with this name, in any spelling."""
-    return next((one for one in state.speakers if plain(one) == plain(voice_id)), None)
+    """The speaker, adapter or imported voice with this name, in any spelling."""
+    return next((one for one in _speakers(state) if plain(one) == plain(voice_id)), None)
+
+
+def voice_row(voice_id: str, state: AppState) -> VoiceRow:
+    """The voice with this id, as /v1/voices lists it. Raises APIError (404)."""
+    if voice_id == SERVED:
+        return _served(state)
+    if (name := _speaker_named(voice_id, state)) is not None:
+        return _speaker(name, state)
+    return state.voices.find(voice_id).row()
 
 
 def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
@@ -81,7 +99,10 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     if (name := _speaker_named(voice_id, state)) is not None:
         text = f"{shown(voice_id)} is a speaker of the served voice, which was trained with it."
-        if Path(state.speakers[name]).is_dir():
+        path = Path(_speakers(state)[name])
+        if state.adapters.is_imported(path):
+            text = f"{shown(voice_id)} was imported from a file. Import it again to change it."
+        elif path.is_dir():
             text = f"{shown(voice_id)} is an adapter of the served voice, a folder in VOICES_DIR."
         raise APIError(409, "served_voice", text)
 
@@ -95,7 +116,7 @@ def upload_of(field: str) -> dict[str, Any]:
 @router.get("")
 def list_voices(state: Shared) -> VoiceList:
     """The served voice first, then its named speakers and adapters, then the uploaded voices."""
-    speakers = [_speaker(name, state) for name in state.speakers]
+    speakers = [_speaker(name, state) for name in _speakers(state)]
     uploaded = [voice.row() for voice in state.voices.all()]
     return VoiceList(voices=[_served(state), *speakers, *uploaded])
 
@@ -134,11 +155,7 @@ async def add_recordings(voice_id: str, state: Shared, request: Request, file: U
 @router.get("/{voice_id}")
 async def read_voice(voice_id: str, state: Shared) -> VoiceRow:
     """One voice."""
-    if voice_id == SERVED:
-        return _served(state)
-    if (name := _speaker_named(voice_id, state)) is not None:
-        return _speaker(name, state)
-    return state.voices.find(voice_id).row()
+    return voice_row(voice_id, state)
 
 
 @router.patch("/{voice_id}")
@@ -155,9 +172,11 @@ async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
     """The recording of an uploaded voice (joined from several), a named speaker or an adapter;
     supports ranges."""
     name = _speaker_named(voice_id, state)
-    path = Path(state.speakers[name]) if name is not None else Path()
+    path = Path(_speakers(state)[name]) if name is not None else Path()
     if name is not None and path.is_dir():
-        path /= "reference.wav"
+        recording = path / "reference.wav"
+        # The maker of a voice file may have left it out.
+        path = recording if recording.is_file() else path / "preview.wav"
     if path.suffix != ".wav":
         path = state.voices.recording(state.voices.find(voice_id))
     return await wav_file(path, cached="no-store")
@@ -165,7 +184,14 @@ async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)
 async def remove_voice(voice_id: str, state: Shared) -> Response:
-    """Deletes a voice with its files and latents. Requests in progress finish."""
+    """Deletes an uploaded or imported voice with its files and latents. Requests in progress
+    finish."""
+    folder = Path(_speakers(state).get(_speaker_named(voice_id, state) or "", "x"))
+    if state.adapters.is_imported(folder):
+        await asyncio.to_thread(imported.remove, state.settings, folder)
+        for changed in await asyncio.to_thread(state.adapters.look):
+            state.engine.forget(changed)
+        return Response(status_code=204)
     _refuse_unless_uploaded(voice_id, state)
     voice = state.voices.find(voice_id)
     await asyncio.to_thread(state.voices.remove, voice)

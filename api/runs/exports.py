@@ -9,11 +9,12 @@ import secrets
 import shutil
 import time
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from api import shared_folder
@@ -63,15 +64,29 @@ class Exports:
                 ):
                     shutil.rmtree(one, ignore_errors=True)
 
-    @contextlib.asynccontextmanager
-    async def made(self, run: RunSummary) -> AsyncIterator[Path]:
-        """A folder with the run's voice and its card, until the end of the block.
+    def made(self, run: RunSummary) -> AbstractAsyncContextManager[Path]:
+        """A folder with the run's voice and its card, until the end of the block. Raises APIError
+        as `copy` and `export`."""
 
-        Raises APIError: 409 for a run without a voice, 503 while another run is exported or too
-        many exports are being downloaded, 507 if the disk has too little room.
+        async def make(folder: Path) -> None:
+            voice = folder / file_name(run.id)
+            await self.export(voice, f"--output-dir={run.folder.folder.absolute()}")
+            about = card(run, read_json(voice / "bundle.json"))
+            (voice / "CARD.md").write_text(about, encoding="utf-8")
+
+        return self.copy(bytes_of(run), make)
+
+    @contextlib.asynccontextmanager
+    async def copy(
+        self, num_bytes: int, make: Callable[[Path], Awaitable[None]]
+    ) -> AsyncIterator[Path]:
+        """A folder that `make` fills with `num_bytes`, until the end of the block.
+
+        Raises APIError: 503 while another voice is exported or too many exports are being
+        downloaded, 507 if the disk has too little room; and the errors of `make`.
         """
         if self._busy.locked() or self._copies >= MOST_COPIES:
-            text = "Another run is being exported. Try again when that export has finished."
+            text = "Another voice is being exported. Try again when that export has finished."
             if not self._busy.locked():
                 text = f"{MOST_COPIES} exports are being downloaded. Try again when one has ended."
             raise APIError(503, "export_busy", text, retry_after=10)
@@ -80,19 +95,17 @@ class Exports:
         try:
             async with contextlib.AsyncExitStack() as held:
                 async with self._busy:
-                    await asyncio.to_thread(self._make_room, run, folder)
+                    await asyncio.to_thread(self._make_room, num_bytes, folder)
                     held.enter_context(locks.exclusive(folder / _LOCK))
-                    await self._export(run, folder)
+                    await make(folder)
                 yield folder
         finally:
             self._copies -= 1
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
-    def _make_room(self, run: RunSummary, folder: Path) -> None:
+    def _make_room(self, num_bytes: int, folder: Path) -> None:
         """Creates the folder of a copy. Blocks. Raises APIError."""
         self.remove_left()
-        checkpoints = [one.checkpoint for one in run.epochs.values() if one.checkpoint]
-        num_bytes = max((path.stat().st_size for path in checkpoints), default=0)
         with shared_folder.kept(self._folder):
             make_folder(folder)
             try:
@@ -100,12 +113,12 @@ class Exports:
             except DiskFull as error:
                 raise APIError(507, "no_space", without_paths(str(error))) from error
 
-    async def _export(self, run: RunSummary, folder: Path) -> None:
-        name = file_name(run.id)
+    async def export(self, to: Path, *words: str) -> None:
+        """Exports a voice to the folder or voice file `to`. words: the further options of `train
+        export`. Raises APIError: 409 if there is no voice to export, 507 for a full disk."""
         # A person waits for it, so it yields to speech but not to training.
         command = ("nice", "-n", "5", *module_command(
-            self.module, "export", "--to", str((folder / name).absolute()),
-            f"--output-dir={run.folder.folder.absolute()}",
+            self.module, "export", "--to", str(to.absolute()), *words,
         ))  # fmt: skip
         errors = StderrFile()
         child = await asyncio.create_subprocess_exec(
@@ -126,15 +139,40 @@ class Exports:
             errors.close()
         if hung or child.returncode != 0:
             full = child.returncode == 74
-            words = without_paths(" ".join(stderr.split())[-700:])
-            words = words or f"It ended with exit code {child.returncode}."
+            reason = without_paths(" ".join(stderr.split())[-700:])
+            reason = reason or f"It ended with exit code {child.returncode}."
             if hung:
-                words = f"It took more than {_EXPORT_SECONDS:g} seconds."
-            text = f"The run could not be exported. {words}"
+                reason = f"It took more than {_EXPORT_SECONDS:g} seconds."
+            text = f"The voice could not be exported. {reason}"
             raise APIError(507 if full else 409, "no_space" if full else "no_export", text)
-        (folder / name / "CARD.md").write_text(
-            card(run, read_json(folder / name / "bundle.json")), encoding="utf-8"
-        )
+
+
+class VoiceFileResponse(Response):
+    """Makes a voice file and sends it; nothing of it is left when the client leaves."""
+
+    def __init__(
+        self, exports: Exports, name: str, num_bytes: int, make: Callable[[Path], Awaitable[None]]
+    ) -> None:
+        """name: of the file; make: writes the file at the path that it receives."""
+        super().__init__()
+        self._exports, self._name, self._num_bytes, self._make = exports, name, num_bytes, make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await while_connected(self._send(scope, receive, send), receive)
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def make(folder: Path) -> None:
+            await self._make(folder / self._name)
+
+        try:
+            async with self._exports.copy(self._num_bytes, make) as folder:
+                file = FileResponse(
+                    folder / self._name, media_type="application/zip", filename=self._name,
+                    headers={"cache-control": "no-store"},
+                )  # fmt: skip
+                await file(scope, receive, send)
+        except APIError as refusal:
+            await response(refusal, scope)(scope, receive, send)
 
 
 class ZipResponse(Response):
@@ -165,6 +203,12 @@ class ZipResponse(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except APIError as refusal:
             await response(refusal, scope)(scope, receive, send)
+
+
+def bytes_of(run: RunSummary) -> int:
+    """The size of the run's largest checkpoint, which its export does not exceed by much."""
+    checkpoints = [one.checkpoint for one in run.epochs.values() if one.checkpoint]
+    return max((path.stat().st_size for path in checkpoints), default=0)
 
 
 def file_name(run_id: str) -> str:

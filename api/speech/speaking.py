@@ -26,7 +26,7 @@ from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
 from api.http.connections import TRAILERS, while_connected
 from api.state import AppState
-from api.voices import store
+from api.voices import imported, store
 from machine.text import plain_name
 from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -303,6 +303,11 @@ async def stream(
     """
     # The languages of a voice that is not open yet are unknown; the child checks them then.
     engine = state.engine
+    sha256 = engine.standing.sha256 if engine.standing else ""
+    if target is None and (
+        own := imported.target_of(state.settings, state.adapters, voice, sha256)
+    ):
+        target, voice = own, store.SERVED
     opened = engine.preview_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)

@@ -1,9 +1,12 @@
-"""Adapters as voices: the LoRA weights of several people for one served base.
+"""Adapters and imported voices: other people for one served base.
 
     VOICES_DIR/adapters/NAME/    as `train export --adapter` writes it; NAME is the voice's
+    VOICES_DIR/imported/NAME/    the voice of a file (`xtts.voices.files.unpacking`)
 
-`api.runs.following` reads the folder every two seconds, so a new adapter needs no restart. The
-speaking process loads and verifies an adapter at its first request, in a separate thread.
+`api.runs.following` reads the folders every two seconds, so a new voice needs no restart. The
+speaking process loads and verifies a voice of the served weights at its first request, in a
+separate thread. An imported voice of other weights is opened beside the served one, as a candidate
+of a run is.
 """
 
 import contextlib
@@ -15,6 +18,7 @@ from api.voices import store
 from xtts.voices import bundle, speakers
 from xtts.voices.base_models import BundleError
 from xtts.voices.bundle import Bundle
+from xtts.voices.files import unpacking
 
 log = logging.getLogger("api")
 
@@ -22,34 +26,49 @@ FOLDER = "adapters"
 
 
 class Adapters:
-    """The adapters in a folder, as last read. backend: the service's; `onnx` supports none."""
+    """The adapters and imported voices, as last read. backend: the service's; `onnx` adds nothing
+    to its base."""
 
     def __init__(self, folder: Path, backend: str) -> None:
-        self.folder = folder
+        self.folder, self.imported = folder, folder.parent / unpacking.FOLDER
         self._backend = backend
-        self._known: dict[str, Bundle] = {}
+        self._known: dict[str, tuple[Path, Bundle]] = {}
         self._ignored: dict[str, str] = {}
 
     def of(self, sha256: str) -> dict[str, str]:
-        """Name -> folder of the adapters for the weights with this SHA-256."""
+        """Name -> folder of the voices of the weights with this SHA-256."""
         if self._backend == "onnx":
             return {}
         return {
-            name: str(self.folder / name)
-            for name, header in self._known.items()
-            if header.base["sha256"] == sha256
+            name: str(folder)
+            for name, (folder, header) in self._known.items()
+            if header.base["sha256"] == sha256 and header.kind in bundle.OF_A_BASE
         }
+
+    def beside(self, sha256: str) -> dict[str, str]:
+        """Name -> folder of the imported voices of other weights than those with this SHA-256."""
+        served = self.of(sha256)
+        return {
+            name: str(folder)
+            for name, (folder, header) in self._known.items()
+            if folder.parent == self.imported and name not in served
+            and (self._backend != "onnx" or header.kind not in bundle.OF_A_BASE)
+        }  # fmt: skip
+
+    def is_imported(self, folder: Path) -> bool:
+        """Whether this is the folder of an imported voice, which a caller may delete."""
+        return folder.parent == self.imported
 
     def check(self, wanted: str, sha256: str, param: str) -> None:
         """Raises APIError (409) if `wanted` is an adapter for other weights than those with this
         SHA-256."""
         name = next((one for one in self._known if speakers.plain(one) == wanted), "")
-        if not name or name in self.of(sha256):
+        if not name or name in self.of(sha256) or name in self.beside(sha256):
             return
         if self._backend == "onnx":
             text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
         else:
-            base = self._known[name].base
+            base = self._known[name][1].base
             text = (
                 f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
                 f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
@@ -57,18 +76,19 @@ class Adapters:
         raise APIError(409, "other_base", f"{shown(name)} is an adapter{text}", param=param)
 
     def look(self) -> list[str]:
-        """Reads the folder; returns the paths of removed and replaced adapters."""
-        before, found = self._known, dict[str, Bundle]()
-        with contextlib.suppress(OSError):
-            for folder in sorted(self.folder.iterdir()):
-                # A name with a dot at the front: still being written.
-                if folder.is_dir() and not folder.name.startswith("."):
-                    self._read(folder, found)
+        """Reads the folders; returns the paths of removed and replaced voices."""
+        before, found = self._known, dict[str, tuple[Path, Bundle]]()
+        for parent in (self.folder, self.imported):
+            with contextlib.suppress(OSError):
+                for folder in sorted(parent.iterdir()):
+                    # A name with a dot at the front: still being written.
+                    if folder.is_dir() and not folder.name.startswith("."):
+                        self._read(folder, found)
         self._known = found
-        return [str(self.folder / one) for one in before if found.get(one) != before[one]]
+        return [str(voice[0]) for name, voice in before.items() if found.get(name) != voice]
 
-    def _read(self, folder: Path, found: dict[str, Bundle]) -> None:
-        """Adds a folder to `found`, or logs once why it is not an adapter."""
+    def _read(self, folder: Path, found: dict[str, tuple[Path, Bundle]]) -> None:
+        """Adds a folder to `found`, or logs once why it is not a voice."""
         fault = "it is not an export of `train export --adapter`. Move it elsewhere."
         if store.means_served(folder.name):
             fault = "its name always means the served voice. Give the folder another name."
@@ -78,9 +98,10 @@ class Adapters:
             except BundleError as error:
                 fault = str(error)
             else:
-                if header.kind == bundle.ADAPTER and {"name", "sha256"} <= header.base.keys():
-                    found[folder.name] = header
+                fits = header.kind in bundle.OF_A_BASE or self.is_imported(folder)
+                if fits and {"name", "sha256"} <= header.base.keys():
+                    found[folder.name] = folder, header
                     return
-        if self._ignored.get(folder.name) != fault:
+        if self._ignored.get(str(folder)) != fault:
             log.warning("%s is not a voice: %s", folder, fault)
-        self._ignored[folder.name] = fault
+        self._ignored[str(folder)] = fault

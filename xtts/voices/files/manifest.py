@@ -128,6 +128,16 @@ class Manifest:
         base = {"name": self.base.name, "sha256": self.base.sha256}
         return {"base": base, "licence": self.licence_text}
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The strings in the header of voice.safetensors, which say what it is on its own."""
+        return {
+            "format": f"sotaque {self.format}", "kind": self.kind,
+            "base_model": self.base.name, "base_sha256": self.base.sha256,
+            "language": ",".join(self.languages), "sample_rate": str(self.sample_rate),
+            "license": self.licence, "dataset_sha256": self.data_sha256, "created": self.created,
+        }  # fmt: skip
+
 
 def is_voice_file(path: Path) -> bool:
     """Whether a path is that of a voice file, by its suffix. The file need not exist."""

@@ -106,17 +106,6 @@ def consent_bytes(consent: Consent) -> bytes:
     return (json.dumps(asdict(consent), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def metadata_of(manifest: Manifest) -> dict[str, str]:
-    """The strings in the header of voice.safetensors, which say what it is without the manifest."""
-    return {
-        "format": f"sotaque {manifest.format}", "kind": manifest.kind,
-        "base_model": manifest.base.name, "base_sha256": manifest.base.sha256,
-        "language": ",".join(manifest.languages), "sample_rate": str(manifest.sample_rate),
-        "license": manifest.licence, "dataset_sha256": manifest.data_sha256,
-        "created": manifest.created,
-    }  # fmt: skip
-
-
 def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Path | bytes]:
     """The files of the folder that are members as they are. Coqui's own voices, which are a
     pickle, stay behind."""
@@ -138,7 +127,7 @@ def _write_tensors(path: Path, folder: Path, manifest: Manifest, own: "Voice") -
 
     from xtts.model.loading import read_tensors
 
-    metadata, found = metadata_of(manifest), dict[str, "Tensor"]()
+    metadata, found = manifest.metadata, dict[str, "Tensor"]()
     if manifest.kind == "weights":
         found = {name: one.contiguous() for name, one in read_tensors(folder / "model.pth").items()}
     if manifest.kind == "adapter":

@@ -80,6 +80,8 @@ def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weigh
         raise ValueError("It lacks the speaker's embedding, F32 [1, width, 1].")
     others = header.tensors.keys() - {LATENTS, SPEAKER}
     for name in sorted(others):
+        if header.tensors[name][0] == "BF16" and kind != "weights":
+            raise ValueError(f"The tensor {name[:60]!a} is BF16; F32 or F16 is needed.")
         if not _belongs(name, kind):
             raise ValueError(f"The tensor {name[:60]!a} belongs to no voice of this kind.")
     if kind == "adapter" and not any(is_adapter(name) for name in others):

@@ -4,19 +4,22 @@
     CACHE/voices/<digest>/       a voice whose file was named directly, such as by `speak --voice`
 
 The folder holds bundle.json, as of an export, and beside the voice the other members of the file.
-Importing this module does not import torch.
+Only complete weights need torch.
 """
 
 import itertools
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from machine.storage import locks
 from machine.storage.atomic import Written, make_folder, replace_file
@@ -26,15 +29,14 @@ from machine.storage.reading import read_json
 from machine.text import first_line, plain_name
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.voices import adapter_file, bundle, learned_decoder
+from xtts.voices import adapter_file, bundle
 from xtts.voices.base_models import base_of
 from xtts.voices.files import checking, tensors
 from xtts.voices.files import manifest as form
 from xtts.voices.files.checking import CheckedVoice
 from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Array = np.ndarray[Any, Any]
 
 FOLDER = "imported"
 _ADAPTERS = "adapters"
@@ -161,33 +163,48 @@ def _copied(voice: CheckedVoice, name: str, path: Path) -> Written:
 
 
 def _write_tensors(voice: CheckedVoice, part: Path) -> dict[str, Written]:
-    """Writes the latents, and the model, adapter and decoder, each as the loader reads it."""
-    import torch
-    from safetensors.torch import load_file, save
-
-    _copied(voice, form.TENSORS, part / form.TENSORS)
-    found: dict[str, Tensor] = load_file(part / form.TENSORS)
-    (part / form.TENSORS).unlink()
-    latents = {name: found.pop(name) for name in (tensors.LATENTS, tensors.SPEAKER)}
-    if not all(bool(torch.isfinite(one).all()) for one in latents.values()):
-        raise VoiceFileError(f"{voice.path}: the latents hold non-finite values.")
-    data = save(latents)
-    files = {bundle.OWN_LATENTS: replace_file(part / bundle.OWN_LATENTS, lambda f: f.write(data))}
+    """Writes the latents, and the adapter and decoder or the model, each as the loader reads it."""
+    whole = part / form.TENSORS
+    _copied(voice, form.TENSORS, whole)
+    own = {tensors.LATENTS, tensors.SPEAKER}
+    with safe_open(whole, framework="np") as file:
+        names = set(file.keys()) - own
+        latents = {name: file.get_tensor(name) for name in own}
+        if not all(np.isfinite(one).all() for one in latents.values()):
+            raise VoiceFileError(f"{voice.path}: the latents hold non-finite values.")
+        files = {bundle.OWN_LATENTS: _saved(part / bundle.OWN_LATENTS, latents)}
+        if voice.manifest.kind != "weights":
+            learned = {name: file.get_tensor(name) for name in names if tensors.is_adapter(name)}
+            decoder = {name: file.get_tensor(name) for name in names - learned.keys()}
+            if learned:
+                header = {adapter_file.KEY: _adapter_header(voice)}
+                files[adapter_file.NAME] = _saved(part / adapter_file.NAME, learned, header)
+            if decoder:
+                files[bundle.DECODER] = _saved(part / bundle.DECODER, decoder)
     if voice.manifest.kind == "weights":
-        model = part / "model.pth"
-        return files | {model.name: replace_file(model, lambda f: torch.save({"model": found}, f))}
-    learned = {name: one for name, one in found.items() if tensors.is_adapter(name)}
-    decoder = {name: one for name, one in found.items() if name not in learned}
-    if learned:
-        path = part / adapter_file.NAME
-        files[path.name] = adapter_file.write(path, learned, _adapter_header(voice))
-    if decoder:
-        path = part / bundle.DECODER
-        files[path.name] = learned_decoder.write_tensors(path, decoder)
+        files["model.pth"] = _write_model(whole, names, part / "model.pth")
+    whole.unlink()
     return files
 
 
-def _adapter_header(voice: CheckedVoice) -> adapter_file.AdapterHeader:
+def _saved(
+    path: Path, content: Mapping[str, Array], metadata: dict[str, str] | None = None
+) -> Written:
+    data = save(dict(content), metadata)
+    return replace_file(path, lambda file: file.write(data))
+
+
+def _write_model(whole: Path, names: set[str], to: Path) -> Written:
+    """Writes the weights as Coqui's `model.pth`."""
+    import torch
+
+    with safe_open(whole, framework="pt") as file:
+        state = {name: file.get_tensor(name) for name in sorted(names)}
+    return replace_file(to, lambda file: torch.save({"model": state}, file))
+
+
+def _adapter_header(voice: CheckedVoice) -> str:
+    """The header of the adapter's file. Raises VoiceFileError."""
     try:
         text = voice.metadata.get(adapter_file.KEY, "{}")
         header = TypeAdapter(adapter_file.AdapterHeader).validate_json(text)
@@ -197,7 +214,7 @@ def _adapter_header(voice: CheckedVoice) -> adapter_file.AdapterHeader:
         ) from error
     if dict(header.base).get("sha256") != voice.manifest.base.sha256 or header.rank < 1:
         raise VoiceFileError(f"{voice.path}: the adapter is of another base than the manifest's.")
-    return header
+    return text
 
 
 def _check_config(voice: CheckedVoice, part: Path) -> None:

@@ -1,0 +1,140 @@
+"""Routes for voices as files: POST /v1/voices/import, GET /v1/voices/{id}/file and
+/v1/runs/{id}/file."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api.errors import APIError
+from api.gate import takes_upload
+from api.routes.voices import visible_name, voice_row
+from api.runs.exports import VoiceFileResponse, bytes_of, file_name
+from api.schemas import MOST_NAME, PROBLEMS, VoiceRow
+from api.shared_folder import kept
+from api.state import AppState, Shared
+from api.uploads import arrived, bytes_below, remove_arriving, require_free
+from api.voices import imported, uploaded_file
+from api.voices.store import SERVED, check_new_name
+from machine.storage.atomic import make_folder
+from xtts.voices.files.manifest import SUFFIX
+from xtts.voices.files.unpacking import folder_name
+
+router = APIRouter(prefix="/v1", responses=PROBLEMS)
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
+_FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/zip": _BINARY}}}
+# Complete weights of XTTS-v2 take 1.9 GB.
+_MOST_BYTES = 8 << 30
+Recording = Annotated[bool, Query(description="Whether the file contains the recording.")]
+
+
+@router.post("/voices/import", status_code=201, tags=["voices"], openapi_extra=_BODY)
+@takes_upload(_MOST_BYTES, piece_bytes=8 << 20)
+async def import_voice(
+    request: Request,
+    state: Shared,
+    name: Annotated[
+        str,
+        Query(max_length=MOST_NAME,
+              description="The voice's name; empty takes that of the file. A taken name gets a "
+              "number."),
+    ] = "",
+    replace: Annotated[
+        bool, Query(description="Replaces the imported voice of this name instead.")
+    ] = False,
+) -> VoiceRow:  # fmt: skip
+    """Adds the voice of a `.sotaque` file, which is the body. Every part of it is checked before
+    anything is kept (docs/voice-file.md). Use a voice only as its person allows."""
+    state.check_rate(request)
+    plain = visible_name(name) if name else ""
+    if plain:
+        check_new_name(plain)
+    folder = state.settings.voices_dir
+    await asyncio.to_thread(_make_room, folder, int(request.headers.get("content-length", "0")))
+    async with arrived(request, folder, "voice") as path:
+        found = await imported.import_file(state.settings, path, plain, replaces=replace)
+    for changed in await asyncio.to_thread(state.adapters.look):
+        state.engine.forget(changed)
+    return voice_row(found["name"], state)
+
+
+@router.get(
+    "/voices/{voice_id}/file", tags=["voices", "speech"], response_class=Response, responses=_FILE
+)
+async def voice_file(
+    voice_id: str, request: Request, state: Shared, reference: Recording = True
+) -> VoiceFileResponse:
+    """An uploaded or imported voice, or an adapter, as a `.sotaque` file."""
+    caller = state.check_rate(request)
+    folder = _folder_of(voice_id, state)
+    if folder is None:
+        voice = state.voices.find(voice_id)
+        write = partial(_write_uploaded, state, caller, voice_id, reference)
+        return VoiceFileResponse(state.exports, _named(voice.name), 64 << 20, write)
+    words = [f"--checkpoint={folder.absolute()}", *_left_out(reference)]
+    make = partial(_export, state, words)
+    return VoiceFileResponse(state.exports, _named(folder.name), 3 * bytes_below(folder), make)
+
+
+@router.get(
+    "/runs/{run_id}/file", tags=["runs", "speech"], response_class=Response, responses=_FILE
+)
+async def run_file(
+    run_id: str,
+    request: Request,
+    state: Shared,
+    reference: Recording = True,
+    adapter: Annotated[
+        bool, Query(description="Only what LORA_RANK learned, without the base model.")
+    ] = False,
+) -> VoiceFileResponse:
+    """The best voice of a run as a `.sotaque` file. The first byte can take minutes."""
+    state.check_rate(request)
+    run = state.follower.find(run_id)
+    words = [f"--output-dir={run.folder.folder.absolute()}", *_left_out(reference)]
+    make = partial(_export, state, [*words, *["--adapter"] * adapter])
+    name = f"{file_name(run.id)}{SUFFIX}"
+    return VoiceFileResponse(state.exports, name, 3 * bytes_of(run), make)
+
+
+def _left_out(reference: bool) -> list[str]:
+    return [] if reference else ["--no-reference"]
+
+
+def _named(name: str) -> str:
+    return f"{folder_name(name)}{SUFFIX}"
+
+
+def _make_room(folder: Path, num_bytes: int) -> None:
+    """Raises APIError (507) if the disk has no room for a file, and twice that for its voice."""
+    with kept(folder):
+        make_folder(folder)
+    remove_arriving(folder)
+    require_free(folder, 4 * num_bytes)
+
+
+def _folder_of(voice_id: str, state: AppState) -> Path | None:
+    """The folder of an imported voice or an adapter; None for an uploaded voice. Raises APIError
+    (409) for the served voice and its speakers."""
+    sha256 = state.engine.standing.sha256 if state.engine.standing else ""
+    known = {**state.speakers, **state.adapters.beside(sha256)}
+    found = imported.named(known, voice_id)
+    if voice_id == SERVED or (found is not None and not Path(found[1]).is_dir()):
+        text = "The served voice and its speakers have no file. /v1/runs/{run_id}/file is a run's."
+        raise APIError(409, "served_voice", text)
+    return None if found is None else Path(found[1])
+
+
+async def _export(state: AppState, words: list[str], to: Path) -> None:
+    await state.exports.export(to, *words)
+
+
+async def _write_uploaded(
+    state: AppState, caller: str, voice_id: str, reference: bool, to: Path
+) -> None:
+    voice = state.voices.find(voice_id)
+    await uploaded_file.write(state, caller, voice, to, with_reference=reference)

@@ -1,0 +1,97 @@
+"""Imported voices: a file that arrives, the child that checks and unpacks it, and deletion."""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from api import shared_folder
+from api.engine.child import VoiceTarget
+from api.errors import APIError, without_paths
+from api.runs import targets
+from api.settings import ApiSettings
+from api.voices.adapters import Adapters
+from machine.parallel_process import StderrFile
+from machine.process import kill_group, module_command
+from machine.storage.hashes import sha256_of
+from machine.text import printable
+from xtts.voices import speakers
+
+_MODULE = "api.voices.imported_child"
+_SECONDS = 900.0
+_FULL = 74
+_DELETED = ".deleted-"
+
+
+async def import_file(
+    settings: ApiSettings, path: Path, name: str, *, replaces: bool
+) -> dict[str, Any]:
+    """Imports a voice file into VOICES_DIR; returns its name and kind. name: "" takes the file's.
+
+    A child does it, because the file may come from anybody. Raises APIError: 422 for a file that is
+    refused, 507 for a full disk.
+    """
+    base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
+    asked = {
+        "path": str(path), "voices_dir": str(settings.voices_dir), "name": name,
+        "replaces": replaces, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
+        "tos_agreed": settings.coqui_tos_agreed,
+    }  # fmt: skip
+    errors = StderrFile()
+    child = await asyncio.create_subprocess_exec(
+        *module_command(_MODULE, json.dumps(asked)), stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=errors.fileno(), start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(_SECONDS):
+            out, _ = await child.communicate()
+    except TimeoutError:
+        text = f"The voice could not be imported within {_SECONDS:g} seconds."
+        raise APIError(503, "import_slow", text) from None
+    finally:  # also if the client has left
+        kill_group(child.pid)
+        with contextlib.suppress(asyncio.CancelledError):
+            await child.wait()
+        stderr = printable(errors.tail())
+        errors.close()
+    if child.returncode == 0:
+        found: dict[str, Any] = json.loads(out)
+        return found
+    words = " ".join(stderr.split())[-700:].replace(str(path), "The file")
+    text = without_paths(words) or f"The import ended with exit code {child.returncode}."
+    full = child.returncode == _FULL
+    raise APIError(507 if full else 422, "no_space" if full else "not_a_voice", text)
+
+
+def target_of(settings: ApiSettings, known: Adapters, name: str, sha256: str) -> VoiceTarget | None:
+    """The imported voice of this name as a voice beside the served one, whose weights have this
+    SHA-256; None for every other voice."""
+    found = named(known.beside(sha256), name)
+    if found is None:
+        return None
+    digest = ""
+    with contextlib.suppress(OSError):  # deleted meanwhile: it cannot be opened, which is said
+        digest = sha256_of(Path(found[1], "bundle.json"))
+    return replace(targets.voice_at(settings, found[1], found[0]), sha256=digest)
+
+
+def named(known: dict[str, str], wanted: str) -> tuple[str, str] | None:
+    """The name and folder of a voice by its name in any spelling. Clients that treat voices as
+    files add their suffix."""
+    plain = speakers.plain(wanted.removesuffix(".wav"))
+    return next((one for one in known.items() if speakers.plain(one[0]) == plain), None)
+
+
+def remove(settings: ApiSettings, folder: Path) -> None:
+    """Deletes an imported voice. It disappears at once; a kill leaves a hidden folder, which the
+    next deletion removes. Blocks. Raises APIError (404, 507)."""
+    with shared_folder.changing(settings.voices_dir):
+        if not folder.is_dir():
+            raise APIError(404, "no_voice", "The voice was deleted meanwhile.", param="voice")
+        folder.rename(folder.with_name(f"{_DELETED}{secrets.token_hex(4)}"))
+        for left in folder.parent.glob(f"{_DELETED}*"):
+            shutil.rmtree(left, ignore_errors=True)

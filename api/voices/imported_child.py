@@ -1,0 +1,37 @@
+"""Imports one voice file: `python -m api.voices.imported_child JSON`, which the service starts.
+
+JSON: the arguments of `xtts.voices.files.unpacking.import_voice`. Prints the name and the kind of
+the voice, or on stderr why it is refused.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from machine.errors import SotaqueError
+from xtts.voices.files import checking, unpacking
+
+# Bases that each machine finds by their names; BASE_MODEL may name the folder of any other.
+_BY_NAME = ("demo", "xtts_v2")
+
+
+def main() -> int:
+    """Imports the file; returns the exit code."""
+    asked = json.loads(sys.argv[1])
+    path = Path(asked["path"])
+    try:
+        with checking.opened(path, whole=False) as voice:
+            base = None if voice.manifest.base.name in _BY_NAME else asked["base"]
+        found = unpacking.import_voice(
+            path, Path(asked["voices_dir"]), name=asked["name"], replaces=asked["replaces"],
+            base=base, xtts_v2=asked["xtts_v2"], tos_agreed=asked["tos_agreed"],
+        )  # fmt: skip
+    except SotaqueError as error:
+        sys.stderr.write(str(error))
+        return error.exit_code
+    json.dump({"name": found.name, "kind": found.manifest.kind}, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
