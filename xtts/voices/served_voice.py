@@ -16,7 +16,8 @@ class ServedVoiceSettings(SharedSettings):
     """The settings that choose the voice."""
 
     voice: Annotated[
-        PathOrWord | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
+        PathOrWord | None,
+        Means("latest, best, demo, an exported voice, a voice file, a run or a checkpoint"),
     ] = None
     """The voice that speaks. Empty takes the best voice of OUTPUT_DIR according to its evaluation,
     which can be the base; without an evaluation the latest epoch; without a run the demo voice."""
