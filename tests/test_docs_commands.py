@@ -95,7 +95,7 @@ SLOW = {
     f"{PYTHON} train export --to FILE.sotaque": Run(names={"FILE": "exported/other"}),
     f"{PYTHON} train export --to exported/anna.sotaque": Run(),
     f"{PYTHON} xtts import exported/anna.sotaque": Run(),
-    f'{PYTHON} xtts speak --voice voices/imported/anna --text "Good morning." --out there.wav': Run(),
+    f'{PYTHON} xtts speak --voice voices/imported/anna --text "Good day." --out there.wav': Run(),
     f"{PYTHON} train export --onnx {EPOCH_4} --to exported/anna-onnx": Run(),
     f'{PYTHON} xtts speak --voice exported/anna-onnx --text "Hello." --out hello.wav': Run(),
     f"{PYTHON} benchmarks guard --part heads --bundle DIR": Run(names={"DIR": "exported/anna"}),

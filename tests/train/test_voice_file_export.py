@@ -113,8 +113,9 @@ def test_each_size_says_the_same_to_the_bit_elsewhere(
 def test_an_imported_voice_is_packed_again_and_speaks_by_the_command(
     workshop, run, tmp_path, elsewhere
 ):
-    base = str(workshop.base)
-    file = exported(run, tmp_path / "anna.sotaque", "--adapter")
+    base, consent = str(workshop.base), tmp_path / "consent.json"
+    consent.write_text('{"who": "Anna", "when": "now", "what": "all"}', encoding="utf-8")
+    file = exported(run, tmp_path / "anna.sotaque", "--adapter", "--consent", str(consent))
     assert imported(file, workshop.base) == 0
     folder = elsewhere / "voices" / "imported" / "anna"
     again = exported(run, tmp_path / "again.sotaque", "--checkpoint", str(folder), "--base", base)
@@ -125,6 +126,8 @@ def test_an_imported_voice_is_packed_again_and_speaks_by_the_command(
         assert xtts_main(words) == 0
         sounds.append(out.read_bytes())
     assert sounds[0] == sounds[1]
+    with opened(file) as first, opened(again) as second:
+        assert second.consent() == first.consent() is not None
 
 
 def test_an_adapter_alone_differs_from_its_base_and_its_decoder_is_heard(workshop, run, tmp_path):

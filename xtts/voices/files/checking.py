@@ -57,10 +57,7 @@ class CheckedVoice:
         """The stated consent; None without one."""
         if form.CONSENT not in self.manifest.members:
             return None
-        try:
-            return TypeAdapter(Consent).validate_json(self.read(form.CONSENT))
-        except ValidationError as error:
-            raise self._damaged(form.CONSENT, error) from error
+        return form.consent_in(self.read(form.CONSENT), self.path)
 
     def check(self) -> None:
         """Reads every member. Raises VoiceFileError for the first that is not as it should be."""

@@ -182,6 +182,14 @@ def parsed(content: bytes, path: Path) -> Manifest:
     return manifest
 
 
+def consent_in(content: bytes, path: Path) -> Consent:
+    """The consent in the bytes of consent.json. Raises VoiceFileError."""
+    try:
+        return TypeAdapter(Consent).validate_json(content)
+    except ValidationError as error:
+        raise VoiceFileError(f"{path}: {CONSENT} is damaged ({first_line(error)}).") from error
+
+
 def _check_members(manifest: Manifest, path: Path) -> None:
     """Raises VoiceFileError for a member that a voice of this kind does not have, that is too
     large, or that is missing."""

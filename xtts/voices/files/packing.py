@@ -7,7 +7,7 @@ left out, and the voice speaks its preview.
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,14 +61,14 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     Raises SotaqueError for a voice without a recording, and the errors of `load_voice` and of
     speaking.
     """
-    header = bundle.read(folder)
+    header, packing = bundle.read(folder), _with_earlier(packing, folder)
     if not packing.with_reference and len(files.speakers) > 1:
         raise SotaqueError(
             f"{folder} has {len(files.speakers)} named speakers, whose recordings are the voice. "
             "They cannot be left out."
         )
     loaded = load_voice(files)
-    if loaded.own is None:
+    if (own := loaded.own) is None:
         raise SotaqueError(
             f"{folder} holds no recording of the person, which a voice needs. Run "
             f"`{commands.program('train sample')}`, and export it again."
@@ -77,6 +77,7 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     if not preview.language:
         preview = Preview(preview.text, loaded.languages[0], preview.seed)
     waveform = loaded.synthesize(SynthesisRequest(preview.text, preview.language, preview.seed))
+    del loaded  # its memory is needed for the tensors of the file
     config = ModelConfig.read(files.folder)
     licence = header.licence
     manifest = Manifest(
@@ -92,16 +93,26 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
         form.PREVIEW: encoding.whole("wav", encoding.pcm16(waveform)),
     }
     if packing.consent is not None:
-        members[form.CONSENT] = consent_bytes(packing.consent)
+        members[form.CONSENT] = _consent_bytes(packing.consent)
     members |= _kept_files(folder, manifest.kind, packing.with_reference)
     make_folder(to.parent)
     with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as whole:
-        _write_tensors(Path(whole.name), folder, manifest, loaded.own)
+        _write_tensors(Path(whole.name), folder, manifest, own)
         members[form.TENSORS] = Path(whole.name)
         return archive.write(to, manifest, members)
 
 
-def consent_bytes(consent: Consent) -> bytes:
+def _with_earlier(packing: Packing, folder: Path) -> Packing:
+    """With the consent and the figures of the file from which the voice was imported, if any."""
+    consent, evaluation = packing.consent, packing.evaluation
+    if consent is None and (folder / form.CONSENT).is_file():
+        consent = form.consent_in((folder / form.CONSENT).read_bytes(), folder)
+    if not evaluation and (folder / form.NAME).is_file():
+        evaluation = form.parsed((folder / form.NAME).read_bytes(), folder).evaluation
+    return replace(packing, consent=consent, evaluation=evaluation)
+
+
+def _consent_bytes(consent: Consent) -> bytes:
     """The content of consent.json."""
     return (json.dumps(asdict(consent), indent=2, ensure_ascii=False) + "\n").encode()
 
