@@ -1,5 +1,4 @@
-"""Routes for voices as files: POST /v1/voices/import, GET /v1/voices/{id}/file and
-/v1/runs/{id}/file."""
+"""Routes for voices as files: import one, and get that of a voice or a run."""
 
 import asyncio
 from functools import partial

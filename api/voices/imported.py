@@ -74,7 +74,7 @@ def target_of(settings: ApiSettings, known: Adapters, name: str, sha256: str) ->
     if found is None:
         return None
     digest = ""
-    with contextlib.suppress(OSError):  # deleted meanwhile: it cannot be opened, which is said
+    with contextlib.suppress(OSError):  # deleted meanwhile: opening it is refused
         digest = sha256_of(Path(found[1], "bundle.json"))
     return replace(targets.voice_at(settings, found[1], found[0]), sha256=digest)
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from xtts.voices.files import checking, unpacking
+from xtts.voices.files import checking, foreign, unpacking
 
 # Bases that each machine finds by their names; BASE_MODEL may name the folder of any other.
 _BY_NAME = ("demo", "xtts_v2")
@@ -19,9 +19,11 @@ def main() -> int:
     """Imports the file; returns the exit code."""
     asked = json.loads(sys.argv[1])
     path = Path(asked["path"])
+    base = asked["base"]
     try:
-        with checking.opened(path, whole=False) as voice:
-            base = None if voice.manifest.base.name in _BY_NAME else asked["base"]
+        if foreign.foreign_voice(path) is None:
+            with checking.opened(path, whole=False) as voice:
+                base = None if voice.manifest.base.name in _BY_NAME else base
         found = unpacking.import_voice(
             path, Path(asked["voices_dir"]), name=asked["name"], replaces=asked["replaces"],
             base=base, xtts_v2=asked["xtts_v2"], tos_agreed=asked["tos_agreed"],
@@ -29,7 +31,7 @@ def main() -> int:
     except SotaqueError as error:
         sys.stderr.write(str(error))
         return error.exit_code
-    json.dump({"name": found.name, "kind": found.manifest.kind}, sys.stdout)
+    json.dump({"name": found.name, "kind": found.kind}, sys.stdout)
     return 0
 
 

@@ -14,13 +14,22 @@ import xtts
 from tests.train.test_run import Workshop
 from tests.xtts.voices.decoders import shifted_decoder
 from train.__main__ import main
+from train.voice_file_export import figures
 from xtts.__main__ import main as xtts_main
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import DEMO
-from xtts.voices.evaluation_file import Evaluation, write_evaluation
+from xtts.voices.evaluation_file import (
+    Candidate,
+    Evaluation,
+    JudgeDescription,
+    JudgeFigure,
+    read_evaluation,
+    write_evaluation,
+)
 from xtts.voices.files.checking import opened
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.verdict import Verdict
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 TEXT = "good day"
 PREVIEW = ("--sample-text", "hi")
@@ -208,3 +217,26 @@ def test_an_earlier_file_stays_and_options_that_need_a_file_say_so(run, tmp_path
     assert '"who": …, "when": …, "what": …' in capfd.readouterr().err
     assert to.read_bytes() == b"kept"
     assert {one.name for one in tmp_path.iterdir()} == {"anna.sotaque", "consent.json", "elsewhere"}
+
+
+def test_the_figures_are_those_of_the_exported_weights(workshop, run):
+    def candidate(kind: str, epoch: int, mean: float) -> Candidate:
+        figure = JudgeFigure(mean, mean - 0.1, mean + 0.1, 8)
+        return Candidate(
+            kind, epoch, float(epoch), "", 0, 1, 0, {"voice": figure}, None, False, None, [], 1.0,
+            "cpu", [],
+        )  # fmt: skip
+
+    judged_best(run, workshop.base, "epoch", 1)
+    judged = read_evaluation(run.evaluation_file)
+    judges = {"voice": JudgeDescription("cosine", "higher", "")}
+    found = [candidate("base", 0, 0.7), candidate("epoch", 1, 0.9)]
+    write_evaluation(run.evaluation_file, replace(judged, judges=judges, candidates=found))
+    told = figures(run, find_voice(VoiceSpec(str(run.checkpoint_path(1)))))
+    assert told["candidate"] == "epoch 1" and told["failed"] == 1
+    assert told["reason"] == "It is the best."
+    assert told["judges"]["voice"] == {
+        "best": 0.9, "low": 0.8, "high": 1.0, "base": 0.7, "unit": "cosine"
+    }  # fmt: skip
+    write_evaluation(run.evaluation_file, replace(judged, judges=judges, candidates=found[:1]))
+    assert figures(run, find_voice(VoiceSpec(str(run.checkpoint_path(1))))) == {}

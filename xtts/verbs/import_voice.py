@@ -14,7 +14,12 @@ USAGE = "FILE "
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help=f"a {SUFFIX} file")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help=f"a {SUFFIX} file, or the recording of a .voicebox or .ovsvoice file",
+    )
     parser.add_argument("--name", default="", help="the voice's name (default: as in the file); "
                         "a taken one gets a number")  # fmt: skip
     parser.add_argument("--replace", action="store_true",
@@ -34,12 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.file, settings.voices_dir, name=arguments.name, replaces=arguments.replace,
         base=arguments.base, xtts_v2=settings.xtts_v2_dir, tos_agreed=settings.coqui_tos_agreed,
     )  # fmt: skip
-    made = found.manifest
     if arguments.json:
-        about = {"schema": 1, "exit_code": 0, "name": found.name, "kind": made.kind}
+        about = {"schema": 1, "exit_code": 0, "name": found.name, "kind": found.kind}
         print(json.dumps(about, indent=2, ensure_ascii=False))
         return 0
-    print(f"Imported {arguments.file} as {found.folder}: {made.kind}, licence {made.licence}.")
+    print(f"Imported {arguments.file} as {found.folder}: {found.kind}, licence {found.licence}.")
     if (consent := found.consent) is not None:
         print(
             f"Consent, as its maker states it (nobody has verified it): {consent.who}, "

@@ -10,9 +10,10 @@ Only complete weights need torch.
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,18 @@ from machine.storage import locks
 from machine.storage.atomic import Written, make_folder, replace_file
 from machine.storage.facts import cache_folder
 from machine.storage.folders import whole_folder
+from machine.storage.hashes import sha256_of
 from machine.storage.reading import read_json
 from machine.text import first_line, plain_name
+from xtts.download import xtts_v2 as published
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import adapter_file, bundle
-from xtts.voices.base_models import base_of
-from xtts.voices.files import checking, tensors
+from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
+from xtts.voices.files import checking, foreign, tensors
 from xtts.voices.files import manifest as form
 from xtts.voices.files.checking import CheckedVoice
-from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError
+from xtts.voices.files.manifest import Consent, Kind, VoiceFileError
 
 Array = np.ndarray[Any, Any]
 
@@ -50,8 +53,9 @@ class ImportedVoice:
 
     name: str
     folder: Path
-    manifest: Manifest
-    consent: Consent | None
+    kind: Kind
+    licence: str
+    consent: Consent | None = None
 
 
 def import_voice(
@@ -65,32 +69,31 @@ def import_voice(
     tos_agreed: bool,
 ) -> ImportedVoice:
     """Imports a voice file into VOICES_DIR. Nothing is written before every member was checked.
+    Another program's file becomes a voice of its recording (`xtts.voices.files.foreign`).
 
     Args:
         name: The voice's name; "" takes that of the manifest. A taken one gets a number.
         replaces: Whether to replace an imported voice of that name instead.
-        base: The folder of the voice's base, if it has moved.
+        base: The folder of the voice's base, if it has moved; for a recording, another base.
 
     Raises:
         VoiceFileError: The file is damaged, hostile or of another version.
         BundleError, FilesError: The base model is missing, or another one.
         DiskFull, WriteError: The folder cannot be written.
     """
+    if (other := foreign.foreign_voice(path)) is not None:
+        chosen = _base_for(base, Path(xtts_v2), tos_agreed=tos_agreed)
+        with _placed(voices_dir, name or other.name, replaces) as to:
+            licence = _write_recording(other.wav, to, *chosen)
+        return ImportedVoice(to.name, to, "latents", form.spdx_of(licence))
     with checking.opened(path) as voice:
         made = voice.manifest
         located: Path | None = None
         if made.kind != "weights":
             located = base_of(path, made.provenance, base, xtts_v2, tos_agreed=tos_agreed)
-        found = folder_name(name or made.name)
-        make_folder(voices_dir)
-        with locks.wait_for(voices_dir / ".lock"):
-            taken = {plain_name(one) for one in _taken(voices_dir)}
-            imported = voices_dir / FOLDER
-            if not (replaces and (imported / found).is_dir()):
-                found = _free(found, taken)
-            to = imported / found
+        with _placed(voices_dir, name or made.name, replaces) as to:
             _unpack(voice, to, str(located.resolve()) if base and located else "")
-        return ImportedVoice(found, to, made, voice.consent())
+        return ImportedVoice(to.name, to, made.kind, made.licence, voice.consent())
 
 
 def cached(path: Path) -> Path:
@@ -105,6 +108,48 @@ def cached(path: Path) -> Path:
                 if not (to / "bundle.json").is_file():
                     _unpack(voice, to, "")
         return to
+
+
+@contextmanager
+def _placed(voices_dir: Path, name: str, replaces: bool) -> Iterator[Path]:
+    """The folder for an imported voice, which nobody else takes during the block."""
+    found, imported = folder_name(name), voices_dir / FOLDER
+    make_folder(voices_dir)
+    with locks.wait_for(voices_dir / ".lock"):
+        taken = {plain_name(one) for one in _taken(voices_dir)}
+        if not (replaces and (imported / found).is_dir()):
+            found = _free(found, taken)
+        yield imported / found
+
+
+def _base_for(base: str | Path | None, xtts_v2: Path, *, tos_agreed: bool) -> tuple[str, Path]:
+    """The name and folder of the base for a recording: the requested one, else XTTS-v2 if it is
+    here and its licence was agreed to, else the demo model. Raises BundleError."""
+    if base is not None:
+        folder = Path(base).expanduser()
+        require_consent(f"The base {folder}", folder, {}, tos_agreed=tos_agreed)
+        if not (folder / "model.pth").is_file():
+            raise BundleError(
+                f"--base {folder} holds no model.pth. Name the folder of a base model."
+            )
+        return str(folder.resolve()), folder
+    if tos_agreed and not set(published.missing_files(xtts_v2)) - published.OPTIONAL:
+        return "xtts_v2", xtts_v2
+    return "demo", DEMO
+
+
+def _write_recording(wav: bytes, to: Path, base_name: str, base: Path) -> str:
+    """Writes the folder of a voice that is a recording alone; returns the licence of its base."""
+    licence = ModelConfig.read(base).licence
+    with whole_folder(to, len(wav)) as part:
+        files = {form.REFERENCE: replace_file(part / form.REFERENCE, lambda file: file.write(wav))}
+        bundle.write(part, bundle.Bundle(
+            files=files, base={"name": base_name, "sha256": sha256_of(base / "model.pth")},
+            data_sha256="", epoch=0, licence=licence,
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"), speaks_in_coqui=False,
+            kind=bundle.LATENTS,
+        ))  # fmt: skip
+    return licence
 
 
 def folder_name(name: str) -> str:

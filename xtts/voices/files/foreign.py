@@ -1,0 +1,91 @@
+"""Reads the recording of other programs' voice files: voicebox's and VoiceStudio's.
+
+    .voicebox, .voicebox.zip    samples/NAME.wav, and manifest.json with {"profile": {"name": …}}
+    .ovsvoice                   ref_audio.wav, and manifest.json with {"name": …}
+
+Only the longest recording becomes a voice: their engines are others. Both programs compress their
+files, so bytes are counted during unpacking. Importing this module does not import torch.
+"""
+
+import io
+import json
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from machine.text import first_line
+from xtts.voices.files.manifest import VoiceFileError, shown
+
+_RECORDING = re.compile(r"(samples/[^/\\]+|ref_audio)\.wav", re.IGNORECASE)
+_MANIFEST, _SAMPLES = "manifest.json", 10
+_MOST_MANIFEST_BYTES, _MOST_WAV_BYTES = 1 << 20, 64 << 20
+_MOST_SECONDS = 600.0
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError,
+)  # fmt: skip
+
+
+class ForeignVoice(NamedTuple):
+    """The longest recording in a file, as WAV, and the voice's name."""
+
+    name: str
+    wav: bytes
+
+
+def foreign_voice(path: Path) -> ForeignVoice | None:
+    """The voice in another program's file; None for every other file, also a damaged one. Raises
+    VoiceFileError if its recordings cannot be used."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except _BROKEN:
+        return None
+    with archive:
+        names = [one.filename for one in archive.infolist()]
+        recordings = [name for name in names if _RECORDING.fullmatch(name)]
+        if names.count(_MANIFEST) != 1 or not recordings:
+            return None
+        name = _name_in(_bounded(archive, _MANIFEST, _MOST_MANIFEST_BYTES), path)
+        found = [_bounded(archive, one, _MOST_WAV_BYTES) for one in recordings[:_SAMPLES]]
+    seconds, wav = max((_seconds(one, path), one) for one in found)
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise VoiceFileError(f"{path} has a recording of {seconds:,.0f} s, which is too long.")
+    return ForeignVoice(name, wav)
+
+
+def _bounded(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    try:
+        with archive.open(name) as file:
+            content = file.read(most + 1)
+    except _BROKEN as error:
+        text = f"{archive.filename}: {shown(name)} is damaged ({first_line(error)})."
+        raise VoiceFileError(text) from error
+    if len(content) > most:
+        text = f"{archive.filename}: {shown(name)} unpacks to more than {most:,} bytes."
+        raise VoiceFileError(text)
+    return content
+
+
+def _name_in(content: bytes, path: Path) -> str:
+    try:
+        found: Any = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise VoiceFileError(f"{path}: {_MANIFEST} is damaged ({first_line(error)}).") from error
+    profile = found.get("profile") if isinstance(found, dict) else None
+    for place in (profile, found):
+        if isinstance(place, dict) and isinstance(place.get("name"), str) and place["name"].strip():
+            return str(place["name"])
+    return path.name.partition(".")[0]
+
+
+def _seconds(wav: bytes, path: Path) -> float:
+    import soundfile
+
+    try:
+        about = soundfile.info(io.BytesIO(wav))
+    except soundfile.SoundFileError as error:
+        raise VoiceFileError(f"{path}: a recording is not a WAV file ({error}).") from error
+    if wav[:4] != b"RIFF" or about.format not in ("WAV", "WAVEX"):
+        raise VoiceFileError(f"{path}: a recording is not a WAV file, but {about.format}.")
+    return float(about.duration)
