@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from machine.storage.hashes import sha256_of
-from tests.api.conftest import Running, files_in
+from tests.api.conftest import QUICK, Running, files_in, running, settings_in
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
 from tests.xtts.voices.adapters import exported_adapter
@@ -154,6 +154,8 @@ def test_an_adapter_and_weights_speak_over_http_as_their_folder_does(real, tmp_p
         export(replace(find_voice(VoiceSpec("demo")), provenance=about), folder)
     real.wait_until(lambda: "ben" in rows(real), 20)
     expected = spoken(real, "ben")
+    assert len(expected) > 1_000
+    assert (expected == spoken(real, "default")) == (kind == "weights")  # of the demo itself
     path = tmp_path / "kim.sotaque"
     pack(find_voice(VoiceSpec(str(folder))), folder, path, PACKING)
     assert sent(real, path).json()["id"] == "kim"
@@ -162,3 +164,19 @@ def test_an_adapter_and_weights_speak_over_http_as_their_folder_does(real, tmp_p
     assert real.client.delete("/v1/voices/kim").status_code == 204
     shutil.rmtree(folder)
     assert refusal(real.say("Good day.", voice="kim"))[0] == 404
+
+
+@pytest.mark.slow
+def test_voice_names_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = exported_adapter(tmp_path / "exported", DEMO, 3)
+    path = tmp_path / "kim.sotaque"
+    pack(find_voice(VoiceSpec(str(folder))), folder, path, PACKING)
+    sounds = []
+    for number, voice in enumerate((folder, path)):
+        settings = settings_in(tmp_path / str(number), voice=str(voice))
+        limits = replace(QUICK, deadline=120.0, hang=60.0)
+        with running(settings, limits=limits, threads=1) as service:
+            assert service.status()["voice"] == voice.name
+            sounds.append(spoken(service, "default"))
+    assert sounds[0] == sounds[1] and len(sounds[0]) > 1_000
