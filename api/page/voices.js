@@ -3,9 +3,9 @@
 import { announce, entry, find, isNew, make, say, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
 import { Microphone } from "./microphone.js";
-import { bytes, read, runPath, send } from "./server.js";
-import { decoded, plays } from "./sound.js";
-import { candidateName, capital, figure, moment } from "./wording.js";
+import { bytes, read, request, runPath, send } from "./server.js";
+import { decoded, keep, plays } from "./sound.js";
+import { candidateName, capital, figure, fileName, moment } from "./wording.js";
 
 const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", adapter: "adapter of the served model", imported: "from a file", upload: "added" };
 
@@ -55,6 +55,8 @@ export function pageOf(persons, wanted, offset) {
 }
 
 const MOST_RECORDINGS = 10;
+/** Whether a chosen file is a voice (docs/voice-file.md), not a recording. */
+export const isVoiceFile = (name) => /\.(sotaque|ovsvoice|voicebox(\.zip)?)$/i.test(name);
 /** "1 file", "3 files". */
 const files = (count) => `${count} ${count === 1 ? "file" : "files"}`;
 
@@ -156,11 +158,20 @@ export class Voices {
     const hear = voice.preview && plays(smallButton("Play", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
     const isOwn = voice.origin === "upload";
     if (!isOwn && voice.origin !== "imported") return make("li", {}, details, hear ? make("div", { class: "row" }, hear) : null);
+    const save = smallButton("Save as file", { beside: name });
+    save.addEventListener("click", async () => {
+      save.disabled = true;
+      await tried("voices-fault", async () => {
+        const answer = await request(`/v1/voices/${encodeURIComponent(voice.id)}/file`);
+        keep(await answer.blob(), `${fileName(name)}.sotaque`);
+      }, `${name} is saved.`);
+      save.disabled = false;
+    });
     const remove = twice(smallButton("Remove"), "Remove", async () => {
       await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
       find("voices").focus();
     }, { of: name });
-    return make("li", {}, details, make("div", { class: "row" }, hear || null, ...(isOwn ? [...this.#adder(voice, name), this.#renamer(voice, name, details)] : []), remove));
+    return make("li", {}, details, make("div", { class: "row" }, hear || null, save, ...(isOwn ? [...this.#adder(voice, name), this.#renamer(voice, name, details)] : []), remove));
   }
 
   /** A button that opens the file dialog, and its hidden field. */
@@ -216,7 +227,11 @@ export class Voices {
     if (recorded) body.set("file", recorded, "microphone.wav");
     const button = form.querySelector("[type=submit]");
     button.disabled = true;
-    const added = await this.#change(() => send("POST", "/v1/voices", body), (made) => `${body.get("name")} is added${made.recordings > 1 ? ` with ${made.recordings} recordings` : ""}.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
+    const [file] = recorded ? [] : form.elements.file.files;
+    const act = file && isVoiceFile(file.name)
+      ? async () => (await request(`/v1/voices/import?name=${encodeURIComponent(body.get("name"))}`, { method: "POST", body: file })).json()
+      : () => send("POST", "/v1/voices", body);
+    const added = await this.#change(act, (made) => `${body.get("name")} is added${made.recordings > 1 ? ` with ${made.recordings} recordings` : ""}.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
     button.disabled = false;
     if (!added) return;
     form.reset();

@@ -11,8 +11,12 @@ import pytest
 
 from api.routes.voices import MEDIA_TYPES
 from api.voices import recordings, samples
+from machine.storage.hashes import sha256_of
+from tests.api.conftest import FAKE_TRAIN
 from tests.api.page.desk import add_voice, says, until
 from tests.api.sounds import file_of, made, speech
+from tests.xtts.voices.files.made import of_base
+from xtts.voices.base_models import DEMO
 
 pytestmark = pytest.mark.system
 
@@ -28,13 +32,15 @@ RECORDINGS: dict[str, Callable[[np.ndarray], bytes]] = {
     ".webm": lambda said: made("webm", said),
     ".weba": lambda said: made("webm", said),
 }
+VOICE_FILES = (".sotaque", ".ovsvoice", ".voicebox")
 ANNOUNCED = "document.getElementById('announcement').textContent"
 
 
 def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, tmp_path):
     page = open_page(service.address)
     offered = page.get_attribute("[name=file]", "accept").split(",")
-    endings = [one for one in offered if one.startswith(".")]
+    endings = [one for one in offered if one.startswith(".") and one not in VOICE_FILES]
+    assert len(endings) == sum(one.startswith(".") for one in offered) - len(VOICE_FILES)
     assert set(endings) == set(RECORDINGS)
     assert {one for one in offered if "/" in one} == set(MEDIA_TYPES)
     for ending in endings:
@@ -45,6 +51,20 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, t
     voices = service.client.get("/v1/voices").json()["voices"][1:]
     assert [voice["name"] for voice in voices] == [f"Anna of {ending}" for ending in endings]
     assert all(1.9 < voice["duration_seconds"] < 2.1 for voice in voices)
+
+
+def test_a_voice_file_is_imported_saved_and_removed(service, open_page, tmp_path):
+    page = open_page(service.address)
+    add_voice(page, of_base(tmp_path / "a.sotaque", sha256_of(DEMO / "model.pth")), "Kim")
+    page.wait_for_selector("#voice-list li:has-text('Kim'):has-text('from a file')")
+    service.state.exports.module = FAKE_TRAIN
+    with page.expect_download() as saved:
+        page.click("#voice-list li:has-text('Kim') button:has-text('Save as file')")
+    assert saved.value.suggested_filename == "Kim.sotaque"
+    for _ in range(2):  # it asks first
+        page.click("#voice-list li:has-text('Kim') button:has-text('Remove')")
+    page.wait_for_selector("#voice-list li:has-text('Kim')", state="detached")
+    assert [one["id"] for one in service.client.get("/v1/voices").json()["voices"]] == ["default"]
 
 
 def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path):
