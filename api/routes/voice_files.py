@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from api.arriving import arrived, bytes_below, remove_arriving, require_free
 from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
@@ -15,7 +16,6 @@ from api.runs.exports import VoiceFileResponse, bytes_of, file_name
 from api.schemas import MOST_NAME, PROBLEMS, VoiceRow
 from api.shared_folder import kept
 from api.state import AppState, Shared
-from api.uploads import arrived, bytes_below, remove_arriving, require_free
 from api.voices import imported, uploaded_file
 from api.voices.store import SERVED, check_new_name
 from machine.storage.atomic import make_folder

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
+from api.arriving import arrived, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
@@ -20,7 +21,7 @@ from extras.books.formats.book_reader import FORMATS
 from extras.books.uploads import book_store, schemas
 from extras.books.uploads.book_store import UploadedBook
 from extras.books.uploads.part import Library
-from extras.common.named_folders import DiskSpace, arrived, free_bytes
+from extras.common.named_folders import DiskSpace
 from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError

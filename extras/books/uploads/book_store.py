@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from api import shared_folder
+from api.arriving import bytes_below, remove_arriving, require_free
 from api.errors import APIError
 from api.shared_folder import now
 from extras.books.formats.book_reader import FORMATS
-from extras.common.named_folders import NamedFolders, bytes_below, remove_arriving, require_free
+from extras.common.named_folders import NamedFolders
 from extras.common.work_queue import Job, WorkFolder, read_job
 from machine.storage.atomic import make_folder, replace_file, write_json
 from machine.storage.hashes import FileStamp, stamp_of

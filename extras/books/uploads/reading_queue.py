@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from api.arriving import bytes_below
 from api.shared_folder import now
 from extras.books.uploads.book_store import (
     BookJob,
@@ -17,7 +18,6 @@ from extras.books.uploads.book_store import (
     UploadedBook,
     changing,
 )
-from extras.common.named_folders import bytes_below
 from extras.common.work_queue import WorkQueue, write_job
 from machine.process import module_command
 from machine.storage.atomic import replace_file

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from api.arriving import bytes_below, remove_arriving, require_free
 from api.errors import APIError, shown
 from api.shared_folder import now, read, read_all
-from extras.common.named_folders import ID, bytes_below, free_id, remove_arriving, require_free
+from extras.common.named_folders import ID, free_id
 from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
 from extras.studio.datasets.prompts import refuse_read_aloud
 from machine.storage.atomic import replace_file, write_json

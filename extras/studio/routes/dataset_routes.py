@@ -10,13 +10,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
+from api.arriving import arrived, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
-from extras.common.named_folders import DiskSpace, arrived, free_bytes
+from extras.common.named_folders import DiskSpace
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.dataset_store import UploadedDataset

@@ -183,7 +183,7 @@ def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
 def test_on_a_full_disk_no_book_is_taken_or_read(shared, monkeypatch):
     one = Book(shared, "Full.txt")
     one.ended()
-    monkeypatch.setattr("extras.common.named_folders.free_bytes", lambda _: 1_000_000)
+    monkeypatch.setattr("api.arriving.free_bytes", lambda _: 1_000_000)
     before = {path.name for path in shared.state.part(Library).books.folder.iterdir()}
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space")

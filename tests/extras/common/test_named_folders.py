@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from extras.common.named_folders import NamedFolder, NamedFolders, bytes_below, free_bytes
+from api.arriving import bytes_below, free_bytes
+from extras.common.named_folders import NamedFolder, NamedFolders
 
 
 class Tape(NamedFolder):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from api.arriving import bytes_below
 from extras.books.uploads import book_store
 from extras.books.uploads.book_store import BookJob, Books, UploadedBook
 from extras.books.uploads.reading_queue import BookQueue, Reader
-from extras.common.named_folders import bytes_below
 from extras.common.work_queue import write_job
 from machine.storage.atomic import write_json
 from xtts.inference.compute_config import ComputeConfig

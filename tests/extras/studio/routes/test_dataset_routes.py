@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from api import arriving
 from api.errors import APIError
 from extras import studio
-from extras.common import named_folders
 from extras.common.work_queue import NICENESS
 from extras.studio.datasets import clips as clips_of
 from extras.studio.datasets import uploads
@@ -125,12 +125,12 @@ def test_a_recording_has_a_name_of_its_own_and_a_body(service):
 
 def test_a_full_disk_is_told_and_leaves_nothing(service, monkeypatch):
     one = Dataset(service)
-    free = SimpleNamespace(free=named_folders.KEPT_FREE_BYTES + 5)
+    free = SimpleNamespace(free=arriving.KEPT_FREE_BYTES + 5)
     with monkeypatch.context() as short:
-        short.setattr(named_folders.shutil, "disk_usage", lambda _path: free)
+        short.setattr(arriving.shutil, "disk_usage", lambda _path: free)
         assert refused(one.upload("a.wav")) == (507, "no_space")
         # An upload of unknown length ends when the disk is full.
-        free.free = named_folders.KEPT_FREE_BYTES - 1
+        free.free = arriving.KEPT_FREE_BYTES - 1
         short.setattr(uploads, "require_free", lambda *_: None)
         long = iter([bytes(1 << 20)] * 3)
         assert refused(one.upload("b.wav", long)) == (507, "no_space")
