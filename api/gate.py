@@ -30,8 +30,8 @@ OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXPOSED_HEADERS = [
-    "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
-    "X-Respoken-Pieces", "X-Sample-Rate",
+    "Retry-After", "X-AI-Generated", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields",
+    "X-Model", "X-Request-Id", "X-Respoken-Pieces", "X-Sample-Rate",
 ]  # fmt: skip
 # Sec-Fetch-Site (https://www.w3.org/TR/fetch-metadata) of allowed pages: the service's own, or
 # none, as when a person types the address.

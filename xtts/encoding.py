@@ -1,7 +1,8 @@
 """Encodes PCM16 at 24 kHz as wav, flac, mp3, opus, aac or m4a: a stream, bytes or a file.
 
 libsndfile (whose wheel includes LAME, Opus and FLAC) encodes most formats. FFmpeg's encoder in the
-package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a).
+package `av` encodes AAC, as a stream of ADTS frames (aac) or in MP4 (m4a). Every format except pcm
+begins with the mark of synthetic speech (`xtts.marks`).
 """
 
 import io
@@ -13,6 +14,7 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, make_folder, replace_file
 from xtts import mp3_frames
+from xtts.marks import UNNAMED, Mark
 from xtts.sound_endings import av_is_installed
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
 # Self-contained fragments, so that the encoder never rewrites bytes that were sent.
 _IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
+# ADTS has no metadata of its own; an ID3 tag comes before its first frame.
+_WITH_TAG = {"write_id3v2": "1"}
 AAC_FORMATS = tuple(_CONTAINERS)
 
 
@@ -85,8 +89,11 @@ class Encoder:
     sink: a seekable file for the whole result; None encodes a stream.
     """
 
-    def __init__(self, form: str, sink: "IO[bytes] | io.RawIOBase | None" = None) -> None:
+    def __init__(
+        self, form: str, sink: "IO[bytes] | io.RawIOBase | None" = None, *, mark: Mark = UNNAMED
+    ) -> None:
         self.form = form
+        self.mark = mark
         self._begun = False
         self._file: Any = None
         self._sent = _Sink()
@@ -97,7 +104,7 @@ class Encoder:
         if self.form == "pcm":
             return pcm
         if self.form == "wav":
-            head = b"" if self._begun else wav_header(None)
+            head = b"" if self._begun else wav_header(None, mark=self.mark)
             self._begun = True
             return head + pcm
         if self.form in AAC_FORMATS:
@@ -111,13 +118,14 @@ class Encoder:
         if self.form == "pcm":
             return b""
         if self.form == "wav":
-            return b"" if self._begun else wav_header(None)
+            return b"" if self._begun else wav_header(None, mark=self.mark)
         self._open().close()
         return self._settled()
 
     def _settled(self) -> bytes:
         settled = self._sent.take()
-        if self.form == "mp3" and settled and not self._begun:
+        begins = len(settled) > mp3_frames.end_of_tags(settled) and not self._begun
+        if self.form == "mp3" and begins:
             self._begun = True
             return without_length(settled)
         return settled
@@ -125,7 +133,8 @@ class Encoder:
     def _open(self) -> Any:
         if self._file is None and self.form in AAC_FORMATS:
             streamed = self._sink is self._sent
-            self._file = AacFile(cast(IO[bytes], self._sink), self.form, streamed=streamed)
+            sink = cast(IO[bytes], self._sink)
+            self._file = AacFile(sink, self.form, streamed=streamed, mark=self.mark)
         elif self._file is None:
             import soundfile
 
@@ -135,15 +144,16 @@ class Encoder:
             self._file = soundfile.SoundFile(
                 self._sink, "w", RATE, 1, subtype, format=kind, **bitrate
             )
+            self._file.comment = self.mark.text
         return self._file
 
 
-def whole(form: str, pcm: bytes) -> bytes:
+def whole(form: str, pcm: bytes, mark: Mark = UNNAMED) -> bytes:
     """Encodes a whole file, with its length in the header."""
     if form in ("wav", "pcm"):
-        return (wav_header(len(pcm)) if form == "wav" else b"") + pcm
+        return (wav_header(len(pcm), mark=mark) if form == "wav" else b"") + pcm
     out = io.BytesIO()
-    encoder = Encoder(form, out)
+    encoder = Encoder(form, out, mark=mark)
     encoder.add(pcm)
     encoder.end()
     return out.getvalue()
@@ -166,37 +176,36 @@ def form_of(path: Path) -> str:
     raise EncodingError(f"{path} {ending}, which is not a known format. Use one of these: {can}.")
 
 
-def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
+def write(path: Path, samples: "np.ndarray[Any, Any]", mark: Mark = UNNAMED) -> Written:
     """Writes `[samples]` in -1..1 at 24 kHz atomically, in the format of the path's ending.
 
     Raises EncodingError as `form_of`, DiskFull (exit 74), and WriteError for a folder that cannot
     be written.
     """
-    file = whole(form_of(path), pcm16(samples))
+    file = whole(form_of(path), pcm16(samples), mark)
     make_folder(path.parent)
     return replace_file(path, lambda out: out.write(file))
 
 
-def wav_header(pcm_bytes: int | None, rate: int = RATE) -> bytes:
-    """The 44 bytes of a WAV header. None: for a stream of unknown length, like OpenAI's and
-    FFmpeg's."""
+def wav_header(pcm_bytes: int | None, rate: int = RATE, mark: Mark | None = None) -> bytes:
+    """The header of a WAV file: 44 bytes for a recording, more with the mark of synthetic speech.
+    None: for a stream of unknown length, like OpenAI's and FFmpeg's."""
+    comment = mark.wav_chunk if mark else b""
     size = _UNKNOWN if pcm_bytes is None else pcm_bytes
-    riff = _UNKNOWN if pcm_bytes is None else pcm_bytes + 36
-    pcm, channels, block, bits = 1, 1, 2, 16
-    return (
-        struct.pack("<4sI4s", b"RIFF", riff, b"WAVE")
-        + struct.pack("<4sIHHIIHH", b"fmt ", 16, pcm, channels, rate, rate * block, block, bits)
-        + struct.pack("<4sI", b"data", size)
-    )
+    riff = _UNKNOWN if pcm_bytes is None else pcm_bytes + len(comment) + 36
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16)
+    head = struct.pack("<4sI4s", b"RIFF", riff, b"WAVE")
+    return head + form + comment + struct.pack("<4sI", b"data", size)
 
 
 def without_length(mp3: bytes) -> bytes:
     """Removes a first frame with the length (Xing, Info) from an MP3 stream. It was written before
     the length was known, and players would trust it."""
-    header = mp3_frames.frame_header(mp3)
-    if header is None or not mp3_frames.is_length(mp3[: header.bytes], header):
+    start = mp3_frames.end_of_tags(mp3)
+    header = mp3_frames.frame_header(mp3, start)
+    if header is None or not mp3_frames.is_length(mp3[start : start + header.bytes], header):
         return mp3
-    return mp3[header.bytes :]
+    return mp3[:start] + mp3[start + header.bytes :]
 
 
 class _Sink(io.RawIOBase):
@@ -246,13 +255,14 @@ class AacFile:
     sink: the output file; form: one of AAC_FORMATS; streamed: only ever appends to `sink`.
     """
 
-    def __init__(self, sink: IO[bytes], form: str, *, streamed: bool) -> None:
+    def __init__(self, sink: IO[bytes], form: str, *, streamed: bool, mark: Mark) -> None:
         import av
 
-        options = _IN_FRAGMENTS if streamed and form == "m4a" else {}
+        options = _WITH_TAG if form == "aac" else _IN_FRAGMENTS if streamed else {}
         self._container: Any = av.open(
             sink, "w", format=_CONTAINERS[form], container_options=options
         )
+        self._container.metadata["comment"] = mark.text
         self._stream = self._container.add_stream("aac", rate=RATE, layout="mono")
         self._stream.bit_rate = BITS_PER_SECOND
         self._container.start_encoding()

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 
 from machine.storage.atomic import Written, make_folder, replace_file
+from xtts.encoding import wav_header
+from xtts.marks import Mark
 from xtts.model.shapes import VOCODER_RATE
 
 
-def write(path: Path, samples: Any, rate: int = VOCODER_RATE) -> Written:
-    """Writes `[samples]` in -1..1, an array or a tensor on the CPU, atomically.
+def write(path: Path, samples: Any, rate: int = VOCODER_RATE, mark: Mark | None = None) -> Written:
+    """Writes `[samples]` in -1..1, an array or a tensor on the CPU, atomically. mark: of synthetic
+    speech; None for a recording.
 
     Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
     """
     import soundfile
 
-    # First in memory (48 kB per second), because libsndfile seeks back to the header on closing.
-    whole = io.BytesIO()
+    whole, samples = io.BytesIO(), np.asarray(samples, np.float32)
+    whole.write(wav_header(2 * len(samples), rate, mark))
     # soundfile clips what is beyond -1..1.
-    soundfile.write(whole, np.asarray(samples, np.float32), rate, subtype="PCM_16", format="WAV")
+    soundfile.write(whole, samples, rate, subtype="PCM_16", format="RAW", endian="LITTLE")
     make_folder(path.parent)
     return replace_file(path, lambda file: file.write(whole.getbuffer()))

@@ -103,23 +103,32 @@ export function toPcm(samples) {
   return new Uint8Array(view.buffer);
 }
 
-/** s16le mono bytes as a WAV file, with its header of 44 bytes. */
-export function wavOf(pieces, rate = RATE) {
+/** s16le mono bytes at RATE as a WAV file. mark: the comment of synthetic speech (ASCII); "" for a recording. */
+export function wavOf(pieces, mark = "") {
   const size = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);
-  const header = new DataView(new ArrayBuffer(44));
+  const room = mark.length + 2 - (mark.length % 2); // The comment ends with a zero, and its room is even.
+  const data = mark ? 56 + room : 36;
+  const header = new DataView(new ArrayBuffer(data + 8));
   const words = (at, text) => [...text].forEach((c, i) => header.setUint8(at + i, c.charCodeAt(0)));
   words(0, "RIFF");
-  header.setUint32(4, 36 + size, true);
+  header.setUint32(4, data + size, true);
   words(8, "WAVEfmt ");
   header.setUint32(16, 16, true);
   header.setUint16(20, 1, true);
   header.setUint16(22, 1, true);
-  header.setUint32(24, rate, true);
-  header.setUint32(28, rate * 2, true);
+  header.setUint32(24, RATE, true);
+  header.setUint32(28, RATE * 2, true);
   header.setUint16(32, 2, true);
   header.setUint16(34, 16, true);
-  words(36, "data");
-  header.setUint32(40, size, true);
+  if (mark) {
+    words(36, "LIST");
+    header.setUint32(40, 12 + room, true);
+    words(44, "INFOICMT");
+    header.setUint32(52, mark.length + 1, true);
+    words(56, mark);
+  }
+  words(data, "data");
+  header.setUint32(data + 4, size, true);
   return new Blob([header.buffer, ...pieces], { type: "audio/wav" });
 }
 

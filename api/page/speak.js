@@ -114,10 +114,11 @@ export class SpeakBox {
     const began = performance.now();
     const stream = new Stream(); // Within the click, else the browser blocks the audio.
     const abort = this.#begin();
-    let spokenBy = null;
+    let [spokenBy, mark] = [null, ""];
     try {
       const answer = await this.#answer(wanted, path);
       spokenBy = modelOf(answer.answer);
+      mark = answer.answer.headers.get("X-AI-Generated") ?? "";
       this.history.add(this.#entry(wanted, path));
       const firstSeconds = await this.#receive(answer, stream, began, () => this.#show(wanted.input, stream));
       if (abort === this.#abort) this.#tell(stream, firstSeconds, (performance.now() - began) / 1000);
@@ -126,7 +127,7 @@ export class SpeakBox {
       if (abort === this.#abort) this.#broken(error, stream);
     }
     // A newer request may have taken the place of this one.
-    if (abort === this.#abort) this.#end(stream, { path, body: { model: this.#model, ...wanted }, spokenBy });
+    if (abort === this.#abort) this.#end(stream, { path, body: { model: this.#model, ...wanted }, spokenBy, mark });
   }
 
   /** Handles an early end; the audio so far can be played again. */
@@ -233,7 +234,7 @@ export class SpeakBox {
     return this.#abort;
   }
 
-  /** said: the request and the voice that answered. */
+  /** said: the request, the voice that answered, and the mark of its speech. */
   #end(stream, said) {
     this.#abort = null;
     say(find("say"), "Speak");
@@ -317,15 +318,15 @@ class Saving {
     return find("format").value;
   }
 
-  /** spoken: the samples (pieces), the file name without its extension, the request and the voice that answered. */
+  /** spoken: the samples (pieces), the file name without its extension, the request, and the voice that answered with its mark. */
   spoken(spoken) {
     this.#spoken = spoken;
   }
 
   async #save() {
-    const { pieces, name } = this.#spoken;
+    const { pieces, name, mark } = this.#spoken;
     const form = this.format;
-    if (form === "wav") return keep(wavOf(pieces), `${name}.wav`);
+    if (form === "wav") return keep(wavOf(pieces, mark), `${name}.wav`);
     const button = find("keep-spoken");
     button.disabled = true;
     say(button, "Saving …");

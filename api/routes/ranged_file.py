@@ -9,6 +9,7 @@ from starlette.responses import FileResponse, MalformedRangeHeader, RangeNotSati
 
 from api.errors import APIError
 from api.schemas import PROBLEMS
+from xtts.marks import UNNAMED
 
 
 def ranged_responses(*media_types: str) -> dict[int | str, dict[str, Any]]:
@@ -22,6 +23,8 @@ def ranged_responses(*media_types: str) -> dict[int | str, dict[str, Any]]:
 
 
 WAV_RESPONSES = ranged_responses("audio/wav")
+# Of files whose sound a voice has spoken; the mark in the file names the voice.
+SPOKEN = UNNAMED.headers
 
 
 class RangedFile(FileResponse):
@@ -44,12 +47,12 @@ class RangedFile(FileResponse):
             raise refusal from None
 
 
-async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:
-    """A WAV file. cached: the header Cache-Control. Raises APIError (404) if it was deleted."""
+async def wav_file(path: Path, *, cached: str = "no-cache", spoken: bool = False) -> RangedFile:
+    """A WAV file. cached: the header Cache-Control; spoken: whether a voice has spoken it, and not
+    a person. Raises APIError (404) if it was deleted."""
     try:
         stat = await asyncio.to_thread(os.stat, path)
     except FileNotFoundError:
         raise APIError(404, "no_sample", "The recording was deleted.") from None
-    return RangedFile(
-        path, media_type="audio/wav", headers={"Cache-Control": cached}, stat_result=stat
-    )
+    headers = {"Cache-Control": cached, **(SPOKEN if spoken else {})}
+    return RangedFile(path, media_type="audio/wav", headers=headers, stat_result=stat)

@@ -82,7 +82,7 @@ async def read_sample(
     path: Path | None = getattr(saved, which)
     if path is None or not path.is_file():
         raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
-    return await wav_file(path)
+    return await wav_file(path, spoken=which == "output")
 
 
 @router.get("/runs/{run_id}/evaluation")
@@ -108,7 +108,7 @@ async def read_sentence(run_id: str, candidate: str, number: Number, state: Shar
     path = listing.sound_of(run, judged, number)
     if path is None:
         raise APIError(404, "no_sample", "The audio of that sentence was not kept.")
-    return await wav_file(path)
+    return await wav_file(path, spoken=True)
 
 
 @router.post(

@@ -30,6 +30,7 @@ from api.voices import imported, store
 from machine.text import plain_name
 from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.marks import UNNAMED, Mark
 from xtts.text import languages
 from xtts.text.cleaning import speakable
 from xtts.text.markup import STYLE_MARK, of_request, voices_named
@@ -64,6 +65,7 @@ class SoundForm:
         media_type: Replaces that of the format.
         wrap: Converts a whole file to the body.
         words: Whether events, lines and the object have the times of the words.
+        mark: The mark of the sound, with the name of the voice; `respond` sets it.
     """
 
     format: str
@@ -72,6 +74,7 @@ class SoundForm:
     headers: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[bytes], bytes] | None = None
     words: bool = False
+    mark: Mark = UNNAMED
 
     @property
     def whole(self) -> bool:
@@ -137,7 +140,7 @@ class SpeechResponse(Response):
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {
             "content-type": self.form.content_type, "cache-control": "no-store",
-            **self.form.headers,
+            **self.form.mark.headers, **self.form.headers,
         }  # fmt: skip
         if self.form.format == "pcm":
             headers["x-sample-rate"] = str(RATE)
@@ -160,14 +163,14 @@ class SpeechResponse(Response):
 
     async def _whole(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.spoken])
-        file = await asyncio.to_thread(whole, self.form.format, pcm)
+        file = await asyncio.to_thread(whole, self.form.format, pcm, self.form.mark)
         if self.form.sending == "object":
             return self._captioned(file, last=True)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The chunks of a streamed response."""
-        encoder = Encoder(self.form.format)
+        encoder = Encoder(self.form.format, mark=self.form.mark)
         async for chunk in self.spoken:
             if piece := await _off(encoder, encoder.add, chunk):
                 for part in self._parts_of(piece):
@@ -277,7 +280,18 @@ async def respond(
 ) -> Response:
     """The HTTP response to a speech request. Arguments and errors as `stream`."""
     spoken = await stream(state, caller, replace(ask, whole=form.whole), voice, **more)
-    return SpeechResponse(spoken, form, state)
+    mark = await mark_of(state, voice, more.get("target"))
+    return SpeechResponse(spoken, replace(form, mark=mark), state)
+
+
+async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None) -> Mark:
+    """The mark of speech with this voice: its name as people know it, without a client's id."""
+    if target is not None:
+        return Mark(target.name)
+    if store.is_served(voice):
+        return Mark(state.served_name)
+    uploaded = await asyncio.to_thread(state.voices.get, voice)
+    return Mark(uploaded.name if uploaded else voice.removesuffix(".wav"))
 
 
 async def stream(

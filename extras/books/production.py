@@ -230,7 +230,7 @@ class _Reader:
             self.language, arguments.seed, arguments.retakes, order.speakers, arguments.footnotes,
             self._rejected(arguments.again),
         )  # fmt: skip
-        self.takes = TakeFolder(self.folder / "sentences")
+        self.takes = TakeFolder(self.folder / "sentences", voice.files.mark)
         tokenizer = voice.model.tokenizer
         listener = _listener(arguments.recogniser, tokenizer, self.language)
         voice.prepare()

@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 from api.arriving import arrived, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
-from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
+from api.routes.ranged_file import SPOKEN, WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.speech.speaking import recording_of
@@ -45,6 +45,7 @@ _FILE_TYPES = {
     ".vtt": "text/vtt; charset=utf-8", ".json": "application/json",
     ".txt": "text/plain; charset=utf-8",
 }  # fmt: skip
+_SPOKEN = frozenset({*(f".{form}" for form in MEDIA_TYPES), ".m4b", ".epub"})
 _FILE_RESPONSES = ranged_responses(_FILE, *_FILE_TYPES.values())
 
 
@@ -149,14 +150,15 @@ def download_file(book: str, file: str, state: Shared) -> FileResponse:
     requests."""
     path = state.part(Library).books.find(book).file(file)
     media_type = _FILE_TYPES.get(path.suffix, _FILE)
-    return RangedFile(path, media_type=media_type, headers=_FRESH, filename=path.name)
+    headers = _FRESH | (SPOKEN if path.suffix in _SPOKEN else {})
+    return RangedFile(path, media_type=media_type, headers=headers, filename=path.name)
 
 
 @router.get("/{book}/sentences/{take}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
 def hear_sentence(book: str, take: str, state: Shared) -> FileResponse:
     """Returns the sound of a sentence in the plan or the report. Supports range requests."""
     path = state.part(Library).books.find(book).take(take)
-    return RangedFile(path, media_type="audio/wav", headers=_FRESH)
+    return RangedFile(path, media_type="audio/wav", headers=_FRESH | SPOKEN)
 
 
 def _check_names(names: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import PlainTextResponse, Response
 
 from api.errors import APIError
+from api.routes.ranged_file import SPOKEN
 from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.speaking import SoundForm
@@ -175,7 +176,8 @@ async def read_sound(name: str, state: Shared) -> Response:
         raise APIError(
             404, "no_sound", "That audio does not exist, or is no longer kept. Generate it again."
         )
-    return Response(wav, media_type="audio/wav", headers={"Cache-Control": "no-store"})
+    headers = {"Cache-Control": "no-store", **SPOKEN}
+    return Response(wav, media_type="audio/wav", headers=headers)
 
 
 async def _kept(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:

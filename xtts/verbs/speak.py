@@ -13,6 +13,7 @@ from machine.errors import SotaqueError
 from machine.storage.reading import decoded_text
 from xtts import encoding
 from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
+from xtts.marks import Mark
 from xtts.text.languages import tag_of
 from xtts.verbs import voice_arguments
 
@@ -129,7 +130,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
         print(voice.message)
     for ask, line in zip(read, lines, strict=True):
         waveform, spoken, choice = _spoken(voice, ask, arguments.takes)
-        place = _write_sound(line.out, waveform, sound)
+        place = _write_sound(line.out, waveform, files.mark, sound)
         print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{choice}{_endings(spoken)}")
         if arguments.words is not None:
             _write_words(ask, spoken, _words_file(arguments, line.out))
@@ -195,12 +196,14 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
     return Path(arguments.words / f"{out.stem}.json")
 
 
-def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", stream: "IO[bytes] | None") -> str:
+def _write_sound(
+    path: Path, waveform: "np.ndarray[Any, Any]", mark: Mark, stream: "IO[bytes] | None"
+) -> str:
     """Writes a file, or a WAV into `stream`, and returns the name of its place."""
     if stream is None:
-        encoding.write(path, waveform)
+        encoding.write(path, waveform, mark)
         return str(path)
-    stream.write(encoding.whole("wav", encoding.pcm16(waveform)))
+    stream.write(encoding.whole("wav", encoding.pcm16(waveform), mark))
     stream.flush()
     return "stdout"
 

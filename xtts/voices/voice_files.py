@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from xtts import arguments
 from xtts.joined_reference import Reference, reference_of
+from xtts.marks import Mark
 from xtts.model.config import ModelConfig
 from xtts.text.errors import shown
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
@@ -142,6 +143,17 @@ class VoiceFiles:
     own_name: str = ""
     adapter: Path | None = None
     speaker_decoders: "Mapping[Path, Path]" = field(default_factory=dict)
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of its speech, with the name of the speaker, recording, folder or checkpoint."""
+        if self.own_name:
+            return Mark(self.own_name)
+        if (other := self.other_reference) is not None:
+            return Mark((other if isinstance(other, Path) else other[0]).stem)
+        if self.adapter is not None:
+            return Mark(self.adapter.parent.name)
+        return Mark(self.folder.name if self.weights.parent == self.folder else self.weights.stem)
 
     @property
     def tokenizer(self) -> TokenizerSpec:

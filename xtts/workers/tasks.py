@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from machine.text import load_error
+from xtts.marks import Mark
 from xtts.workers import decoder_learning
 from xtts.workers.requests import (
     SLOTS,
@@ -142,7 +143,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     guard = tuned.guard(whose, request.request.seed)
     synthesis = replace(request.request, pieces=pieces)
     waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
-    wav.write(request.out, waveform.cpu().float())
+    wav.write(request.out, waveform.cpu().float(), mark=tuned.mark(request.voice))
     likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
     audio_seconds = len(waveform) / audio.VOCODER_RATE
     spoken = SpokenFile(
@@ -186,7 +187,7 @@ def evaluate(
         for first in range(0, len(tasks), SLOTS):
             for one in _decoded(model, whose, request.rate, tasks[first : first + SLOTS]):
                 sound = _vocoded(model, whose, one) if one.task.sounded else None
-                measured = _measured(model, one, sound, natural, speaker)
+                measured = _measured(model, one, sound, natural, speaker, tuned.mark(request.voice))
                 hearing.begin(len(facts), sound, measured)
                 facts.append(measured)
                 spoken.append(one)
@@ -239,7 +240,7 @@ def read_speakers(folder: Path) -> "dict[str, Tensor]":
 
 def _measured(
     model: "Model", sentence: DecodedSentence, waveform: "Tensor | None",
-    natural: "NaturalnessJudge | None", speaker: "SpeakerJudge | None",
+    natural: "NaturalnessJudge | None", speaker: "SpeakerJudge | None", mark: Mark,
 ) -> SpokenFacts:  # fmt: skip
     from xtts import audio, wav
 
@@ -249,7 +250,7 @@ def _measured(
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            wav.write(out, waveform.cpu().float())
+            wav.write(out, waveform.cpu().float(), mark=mark)
         embedding, hertz, spread = _heard(model, waveform, speaker)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(

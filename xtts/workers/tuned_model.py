@@ -14,6 +14,7 @@ from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from machine.errors import SotaqueError
 from xtts.inference.compute_config import ComputeConfig
+from xtts.marks import Mark
 from xtts.voices import learned_decoder
 from xtts.workers.decoder_clips import ClipCache
 from xtts.workers.requests import TunedVoice
@@ -56,6 +57,10 @@ class TunedModel:
         self._heard: tuple[Tensor, Tensor] | None = None
         self._recogniser: tuple[tuple[str, str], Recogniser] | None = None
         self.let_go()
+
+    def mark(self, asked: TunedVoice) -> Mark:
+        """The mark of speech with these weights: the name of the checkpoint or the base."""
+        return Mark(self.base.name if asked.weights is None else asked.weights.stem)
 
     def reading(self, asked: TunedVoice) -> "tuple[Model, Tensor]":
         """The model with the tokenizer and the pronunciations of these weights' run, or else of the

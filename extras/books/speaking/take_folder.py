@@ -16,6 +16,7 @@ import numpy as np
 from machine.storage.atomic import make_folder, write_json
 from machine.storage.reading import read_json
 from xtts import wav
+from xtts.marks import UNNAMED, Mark
 from xtts.model.shapes import VOCODER_RATE
 
 SCHEMA = 1
@@ -58,8 +59,8 @@ class Take:
 class TakeFolder:
     """The takes of a book, in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, mark: Mark = UNNAMED) -> None:
+        self.folder, self.mark = folder, mark
 
     def sound(self, key: str) -> Path:
         """The path of a take's WAV file, which may not exist."""
@@ -67,13 +68,15 @@ class TakeFolder:
 
     def find(self, key: str) -> Take | None:
         """A finished take; None if it does not exist or its sound is incomplete."""
+        import soundfile
+
         read = read_json(self.sound(key).with_suffix(".json"))
         try:
             if read.pop("schema") != SCHEMA:
                 return None
             take = Take(**read)
-            whole = self.sound(key).stat().st_size == wav_bytes(take.samples)
-        except (OSError, TypeError, KeyError):
+            whole = soundfile.info(self.sound(key)).frames == take.samples
+        except (OSError, TypeError, KeyError, soundfile.LibsndfileError):
             return None
         return take if whole and take.key == key else None
 
@@ -81,7 +84,7 @@ class TakeFolder:
         """Writes a take. Raises DiskFull, WriteError."""
         path = self.sound(take.key)
         make_folder(path.parent)
-        wav.write(path, waveform, VOCODER_RATE)
+        wav.write(path, waveform, VOCODER_RATE, self.mark)
         write_json(path.with_suffix(".json"), {"schema": SCHEMA, **asdict(take)})
 
     def heard(self, key: str, recogniser: str) -> int | None:
@@ -100,8 +103,3 @@ class TakeFolder:
 
         sound, _ = soundfile.read(self.sound(take.key), dtype="int16")
         return np.asarray(sound, np.int16)
-
-
-def wav_bytes(samples: int) -> int:
-    """The size of a WAV file of 16-bit samples."""
-    return 44 + 2 * samples

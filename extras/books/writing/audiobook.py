@@ -34,7 +34,8 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
         container: Any = av.open(file, "w", format="mp4")
         container.metadata.update(
             {"title": book.title, "album": book.title, "artist": book.author,
-             "album_artist": book.author, "genre": "Audiobook"}
+             "album_artist": book.author, "genre": "Audiobook",
+             "comment": chapters[0].mark.text}
         )  # fmt: skip
         stream = container.add_stream("aac", rate=RATE, layout="mono")
         stream.bit_rate = BITS_PER_SECOND

@@ -14,6 +14,7 @@ from extras.books.writing.loudness import as_pcm, gain_of, limited
 from machine.storage.atomic import replace_file, replacing
 from xtts.encoding import Encoder, wav_header
 from xtts.inference.alignment.guarded_piece import TimedWord
+from xtts.marks import Mark
 from xtts.model.shapes import VOCODER_RATE
 from xtts.subtitles import written
 
@@ -50,6 +51,11 @@ class BoundChapter:
         self._before = round(BEFORE_SECONDS * VOCODER_RATE)
 
     @property
+    def mark(self) -> Mark:
+        """The mark of its sound."""
+        return self._takes.mark
+
+    @property
     def samples(self) -> int:
         """The number of samples, including pauses."""
         spoken = sum(one.take.samples for one in self.sentences)
@@ -62,10 +68,10 @@ class BoundChapter:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the sound, by the takes and the pauses between them."""
+        """Identifies the sound, by the voice's name, the takes and the pauses between them."""
         parts = [f"{one.take.key} {pause}" for one, pause in
                  zip(self.sentences, self._pauses, strict=True)]  # fmt: skip
-        return hashlib.sha256("\n".join([self.title, *parts]).encode()).hexdigest()
+        return hashlib.sha256("\n".join([self.title, self.mark.voice, *parts]).encode()).hexdigest()
 
     def pcm(self) -> Iterator[bytes]:
         """The sound as 16-bit samples at 24,000 Hz, sentence by sentence."""
@@ -101,11 +107,11 @@ class BoundChapter:
         """Writes the sound as one of `xtts.encoding.MEDIA_TYPES`. Raises DiskFull, WriteError."""
         with replacing(path) as file:
             if form == "wav":
-                file.write(wav_header(2 * self.samples))
+                file.write(wav_header(2 * self.samples, mark=self.mark))
                 for part in self.pcm():
                     file.write(part)
                 return
-            encoder = Encoder(form, file)
+            encoder = Encoder(form, file, mark=self.mark)
             for part in self.pcm():
                 encoder.add(part)
             encoder.end()

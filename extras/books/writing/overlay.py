@@ -63,7 +63,7 @@ def _add(made: zipfile.ZipFile, name: str, content: bytes, *, packed: bool = Tru
 
 def _mp3(chapter: BoundChapter) -> bytes:
     sound = io.BytesIO()
-    encoder = Encoder("mp3", sound)
+    encoder = Encoder("mp3", sound, mark=chapter.mark)
     for pcm in chapter.pcm():
         encoder.add(pcm)
     encoder.end()

@@ -102,7 +102,7 @@ def test_a_streamed_wav_has_one_header(dialect):
     """remsky/Kokoro-FastAPI, pull request 94: a header in each chunk sounds like a click."""
     text = "a sentence. " * 30  # two pieces
     answer = dialect.say(text, stream=True)
-    assert answer.content.count(b"RIFF") == 1 and answer.content[44:] == said(text)
+    assert answer.content.count(b"RIFF") == 1 and samples(answer.content) == said(text)
 
 
 def test_what_changes_nothing_is_named_in_a_header(dialect):

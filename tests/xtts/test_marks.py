@@ -1,0 +1,85 @@
+"""The mark of synthetic speech, read back by FFmpeg and by libsndfile."""
+
+import io
+import json
+import shutil
+import subprocess
+import wave
+from collections.abc import Callable
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from xtts import wav
+from xtts.encoding import MEDIA_TYPES, Encoder, whole
+from xtts.marks import SOURCE, UNNAMED, Mark
+
+PCM = bytes(96_000)
+MARK = Mark("Ânna; the 2nd")
+# pcm has no room for it: the service sends the mark in a header.
+FILES = [form for form in MEDIA_TYPES if form != "pcm"]
+
+
+def streamed(form: str, mark: Mark) -> bytes:
+    encoder = Encoder(form, mark=mark)
+    return encoder.add(PCM[:500]) + encoder.add(PCM[500:]) + encoder.end()
+
+
+def whole_file(form: str, mark: Mark) -> bytes:
+    return whole(form, PCM, mark)
+
+
+def comment(data: bytes) -> str | None:
+    """The comment of a file, as FFmpeg reads it."""
+    with av.open(io.BytesIO(data)) as file:
+        found = {**file.metadata, **file.streams.audio[0].metadata}
+    return {key.lower(): value for key, value in found.items()}.get("comment")
+
+
+def test_the_text_names_source_voice_and_version_in_ascii():
+    parts = MARK.text.split("; ")
+    assert parts[0] == "AI-generated speech" and parts[-1] == SOURCE
+    assert parts[1] == "voice: %C3%82nna%3B the 2nd" and parts[2].startswith("sotaque ")
+    assert MARK.text.isascii() and MARK.headers == {"X-AI-Generated": MARK.text}
+    assert "voice" not in UNNAMED.text
+
+
+@pytest.mark.parametrize("form", FILES)
+@pytest.mark.parametrize("encoded", [whole_file, streamed])
+@pytest.mark.parametrize("mark", [MARK, Mark("Anna"), UNNAMED], ids=["signs", "name", "none"])
+def test_every_format_begins_with_the_mark(
+    form: str, encoded: Callable[[str, Mark], bytes], mark: Mark
+):
+    data = encoded(form, mark)
+    assert comment(data) == mark.text
+    assert mark.text.encode() in data[:4_000]
+
+
+@pytest.mark.parametrize("mark", [MARK, Mark("Anna"), UNNAMED])
+def test_a_marked_wav_is_one_for_other_readers(tmp_path, mark):
+    samples = np.random.default_rng(1).normal(0, 0.2, 4_801)
+    wav.write(tmp_path / "plain.wav", samples)
+    wav.write(tmp_path / "marked.wav", samples, mark=mark)
+    assert soundfile.SoundFile(tmp_path / "plain.wav").comment == ""
+    with soundfile.SoundFile(tmp_path / "marked.wav") as file:
+        assert (file.comment, file.frames) == (mark.text, 4_801)
+    found, expected = (soundfile.read(tmp_path / f"{one}.wav")[0] for one in ("marked", "plain"))
+    assert np.array_equal(found, expected)
+    with wave.open(str(tmp_path / "marked.wav")) as standard:
+        assert standard.getparams()[:4] == (1, 2, 24_000, 4_801)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("form", FILES)
+@pytest.mark.parametrize("encoded", [whole_file, streamed])
+def test_ffprobe_reads_the_mark(tmp_path, form, encoded):
+    ffprobe = shutil.which("ffprobe")
+    assert ffprobe, "ffprobe is not installed; on Debian: apt-get install ffmpeg"
+    path = tmp_path / f"sound.{form}"
+    path.write_bytes(encoded(form, MARK))
+    command = [ffprobe, "-v", "error", "-show_format", "-show_streams", "-of", "json"]
+    told = json.loads(subprocess.check_output([*command, str(path)]))
+    tags = {**told["format"].get("tags", {}), **told["streams"][0].get("tags", {})}
+    assert {key.lower(): value for key, value in tags.items()}["comment"] == MARK.text
