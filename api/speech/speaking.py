@@ -290,8 +290,14 @@ async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None
         return Mark(target.name)
     if store.is_served(voice):
         return Mark(state.served_name)
-    uploaded = await asyncio.to_thread(state.voices.get, voice)
-    return Mark(uploaded.name if uploaded else voice.removesuffix(".wav"))
+    name = voice.removesuffix(".wav")
+    for uploaded in await asyncio.to_thread(state.voices.all):
+        if uploaded.id == voice or plain_name(uploaded.name) in (
+            plain_name(voice),
+            plain_name(name),
+        ):
+            return Mark(uploaded.name)
+    return Mark(name)
 
 
 async def stream(

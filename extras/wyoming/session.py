@@ -16,6 +16,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -206,11 +207,17 @@ class WyomingSession:
                 async for chunk in self._counted(voice, part):
                     if not begun:
                         begun = True
-                        await self._send(AudioStart(**_SOUND))
+                        await self._send(await self._start(voice))
                     await self._send(AudioChunk(**_SOUND, audio=chunk))
         if not begun:  # the text has nothing to speak: the answer is empty audio
-            await self._send(AudioStart(**_SOUND))
+            await self._send(await self._start(voice))
         await self._send(AudioStop())
+
+    async def _start(self, voice: SynthesizeVoice | None) -> "MarkedStart":
+        labels = await for_extras.labels(self._state)
+        name, _ = wanted_of(voice, labels, self._state.last_languages)
+        mark = await speaking.mark_of(self._state, name)
+        return MarkedStart(**_SOUND, ai_generated=mark.text)
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
@@ -273,6 +280,18 @@ class WyomingSession:
         errors."""
         with contextlib.suppress(ConnectionError):
             await self._send(Error(text=without_paths(refusal.detail), code=refusal.code))
+
+
+@dataclass
+class MarkedStart(AudioStart):
+    """The start of audio with the mark of synthetic speech (`xtts.marks`), in a field that the
+    protocol's readers skip."""
+
+    ai_generated: str = ""
+
+    def event(self) -> Event:
+        start = super().event()
+        return Event(start.type, {**start.data, "ai_generated": self.ai_generated})
 
 
 def _text_of(event: Event) -> str:

@@ -18,6 +18,7 @@ from machine.devices import selection
 from tests.api.decoding import decoded
 from tests.datasets import a_sound
 from tests.machines import machine
+from tests.marked import comment
 from tests.models import tiny_voice
 from tests.xtts.voices.adapters import adapter_of
 from xtts import encoding
@@ -25,6 +26,7 @@ from xtts.__main__ import main
 from xtts.download.xtts_v2 import FilesError
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.marks import Mark
 from xtts.text.tokenizer import Tokenizer
 from xtts.verbs.speak import _endings
 from xtts.voices import loading, voice_files
@@ -47,6 +49,7 @@ def test_a_text_becomes_a_wav(base_folder, recording, tmp_path, capsys):
     assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 0
     info = soundfile.info(out)
     assert (info.samplerate, info.subtype, info.channels) == (24_000, "PCM_16", 1)
+    assert comment(out) == Mark(recording.stem).text
     assert f"{out}: {info.duration:.2f} s" in capsys.readouterr().out
 
 
@@ -117,7 +120,9 @@ def test_out_minus_is_a_wav_on_stdout_and_words_go_to_stderr(
     monkeypatch.setattr(sys, "stdout", out)
     asked = ("One.", "--reference", recording, "--device", "auto", "--show-text", "--out", "-")
     assert speak(base_folder, *asked) == 0
-    sound, _ = soundfile.read(io.BytesIO(out.buffer.getvalue()), dtype="int16")
+    written = out.buffer.getvalue()
+    assert comment(written) == Mark(recording.stem).text
+    sound, _ = soundfile.read(io.BytesIO(written), dtype="int16")
     assert np.array_equal(sound, spoken)
     told = capsys.readouterr().err
     assert "stdout: " in told and "Device: " in told and not list(tmp_path.iterdir())

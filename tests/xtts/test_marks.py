@@ -1,20 +1,22 @@
 """The mark of synthetic speech, read back by FFmpeg and by libsndfile."""
 
-import io
 import json
 import shutil
 import subprocess
 import wave
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 import soundfile
 
+from tests.marked import comment
 from xtts import wav
 from xtts.encoding import MEDIA_TYPES, Encoder, whole
 from xtts.marks import SOURCE, UNNAMED, Mark
+from xtts.voices.voice_files import VoiceFiles
 
 PCM = bytes(96_000)
 MARK = Mark("Ânna; the 2nd")
@@ -29,13 +31,6 @@ def streamed(form: str, mark: Mark) -> bytes:
 
 def whole_file(form: str, mark: Mark) -> bytes:
     return whole(form, PCM, mark)
-
-
-def comment(data: bytes) -> str | None:
-    """The comment of a file, as FFmpeg reads it."""
-    with av.open(io.BytesIO(data)) as file:
-        found = {**file.metadata, **file.streams.audio[0].metadata}
-    return {key.lower(): value for key, value in found.items()}.get("comment")
 
 
 def test_the_text_names_source_voice_and_version_in_ascii():
@@ -69,6 +64,23 @@ def test_a_marked_wav_is_one_for_other_readers(tmp_path, mark):
     assert np.array_equal(found, expected)
     with wave.open(str(tmp_path / "marked.wav")) as standard:
         assert standard.getparams()[:4] == (1, 2, 24_000, 4_801)
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({}, "voices"),
+        ({"weights": Path("run/checkpoints/checkpoint_epoch_2.pt")}, "checkpoint_epoch_2"),
+        ({"adapter": Path("adapters/anna/adapter.safetensors")}, "anna"),
+        ({"other_reference": Path("mine/me.wav")}, "me"),
+        ({"other_reference": (Path("a.wav"), Path("b.wav"))}, "a"),
+        ({"other_reference": Path("speakers/x.wav"), "own_name": "ben"}, "ben"),
+    ],
+)
+def test_a_voice_is_named_without_its_folders(more, name):
+    folder = Path("home/voices")
+    files = VoiceFiles(folder, folder / "model.pth", None, None)
+    assert replace(files, **more).mark == Mark(name)
 
 
 @pytest.mark.system

@@ -24,9 +24,11 @@ from extras.books.formats.book_reader import read_book
 from extras.books.production import limited_memory
 from extras.books.writing.binding import peak_and_rms
 from tests.extras.books.books_made import PNG, page, write_epub
+from tests.marked import comment
 from tests.models import tiny_voice
 from xtts.__main__ import main
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.marks import Mark
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
@@ -78,6 +80,16 @@ def test_a_file_a_chapter_within_acx(spoken):
     assert {path.suffix for path in spoken.glob("01 One.*")} == {
         ".wav", ".flac", ".mp3", ".opus", ".m4a", ".srt", ".vtt", ".json"
     }  # fmt: skip
+
+
+def test_every_file_is_marked(spoken, tiny):
+    marked = [path for path in spoken.rglob("*") if path.suffix in {
+        ".wav", ".flac", ".mp3", ".opus", ".m4a", ".m4b"
+    }]  # fmt: skip
+    assert len(marked) > 11
+    with zipfile.ZipFile(spoken / "A Small Book with sound.epub") as made:
+        inside = [made.read(f"OPS/c{number}.mp3") for number in (1, 2)]
+    assert {comment(one) for one in [*marked, *inside]} == {Mark(tiny.name).text}
 
 
 def test_the_audiobook_has_chapters_cover_title_and_author(spoken):

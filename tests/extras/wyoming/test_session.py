@@ -18,6 +18,7 @@ from wyoming.tts import (
 
 from tests.api.heard import asked, said
 from tests.extras.wyoming.conftest import BothPorts, answered, heard, say, send
+from xtts.marks import Mark
 
 TEXT = "Good morning, how did you sleep?"
 LONG = "long " * 40 + "text"
@@ -51,6 +52,15 @@ def test_each_listed_voice_speaks_as_itself(ports):
     paths = [None, *(str(kept.recording(row)) for row in kept.all())]
     wanted = [(language, path) for path in paths for language in ("en", "pt")]
     assert [(ask.language, recording) for ask, recording in orders] == wanted
+
+
+@pytest.mark.parametrize(("voice", "name"), [(None, "demo"), ("élodie (pt)", "Élodie")])
+@pytest.mark.parametrize("text", [TEXT, ""])
+def test_the_start_of_the_audio_is_marked(ports, voice, name, text):
+    wanted = SynthesizeVoice(name=voice) if voice else None
+    event = Synthesize(text=text, voice=wanted)
+    start = asyncio.run(answered(ports, event, last="audio-start")).last
+    assert start is not None and start.data["ai_generated"] == Mark(name).text
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "Good \ud83d morning."])

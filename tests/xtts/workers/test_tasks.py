@@ -16,12 +16,14 @@ from torchaudio.transforms import Resample
 
 from machine.errors import SotaqueError
 from tests.datasets import a_sound
+from tests.marked import comment
 from tests.models import ending_base
 from train.checkpointing.checkpoints import Checkpoints
 from xtts.audio import speaker_mel
 from xtts.inference import voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.marks import Mark
 from xtts.model import loading, vocoder
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import PREFIX
@@ -193,6 +195,7 @@ def test_a_sample_knows_when_its_words_are_spoken(tmp_path):
     asked = SpeakRequest(text, TunedVoice(DEMO / "reference.wav"), tmp_path / "out.wav")
     found = speaker.ask(asked)
     assert found.words is not None
+    assert comment(asked.out) == Mark("demo").text
     assert [word for word, _, _ in found.words] == ["He", "paid", "$5"]
     edges = [edge for _, *word in found.words for edge in word]
     assert edges == sorted(edges) and edges[-1] <= found.audio_seconds
@@ -305,7 +308,8 @@ def test_a_sentence_without_an_end_is_ended_and_told(speaker, request_of_base):
         assert one.seconds == pytest.approx(one.codes * 1024 / 22_050, abs=1e-3)
         assert one.finished or not one.words
     assert [bool(one.embedding) for one in found] == [True, True] + [False] * 7
-    assert soundfile.info(request_of_base.sentences[0].out).samplerate == 24_000
+    out = request_of_base.sentences[0].out
+    assert soundfile.info(out).samplerate == 24_000 and "AI-generated" in comment(out)
     assert not Path(str(request_of_base.sentences[2].out)).exists()
 
 
