@@ -71,7 +71,7 @@ def how_of(settings: ApiSettings) -> ChildOptions:
     return ChildOptions(ComputeConfig(
         settings.device, precision=precision, latents_folder=settings.voices_dir / "latents",
         backend=settings.backend, low_memory=settings.low_memory, threads=settings.num_threads,
-        guard=settings.guard,
+        guard=settings.guard, watermark=settings.watermark,
     ))  # fmt: skip
 
 

@@ -7,5 +7,5 @@ imports the core and `extras.common`, which holds what several extras share, and
 # In the order in which help and /openapi.json list what they offer.
 NAMES = (
     "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "layouts", "onnx", "ray",
-    "graphs", "eight_bit", "ssml", "dialects", "wyoming", "cli",
+    "graphs", "eight_bit", "ssml", "dialects", "wyoming", "watermark", "cli",
 )  # fmt: skip

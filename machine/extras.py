@@ -25,6 +25,7 @@ USAGE       a run's GPU, CPU and RAM usage, and FLOPs: `MachineMetrics`, `of_ste
 GRAPHS      training steps as CUDA graphs: `graphs_of`
 SPEECH_GRAPHS   decode steps and the vocoder's windows as CUDA graphs: `rows_of`, `record_windows`
 STEPS       computes steps elsewhere: `steps_on`
+WATERMARK   an inaudible watermark: `load`, `mark`
 """
 
 import importlib

@@ -52,7 +52,7 @@ BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
 # Self-contained fragments, so that the encoder never rewrites bytes that were sent.
 _IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
-# ADTS has no metadata of its own; an ID3 tag comes before its first frame.
+# ADTS has no metadata, so an ID3 tag comes before its first frame.
 _WITH_TAG = {"write_id3v2": "1"}
 AAC_FORMATS = tuple(_CONTAINERS)
 

@@ -23,7 +23,7 @@ def ranged_responses(*media_types: str) -> dict[int | str, dict[str, Any]]:
 
 
 WAV_RESPONSES = ranged_responses("audio/wav")
-# Of files whose sound a voice has spoken; the mark in the file names the voice.
+# For files with the speech of a voice; the mark in the file names the voice.
 SPOKEN = UNNAMED.headers
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass as settings_class
@@ -79,6 +79,9 @@ class SharedSettings:
     guard: Switch = True
     """Checks each utterance and speaks it again if it broke off, repeated itself, got stuck or
     continued after the end of the text. off returns every utterance unchecked."""
+    watermark: Annotated[Literal["off", "perth"], Means("off or perth", words=True)] = "off"
+    """Adds an inaudible watermark to all speech. perth needs resemble-perth
+    (docs/synthetic-sound.md). Every file also says in its metadata that it is AI-generated."""
     output_dir: Folder = Path("train/output")
     """The run folder, with checkpoints, samples and metrics. The API finds its voices there."""
     num_threads: AutoCount = None

@@ -209,7 +209,9 @@ def sampler_of(
     settings: TrainSettings, context: RunContext, stop: StopRequest | None = None
 ) -> Sampler:
     """The sampler for the settings. stop: ends a request at once."""
-    compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
+    compute = ComputeConfig(
+        precision=settings.speak_precision, guard=settings.guard, watermark=settings.watermark
+    )
     chosen = placement.plan(context.machine, settings.sample_device, context.device.value, compute)
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
     return Sampler(chosen, speaker, interrupted=lambda: stop is not None and stop.requested)

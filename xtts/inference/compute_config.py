@@ -10,6 +10,7 @@ from pathlib import Path
 
 from machine.devices.selection import Place
 from xtts import arguments
+from xtts.inference import watermark
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class ComputeConfig:
         threads: The number of threads; None is the library's default.
         guard: Whether speech is judged, and faulty pieces are spoken again.
         cudnn: Whether convolutions use cuDNN.
+        watermark: WATERMARK.
 
     Raises ArgumentError for an invalid precision or low_memory.
     """
@@ -40,6 +42,7 @@ class ComputeConfig:
     threads: int | None = None
     guard: bool = True
     cudnn: bool = True
+    watermark: str = "off"
 
     def __post_init__(self) -> None:
         arguments.choice("precision", self.precision, arguments.PRECISIONS)
@@ -59,8 +62,12 @@ class ComputeConfig:
         parser.add_argument("--compute", type=_parsed, default=ComputeConfig())
 
     def apply(self) -> None:
-        """Sets torch's threads and cuDNN in this process. Does nothing for ONNX Runtime, whose
-        sessions set their threads, and which does not need torch."""
+        """Sets the watermark, torch's threads and cuDNN in this process. The sessions of ONNX
+        Runtime set their own threads, and do not need torch.
+
+        Raises SotaqueError if the watermark is not installed.
+        """
+        watermark.use(self.watermark)
         if self.backend == "onnx":
             return
         import torch

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
+from xtts.inference import watermark
 from xtts.inference.alignment.guarded_piece import (
     Guard,
     GuardedPiece,
@@ -205,7 +206,7 @@ class Speech:
         self._taken = len(utterance.latents)
         if utterance.done:
             sound += self._ended(utterance)
-        return [chunk for chunk in sound if len(chunk)]
+        return [watermark.marked(chunk) for chunk in sound if len(chunk)]
 
     def leave(self) -> None:
         """Ends the current utterance, if there is one."""

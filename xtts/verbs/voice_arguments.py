@@ -46,6 +46,7 @@ def take_settings(arguments: argparse.Namespace) -> None:
             print(f"Voice: {arguments.voice} ({why}). --voice names another one.")
     guard = getattr(arguments, "guard", None) or ("on" if settings.guard else "off")
     arguments.guard, arguments.threads = guard, settings.num_threads
+    arguments.watermark = settings.watermark
     arguments.precision = arguments.precision or settings.speak_precision
     arguments.xtts_v2, arguments.tos_agreed = settings.xtts_v2_dir, settings.coqui_tos_agreed
 
@@ -66,6 +67,7 @@ def loaded_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedV
     where, reason = compute_config(
         files, arguments.device, arguments.precision, low_memory=arguments.low_memory,
         guard=arguments.guard == "on", threads=arguments.threads,
+        watermark=arguments.watermark,
     )  # fmt: skip
     if reason:
         print(f"Device: {where.device} ({reason})")

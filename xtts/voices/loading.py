@@ -16,7 +16,7 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 def compute_config(
     voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False,
-    guard: bool = True, threads: int | None = None,
+    guard: bool = True, threads: int | None = None, watermark: str = "off",
 ) -> tuple[ComputeConfig, str]:  # fmt: skip
     """The configuration for a voice, and the reason if it differs from the request. The reason is
     "" for ONNX Runtime, which reports it itself.
@@ -27,7 +27,7 @@ def compute_config(
     device = arguments.device("device", device)
     where = ComputeConfig(
         device, precision=precision, backend="onnx" if voice.onnx else "torch",
-        low_memory=low_memory, guard=guard, threads=threads,
+        low_memory=low_memory, guard=guard, threads=threads, watermark=watermark,
     )  # fmt: skip
     if device == "cpu" or voice.onnx:
         return where, ""
@@ -54,6 +54,7 @@ def load_voice(
         SotaqueError: ONNX Runtime or its models cannot be used.
     """
     where = where or ComputeConfig()
+    where.apply()
     files = find_voice(voice) if isinstance(voice, VoiceSpec) else voice
     if where.backend == "onnx":
         loaded: LoadedVoice = formats.format_for(where.backend).load_voice(files, where)
@@ -62,5 +63,4 @@ def load_voice(
         raise BundleError(f"{files.folder} is an ONNX voice; it needs BACKEND=onnx.")
     from xtts.inference.torch_voice import load_torch_voice
 
-    where.apply()
     return load_torch_voice(files, where, (others or {}).values())

@@ -243,6 +243,7 @@ def _measured(
     natural: "NaturalnessJudge | None", speaker: "SpeakerJudge | None", mark: Mark,
 ) -> SpokenFacts:  # fmt: skip
     from xtts import audio, wav
+    from xtts.inference import watermark
 
     codes = sum(len(said.codes) for said in sentence.utterances)
     finished = all(said.stopped for said in sentence.utterances)
@@ -250,7 +251,7 @@ def _measured(
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            wav.write(out, waveform.cpu().float(), mark=mark)
+            wav.write(out, watermark.marked(waveform.cpu().float()), mark=mark)
         embedding, hertz, spread = _heard(model, waveform, speaker)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(

@@ -1,0 +1,107 @@
+"""The bodies of uploads as they arrive, and the disk space that they need."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
+
+from api.errors import APIError
+from machine.storage.atomic import is_full
+from machine.storage.leftovers import STALE_SECONDS
+
+_ARRIVING = ".arriving-"
+# Each write waits for a thread.
+_WRITE_BYTES = 1 << 20
+# Uploads and audiobooks leave this much of the disk free for runs and voices.
+KEPT_FREE_BYTES = 1 << 30
+
+
+class DiskSpace(BaseModel):
+    """Disk space in bytes. used: by all datasets, or by all books; most: the limit of
+    DATASETS_MAX_GB or BOOKS_MAX_GB; free: on the disk."""
+
+    used: int
+    most: int
+    free: int
+
+
+def free_bytes(folder: Path) -> int:
+    """The free bytes of a folder's disk; the folder need not exist yet."""
+    folder = folder.absolute()
+    above = next(one for one in (folder, *folder.parents) if one.exists())
+    return shutil.disk_usage(above).free
+
+
+def bytes_below(folder: Path) -> int:
+    """The total size of all files below a folder."""
+    used = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                used += os.lstat(os.path.join(parent, name)).st_size
+    return used
+
+
+@asynccontextmanager
+async def arrived(request: Request, folder: Path, what: str) -> AsyncIterator[Path]:
+    """The body as a new file in `folder`; it is deleted afterwards unless it was renamed.
+
+    what: the word for it, such as `book`. Raises APIError: 507 if it cannot be written, 422 for an
+    empty body, 400 for one that ends early.
+    """
+    path = folder / f"{_ARRIVING}{secrets.token_hex(8)}"
+    try:
+        await _write(request, path, what)
+        yield path
+    except ClientDisconnect:
+        text = f"The connection ended before the {what} had arrived. Send it again."
+        raise APIError(400, "cut_off", text) from None
+    except OSError as error:
+        code = "no_space" if is_full(error) else "not_kept"
+        text = f"The {what} cannot be written ({error.strerror})."
+        raise APIError(507, code, text) from error
+    finally:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def _write(request: Request, path: Path, what: str) -> None:
+    held, count = bytearray(), 0
+    with path.open("wb") as file:
+        async for part in request.stream():
+            held += part
+            count += len(part)
+            if len(held) >= _WRITE_BYTES:
+                taken, held = bytes(held), bytearray()
+                await asyncio.to_thread(file.write, taken)
+                await asyncio.to_thread(require_free, path.parent)
+        file.write(held)
+        await asyncio.to_thread(os.fsync, file.fileno())
+    if not count:
+        raise APIError(422, f"not_a_{what}", "The body is empty: send the file.")
+
+
+def require_free(folder: Path, more_bytes: int = 0) -> None:
+    """Raises APIError (507) unless `KEPT_FREE_BYTES` stay free after `more_bytes`. Blocks."""
+    if (free := free_bytes(folder)) < KEPT_FREE_BYTES + more_bytes:
+        text = (
+            f"The disk has {free:,} bytes left. This needs {more_bytes:,}, and "
+            f"{KEPT_FREE_BYTES:,} stay free. Free some space."
+        )
+        raise APIError(507, "no_space", text)
+
+
+def remove_arriving(folder: Path) -> None:
+    """Removes the files of killed uploads. Another replica may be writing recent ones."""
+    for path in folder.glob(f"{_ARRIVING}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()

@@ -1,0 +1,4 @@
+"""An inaudible watermark in all speech (WATERMARK=perth)."""
+
+SETTINGS = "extras.watermark.settings"
+WATERMARK = "extras.watermark.perth"

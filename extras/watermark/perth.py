@@ -1,0 +1,145 @@
+"""PerTh, Resemble AI's watermark (MIT), with the weights in the wheel of `resemble-perth`.
+
+A network changes the magnitudes of speech below 2 kHz, and another one hears whether they were
+changed; there is no message in it. Written after perth/perth_net/perth_net_implicit of version
+1.0.1. The package itself is never imported: it needs librosa and pkg_resources, and resamples to
+32 kHz. Its bins are 15.625 Hz wide, as they are here at 24 kHz, so nothing is resampled.
+"""
+
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from extras.watermark.weights import missing, weights_file
+from machine.errors import SotaqueError
+
+RATE, FFT, HOP = 24_000, 1_536, 240
+# The network's magnitudes: FFT of 2,048 samples at 32 kHz, -180 to 15 dB as 0 to 1, 128 bins.
+SCALE, FLOOR_DB, RANGE_DB, BINS, WIDTH = 2_048 / FFT, -180.0, 195.0, 128, 256
+# Frames below this share of the loudest one are not changed or heard.
+_PRESENT = 0.05
+# The shortest chunk: its reflection pads it to a window. A chunk's watermark fades in and out.
+LEAST_SAMPLES, _FADE = FFT // 2 + 1, 120
+
+
+Samples = TypeVar("Samples", Tensor, "np.ndarray[Any, Any]")
+
+
+def load() -> None:
+    """Loads the weights. Raises SotaqueError if they are not installed."""
+    _network()
+
+
+def mark(samples: Samples) -> Samples:
+    """Speech `[samples]` at 24 kHz with the watermark, as float32. A chunk of less than 32 ms is
+    returned unchanged."""
+    if len(samples) < LEAST_SAMPLES:
+        return samples
+    if isinstance(samples, np.ndarray):
+        return _marked(torch.from_numpy(samples)).numpy()
+    return _marked(samples)
+
+
+def _marked(samples: Tensor) -> Tensor:
+    network = _network()
+    with torch.inference_mode():
+        spectrum = _spectrum(samples.float())
+        levels = _levels(spectrum)
+        change = network.change(levels[:BINS]) * _present(levels)
+        spectrum[:BINS] *= 10 ** (change * RANGE_DB / 20)
+        added = torch.istft(spectrum, FFT, HOP, window=_window(), length=len(samples)) - samples
+        # Chunks are marked alone; without a fade of 5 ms their joints would click.
+        fade = torch.linspace(0, 1, _FADE)
+        added[:_FADE] *= fade
+        added[-_FADE:] *= fade.flip(0)
+        return samples + added
+
+
+def confidence(samples: Tensor) -> float:
+    """How sure the detector is that speech `[samples]` at 24 kHz has the watermark, 0 to 1."""
+    network = _network()
+    with torch.inference_mode():
+        levels = _levels(_spectrum(samples.float()))
+        return float(network(levels[None, :BINS], _present(levels)[None, None]).clamp(0, 1))
+
+
+class _Conv(nn.Module):
+    def __init__(self, into: int, out: int, kernel: int, *, active: bool = True) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(into, out, kernel, padding=kernel // 2)
+        self._active = active
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(self.conv(x)) if self._active else self.conv(x)
+
+
+def _layers(out: int) -> nn.Sequential:
+    middle = [_Conv(WIDTH, WIDTH, 7) for _ in range(5)]
+    return nn.Sequential(_Conv(BINS, WIDTH, 1), *middle, _Conv(WIDTH, out, 1, active=False))
+
+
+class _Network(nn.Module):
+    """The names of the layers are those of the weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleDict({"layers": _layers(BINS)})
+        self.decoder = nn.ModuleDict({f"{name}_layers": _layers(2) for name in SPEEDS})
+
+    def change(self, levels: Tensor) -> Tensor:
+        """The watermark of levels `[bins, frames]`, to be added to them."""
+        return self.encoder["layers"](levels[None])[0]
+
+    def forward(self, levels: Tensor, present: Tensor) -> Tensor:
+        """Hears levels `[1, bins, frames]` at three speeds, so that it also finds a watermark in
+        sound that plays faster or slower. Returns `[1]`."""
+        votes = []
+        for name, speed in SPEEDS.items():
+            frames = int(levels.shape[2] * speed)
+            heard = F.interpolate(levels, size=frames, mode="linear", align_corners=True)
+            where = F.interpolate(present, size=frames, mode="nearest")
+            out = self.decoder[f"{name}_layers"](heard)
+            votes.append((out * where).sum(2) / where.sum(2).clamp(min=1))
+        weight, vote = torch.stack(votes, 1).unbind(2)
+        return (vote * weight.softmax(1)).sum(1)
+
+
+SPEEDS = {"slow": 1.25, "normal": 1.0, "fast": 0.75}
+
+
+@cache
+def _network() -> _Network:
+    """The networks with their weights, loaded once in a process."""
+    path = weights_file()
+    if path is None:
+        raise SotaqueError(missing() or "")
+    saved = torch.load(path, map_location="cpu", weights_only=True)["model"]
+    with torch.random.fork_rng(devices=[]):  # modules draw random weights first
+        network = _Network()
+    network.load_state_dict({name: one for name, one in saved.items() if name[:3] != "ap."})
+    return network.eval().requires_grad_(False)
+
+
+@cache
+def _window() -> Tensor:
+    return torch.hann_window(FFT)
+
+
+def _spectrum(samples: Tensor) -> Tensor:
+    return torch.stft(samples, FFT, HOP, window=_window(), return_complex=True)
+
+
+def _levels(spectrum: Tensor) -> Tensor:
+    """Magnitudes `[bins, frames]` as the networks know them."""
+    decibels = 20 * torch.log10((spectrum.abs() * SCALE).clamp(min=1e-9))
+    return (decibels - FLOOR_DB) / RANGE_DB
+
+
+def _present(levels: Tensor) -> Tensor:
+    """1 for frames with sound, `[frames]`."""
+    total = levels.sum(0)
+    return (total > total.max() * _PRESENT).float()

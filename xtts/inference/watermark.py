@@ -1,0 +1,31 @@
+"""The watermark in all speech of this process (WATERMARK), which `extras/watermark` computes.
+
+Importing this module does not import torch.
+"""
+
+from typing import Any
+
+from machine import extras
+from machine.errors import SotaqueError
+
+# The module of the watermark in use. Like torch's threads, it applies to a whole process.
+_used: list[Any] = []
+
+
+def use(kind: str) -> None:
+    """Adds the watermark to all later speech of this process; `off` changes nothing. Raises
+    SotaqueError if the extra or its weights are missing."""
+    if kind == "off" or _used:
+        return
+    module = extras.first("WATERMARK")
+    if module is None:
+        raise SotaqueError(
+            f"WATERMARK={kind} needs extras/watermark, which this copy of Sotaque lacks."
+        )
+    module.load()
+    _used.append(module)
+
+
+def marked(chunk: Any) -> Any:
+    """Sound `[samples]` at 24 kHz, a tensor on the CPU or an array, with the watermark in use."""
+    return _used[0].mark(chunk) if _used else chunk
