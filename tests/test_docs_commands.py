@@ -158,6 +158,9 @@ CANNOT = {
     "make test-gpu": "it needs an NVIDIA GPU",
     f"{PYTHON} benchmarks gpu": "it needs an NVIDIA GPU; tests/benchmarks/test_gpu.py rehearses it",
     f"{PYTHON} pip": "it needs a package index",
+    ".venv/bin/uv pip install -e '.[watermark]'": "it needs a package index",
+    "WATERMARK=perth make serve": "it needs that package; tests/extras/watermark speaks with it",
+    "ffprobe": "tests/xtts/test_marks.py reads every format with it",
     "sotaque ": "it needs the console script; tests/machine/test_console.py runs it",
     ".venv/bin/sotaque": "tests/machine/test_console.py runs it",
     "TORCH_BACKEND=": "it downloads another build of torch",
@@ -193,6 +196,8 @@ NEEDS = {
 }  # fmt: skip
 # Beginnings of blocks of Python.
 CANNOT_PYTHON = {
+    "from pathlib import Path\nfrom xtts import speech_file": "tests/xtts/test_marks.py writes a file",
+    "import soundfile, torch\nfrom extras.watermark": "it needs resemble-perth",
     "model.tokenizer.preprocess_text": "it needs a voice that Coqui's Xtts has loaded",
     "from openai import": "it needs openai; tests/api/test_client_libraries.py speaks with it",
     "tts = XTTSService(": "it needs pipecat; tests/api/test_client_libraries.py speaks with it",
