@@ -196,7 +196,7 @@ NEEDS = {
 }  # fmt: skip
 # Beginnings of blocks of Python.
 CANNOT_PYTHON = {
-    "from pathlib import Path\nfrom xtts import speech_file": "tests/xtts/test_marks.py writes a file",
+    "from pathlib import Path\nfrom xtts import encoding": "tests/xtts/test_marks.py writes a file",
     "import soundfile, torch\nfrom extras.watermark": "it needs resemble-perth",
     "model.tokenizer.preprocess_text": "it needs a voice that Coqui's Xtts has loaded",
     "from openai import": "it needs openai; tests/api/test_client_libraries.py speaks with it",

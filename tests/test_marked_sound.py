@@ -32,7 +32,7 @@ RECORDINGS = {
 MARKING = {
     "Encoder": 2,
     "encoding.whole": 2,
-    "speech_file.write": 2,
+    "encoding.write": 2,
     "wav.write": 3,
     "wav_header": 2,
 }

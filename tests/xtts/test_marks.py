@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from tests.marked import comment
-from xtts import wav
+from xtts import encoding, wav
 from xtts.encoding import MEDIA_TYPES, Encoder, whole
 from xtts.marks import SOURCE, UNNAMED, Mark
 from xtts.voices.voice_files import VoiceFiles
@@ -50,6 +50,13 @@ def test_every_format_begins_with_the_mark(
     data = encoded(form, mark)
     assert comment(data) == mark.text
     assert mark.text.encode() in data[:4_000]
+
+
+@pytest.mark.parametrize("ending", encoding.ENDINGS)
+def test_a_file_of_any_ending_is_marked(tmp_path, ending):
+    """As docs/synthetic-sound.md writes one from Python."""
+    encoding.write(tmp_path / f"out{ending}", np.zeros(24_000, np.float32), MARK)
+    assert comment(tmp_path / f"out{ending}") == MARK.text
 
 
 @pytest.mark.parametrize("mark", [MARK, Mark("Anna"), UNNAMED])
