@@ -5,11 +5,13 @@ import importlib.util
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from api.settings import ApiSettings, load
 from machine import commands, extras
 from machine.errors import SotaqueError
+from xtts.voices.published_voice import provided
 
 if TYPE_CHECKING:
     from api.engine.child import ChildOptions
@@ -49,6 +51,7 @@ def serve(
             f"The service needs {' and '.join(missing)}, which this installation lacks. Install "
             f"with: {commands.install_extra('api')}"
         )
+    settings = replace(settings, voice=settings.voice and provided(settings.voice, settings))
     from api.http.listening_socket import listening
 
     sockets = listening(settings.api_host, settings.api_port)

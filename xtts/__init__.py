@@ -56,8 +56,9 @@ def load_voice(
     """Loads and verifies a voice, and computes the latents of its speaker.
 
     Args:
-        name: `demo`, the folder of an exported voice or adapter or of a base model, or a
-            `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
+        name: `demo`; `xtts_v2`, which is downloaded once (2.1 GB, into XTTS_V2_DIR); the folder of
+            an exported voice or adapter or of a base model; or a `checkpoint_epoch_N.pt`. ONNX
+            Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. Several of one speaker, as a list of paths or as a folder, are
             combined: the reference switches between them every few seconds. None is the recording
@@ -72,7 +73,8 @@ def load_voice(
         pronunciations: A list of pronunciations (docs/text.md); a list in the voice's folder takes
             precedence.
         tos_agreed: Whether you have read and agreed to the non-commercial licence of Coqui's
-            XTTS-v2. Its published weights, and every voice made from them, need it.
+            XTTS-v2. Its published weights, and every voice made from them, need it. For `xtts_v2`,
+            COQUI_TOS_AGREED says the same.
 
     Returns:
         The voice. `sample_rate` is 24,000 Hz; `languages` and `licence` are its model's.
@@ -84,10 +86,20 @@ def load_voice(
             VoiceError: `reference` cannot be used. ArgumentError: an argument has a wrong type or
             value. DeviceError: the GPU does not exist or failed its check.
     """
-    from xtts.voices import loading
+    from dataclasses import replace
+
+    from machine.settings.loading import SharedSettings, load
+    from xtts import arguments
+    from xtts.voices import loading, published_voice
     from xtts.voices.base_models import BundleError
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
+    if isinstance(name, str) and name == published_voice.NAME:
+        settings, _ = load(SharedSettings)
+        tos_agreed = arguments.switch("tos_agreed", tos_agreed) or settings.coqui_tos_agreed
+        name = published_voice.provided(
+            published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed)
+        )
     files = find_voice(VoiceSpec.from_arguments(
         name, reference=reference, speaker=speaker, base=base, pronunciations=pronunciations,
         tos_agreed=tos_agreed,

@@ -1,12 +1,15 @@
 """The options for the voice and the device, and loading the selected voice."""
 
 import argparse
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from machine.errors import SotaqueError
 from xtts.arguments import PRECISIONS
 
 if TYPE_CHECKING:
+    from machine.settings.loading import SharedSettings
     from xtts.inference.loaded_voice import LoadedVoice
     from xtts.voices.voice_files import VoiceFiles
 
@@ -15,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the voice and the device."""
     parser.add_argument(
         "--voice",
-        help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
-        "run (its best weights); by default the voice that `serve` speaks with",
+        help="demo, xtts_v2, the folder of an exported voice or adapter, a checkpoint, or the "
+        "folder of a run (its best weights); by default the voice that `serve` speaks with",
     )
     parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
     parser.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
@@ -49,6 +52,23 @@ def take_settings(arguments: argparse.Namespace) -> None:
     arguments.watermark = settings.watermark
     arguments.precision = arguments.precision or settings.speak_precision
     arguments.xtts_v2, arguments.tos_agreed = settings.xtts_v2_dir, settings.coqui_tos_agreed
+    _provide(arguments, settings)
+
+
+def _provide(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
+    """Downloads XTTS-v2 if it is the voice, and shows the progress. Raises SotaqueError, also
+    before a download of 2.1 GB that lacks a recording to speak with."""
+    from xtts.voices import published_voice
+
+    if arguments.voice != published_voice.NAME:
+        return
+    if not arguments.reference:
+        raise SotaqueError(
+            "xtts_v2 does not include a speaker. Add --reference FILE.wav, 3 to 30 s of clear "
+            "speech."
+        )
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    arguments.voice = published_voice.provided(arguments.voice, settings)
 
 
 def found_voice(arguments: argparse.Namespace) -> "VoiceFiles":

@@ -17,10 +17,11 @@ class ServedVoiceSettings(SharedSettings):
 
     voice: Annotated[
         PathOrWord | None,
-        Means("latest, best, demo, an exported voice, a voice file, a run or a checkpoint"),
+        Means("latest, best, demo, xtts_v2, an export, a voice file, a run or a checkpoint"),
     ] = None
     """The voice that speaks. Empty takes the best voice of OUTPUT_DIR according to its evaluation,
-    which can be the base; without an evaluation the latest epoch; without a run the demo voice."""
+    which can be the base; without an evaluation the latest epoch; without a run the demo voice.
+    xtts_v2 is downloaded once (2.1 GB), needs COQUI_TOS_AGREED, and speaks as uploaded voices."""
     voices_dir: Folder = Path("voices")
     """The folder of uploaded voices, of adapters and of the promoted epoch. Replicas share it."""
 
