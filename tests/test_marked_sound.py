@@ -24,7 +24,7 @@ RECORDINGS = {
     "train/export.py": "the reference of an export",
     "train/sampling/reference.py": "the reference of a run",
     "train/sampling/run_speakers.py": "the reference of a speaker",
-    "train/sampling/sampler.py": "the reference beside each sample",
+    "train/sampling/samples.py": "the reference beside each sample",
     "extras/cut/writing.py": "the clips of a recording",
     "api/voices/samples.py": "an uploaded voice",
 }

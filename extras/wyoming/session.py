@@ -214,7 +214,7 @@ class WyomingSession:
         await self._send(AudioStop())
 
     async def _start(self, voice: SynthesizeVoice | None) -> "MarkedStart":
-        labels = await for_extras.labels(self._state)
+        labels = await protocols.labels(self._state)
         name, _ = wanted_of(voice, labels, self._state.last_languages)
         mark = await speaking.mark_of(self._state, name)
         return MarkedStart(**_SOUND, ai_generated=mark.text)

@@ -90,6 +90,14 @@ test("PCM becomes a WAV and comes out of one again", async () => {
   // Some writers put a chunk before the samples.
   const odd = Uint8Array.from([...file.slice(0, 36), ...Buffer.from("LIST\x03\x00\x00\x00abc\x00"), ...file.slice(36)]);
   for (const wav of [file, odd]) assert.deepEqual(Uint8Array.from(pcmOf(wav)), pcm);
+  // With the mark of synthetic speech: a comment that ends with a zero, at an even place.
+  for (const [mark, room] of [["Anna", "Anna\0\0"], ["Ann", "Ann\0"]]) {
+    const size = (value) => Buffer.from(Uint32Array.of(value).buffer).toString("latin1");
+    const list = `LIST${size(12 + room.length)}INFOICMT${size(mark.length + 1)}${room}`;
+    const wanted = Uint8Array.from([...file.slice(0, 36), ...Buffer.from(list, "latin1"), ...file.slice(36)]);
+    new DataView(wanted.buffer).setUint32(4, wanted.length - 8, true);
+    assert.deepEqual(new Uint8Array(await wavOf([pcm], mark).arrayBuffer()), wanted);
+  }
 });
 
 test("what is no number is a dash, a file name contains no path, an event without data is one", () => {
