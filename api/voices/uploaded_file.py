@@ -17,6 +17,7 @@ from machine import commands
 from xtts import encoding
 from xtts.inference import latents_file
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.marks import Mark
 from xtts.model.config import EXPORT_FILES
 from xtts.voices.files import archive, model_card
 from xtts.voices.files import manifest as form
@@ -82,7 +83,7 @@ def _write(
         raise APIError(507, "not_kept", text) from error
     members: dict[str, Path | bytes] = {
         form.CARD: model_card.card(made, None).encode(),
-        form.PREVIEW: encoding.whole("wav", pcm),
+        form.PREVIEW: encoding.whole("wav", pcm, Mark(made.name)),
         form.TENSORS: save(tensors, made.metadata),
     }
     if recording:

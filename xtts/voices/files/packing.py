@@ -16,6 +16,7 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
 from xtts import encoding
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.marks import Mark
 from xtts.model.config import ModelConfig
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import adapter_file, bundle, learned_decoder, speakers
@@ -90,7 +91,7 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     )  # fmt: skip
     members: dict[str, Path | bytes] = {
         form.CARD: model_card.card(manifest, packing.consent).encode(),
-        form.PREVIEW: encoding.whole("wav", encoding.pcm16(waveform)),
+        form.PREVIEW: encoding.whole("wav", encoding.pcm16(waveform), Mark(packing.name)),
     }
     if packing.consent is not None:
         members[form.CONSENT] = _consent_bytes(packing.consent)
