@@ -346,7 +346,7 @@ ONE_EXTRA_EACH = {
     "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
     "RULES": ("rules_of",), "MARKUP": ("Reader",), "USAGE": ("MachineMetrics", "of_steps"),
     "GRAPHS": ("graphs_of",), "SPEECH_GRAPHS": ("rows_of", "record_windows"),
-    "STEPS": ("steps_on",), "HELP": ("overview", "examples_of"),
+    "STEPS": ("steps_on",), "HELP": ("overview", "examples_of"), "WATERMARK": ("load", "mark"),
 }  # fmt: skip
 
 

@@ -77,4 +77,4 @@ def test_speech_is_written_with_its_mark(every):
     marked = {where for where, name, call in found if has_mark(name, call)}
     assert {"xtts/verbs/speak.py", "xtts/workers/tasks.py", "api/speech/speaking.py"} <= marked
     if not is_deleted("extras/books"):
-        assert {"extras/books/speaking/takes.py", "extras/books/writing/binding.py"} <= marked
+        assert {"extras/books/speaking/take_folder.py", "extras/books/writing/binding.py"} <= marked
