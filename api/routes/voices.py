@@ -179,7 +179,7 @@ async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
         path = recording if recording.is_file() else path / "preview.wav"
     if path.suffix != ".wav":
         path = state.voices.recording(state.voices.find(voice_id))
-    return await wav_file(path, cached="no-store")
+    return await wav_file(path, cached="no-store", spoken=path.name == "preview.wav")
 
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)

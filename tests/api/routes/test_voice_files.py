@@ -8,15 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import soundfile
 
 from machine.storage.hashes import sha256_of
 from tests.api.conftest import QUICK, Running, files_in, running, settings_in
-from tests.api.heard import refusal
+from tests.api.heard import refusal, samples
 from tests.api.sounds import file_of, speech, upload
+from tests.marked import comment
 from tests.xtts.voices.adapters import exported_adapter
 from tests.xtts.voices.files.made import of_base, voice_file, with_manifest
 from train.export import export
+from xtts.marks import Mark
 from xtts.voices.base_models import DEMO
 from xtts.voices.files.manifest import Preview
 from xtts.voices.files.packing import Packing, pack
@@ -41,8 +42,7 @@ def spoken(service: Running, voice: str) -> bytes:
     """PCM that was made as a whole: chunks of a stream equal it up to rounding."""
     answer = service.say("Good day.", voice=voice, seed=7)
     assert answer.status_code == 200, answer.text
-    # The header names the voice.
-    return bytes(soundfile.read(io.BytesIO(answer.content), dtype="int16")[0].tobytes())
+    return samples(answer.content)
 
 
 def rows(service: Running) -> dict[str, str]:
@@ -131,7 +131,9 @@ def test_an_uploaded_voice_travels_with_and_without_its_recording(real, tmp_path
         answer = real.client.get(f"/v1/voices/{made['id']}/file{query}")
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-disposition"] == 'attachment; filename="Kim.sotaque"'
-        names = zipfile.ZipFile(io.BytesIO(answer.content)).namelist()
+        packed = zipfile.ZipFile(io.BytesIO(answer.content))
+        names = packed.namelist()
+        assert comment(packed.read("preview.wav")) == Mark("Kim").text
         assert ("reference.wav" in names) == (number == 1) and names[0] == "manifest.json"
         path = tmp_path / "kim.sotaque"
         path.write_bytes(answer.content)
@@ -160,7 +162,11 @@ def test_an_adapter_and_weights_speak_over_http_as_their_folder_does(real, tmp_p
     assert (expected == spoken(real, "default")) == (kind == "weights")  # of the demo itself
     path = tmp_path / "kim.sotaque"
     pack(find_voice(VoiceSpec(str(folder))), folder, path, PACKING)
+    preview = zipfile.ZipFile(path).read("preview.wav")
+    assert comment(preview) == Mark("kim").text
     assert sent(real, path).json()["id"] == "kim"
+    heard = real.client.get("/v1/voices/kim/preview.wav")
+    assert heard.content == preview and "x-ai-generated" in heard.headers
     assert spoken(real, "kim") == expected
     assert (voices / "imported" / "kim" / "model.pth").exists() == (kind == "weights")
     assert real.client.delete("/v1/voices/kim").status_code == 204

@@ -12,7 +12,7 @@ from xtts.inference.compute_config import ComputeConfig
 
 OTHER = ComputeConfig(
     "cuda:1", "cuda:1", "bf16", Path("a folder/latents"), "onnx", low_memory=True, threads=3,
-    guard=False, cudnn=False,
+    guard=False, cudnn=False, watermark="perth",
 )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from extras.onnx import folder
 from extras.onnx.export import exporter
 from extras.onnx.folder import OnnxError
 from extras.onnx.speech import loading as model
+from machine.storage import folders
 from tests.models import tiny_base
-from train import export
 from xtts import audio, wav
 from xtts.audio import conditioning_mel, speaker_mel
 from xtts.inference import latents_file, voice
@@ -90,7 +90,7 @@ def test_the_vocoder_is_the_learned_one(tmp_path, torch_model):
 @pytest.mark.parametrize("kinds", [("int8",), ("fp32",), ("fp32", "int8")])
 def test_the_space_that_it_takes_is_asked_for(base_folder, tmp_path, monkeypatch, kinds):
     asked: list[int] = []
-    monkeypatch.setattr(export, "require_space", lambda folder, size, what: asked.append(size))
+    monkeypatch.setattr(folders, "require_space", lambda folder, size, what: asked.append(size))
     exporter.export(exporter.source_of_folder(base_folder), tmp_path / "to", kinds)
     numbers = [path.stat().st_size for path in (tmp_path / "to").iterdir()
                if path.suffix in (".data", ".npy")]  # fmt: skip
