@@ -34,9 +34,10 @@ def test_it_sets_up_the_process(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
     ComputeConfig().apply()
     assert told == [] and torch.backends.cudnn.enabled
-    replace(OTHER, backend="onnx").apply()
+    unmarked = replace(OTHER, watermark="off")
+    replace(unmarked, backend="onnx").apply()
     assert told == [] and torch.backends.cudnn.enabled  # ONNX Runtime does not use torch
-    replace(OTHER, backend="torch").apply()
+    replace(unmarked, backend="torch").apply()
     assert told == [3] and not torch.backends.cudnn.enabled
 
 
