@@ -27,7 +27,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 # Goals: modules, shapes.
-GOALS = {"request": (30, 5), "clip": (18, 6), "epoch": (20, 6)}
+GOALS = {"request": (35, 15), "clip": (24, 10), "epoch": (40, 20)}
 # The trainer's functions in each journey, by module and qualified name.
 SPANS = {
     "clip": (

@@ -324,10 +324,9 @@ async def stream(
     # The languages of a voice that is not open yet are unknown; the child checks them then.
     engine = state.engine
     sha256 = engine.standing.sha256 if engine.standing else ""
-    if target is None and (
-        own := imported.target_of(state.settings, state.adapters, voice, sha256)
-    ):
-        target, voice = own, store.SERVED
+    if target is None and not store.is_served(voice):
+        target = imported.target_of(state.settings, state.adapters, voice, sha256)
+        voice = store.SERVED if target else voice
     opened = engine.preview_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)
