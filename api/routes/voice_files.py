@@ -55,7 +55,9 @@ async def import_voice(
     folder = state.settings.voices_dir
     await asyncio.to_thread(_make_room, folder, int(request.headers.get("content-length", "0")))
     async with arrived(request, folder, "voice") as path:
-        found = await imported.import_file(state.settings, path, plain, replaces=replace)
+        found = await imported.import_file(
+            state.settings, path, plain, replaces=replace, taken=_spoken_by_base(state)
+        )
     for changed in await asyncio.to_thread(state.adapters.look):
         state.engine.forget(changed)
     return voice_row(found["name"], state)
@@ -98,6 +100,11 @@ async def run_file(
     make = partial(_export, state, [*words, *["--adapter"] * adapter])
     name = f"{file_name(run.id)}{SUFFIX}"
     return VoiceFileResponse(state.exports, name, 3 * bytes_of(run), make)
+
+
+def _spoken_by_base(state: AppState) -> list[str]:
+    """The named speakers of the served voice, which hide an imported voice of their name."""
+    return list(state.engine.standing.speakers) if state.engine.standing else []
 
 
 def _left_out(reference: bool) -> list[str]:

@@ -279,8 +279,9 @@ async def respond(
     **more: Any,
 ) -> Response:
     """The HTTP response to a speech request. Arguments and errors as `stream`."""
-    spoken = await stream(state, caller, replace(ask, whole=form.whole), voice, **more)
+    # Before the request is admitted: afterwards nothing may fail or wait.
     mark = await mark_of(state, voice, more.get("target"))
+    spoken = await stream(state, caller, replace(ask, whole=form.whole), voice, **more)
     return SpeechResponse(spoken, replace(form, mark=mark), state)
 
 
@@ -290,13 +291,15 @@ async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None
         return Mark(target.name)
     if store.is_served(voice):
         return Mark(state.served_name)
+    if (known := state.voices.get(voice)) is not None:
+        return Mark(known.name)
     name = voice.removesuffix(".wav")
     for uploaded in await asyncio.to_thread(state.voices.all):
-        if uploaded.id == voice or plain_name(uploaded.name) in (
-            plain_name(voice),
-            plain_name(name),
-        ):
+        if plain_name(uploaded.name) in (plain_name(voice), plain_name(name)):
             return Mark(uploaded.name)
+    own = plain_name(name) not in map(plain_name, (*state.speakers, *state.adapters.beside("")))
+    if own and STYLE_MARK not in name:  # one of the served voice's other names
+        return Mark(state.served_name)
     return Mark(name)
 
 

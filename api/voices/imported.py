@@ -5,6 +5,7 @@ import contextlib
 import json
 import secrets
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from api.engine.child import VoiceTarget
 from api.errors import APIError, without_paths
 from api.runs import targets
 from api.settings import ApiSettings
+from api.voices import store
 from api.voices.adapters import Adapters
 from machine.parallel_process import StderrFile
 from machine.process import kill_group, module_command
@@ -28,7 +30,7 @@ _DELETED = ".deleted-"
 
 
 async def import_file(
-    settings: ApiSettings, path: Path, name: str, *, replaces: bool
+    settings: ApiSettings, path: Path, name: str, *, replaces: bool, taken: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Imports a voice file into VOICES_DIR; returns its name and kind. name: "" takes the file's.
 
@@ -40,6 +42,7 @@ async def import_file(
         "path": str(path), "voices_dir": str(settings.voices_dir), "name": name,
         "replaces": replaces, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed,
+        "taken": [store.SERVED, *store.OPENAI_VOICES, *taken],
     }  # fmt: skip
     errors = StderrFile()
     child = await asyncio.create_subprocess_exec(
@@ -89,7 +92,7 @@ def named(known: dict[str, str], wanted: str) -> tuple[str, str] | None:
 def remove(settings: ApiSettings, folder: Path) -> None:
     """Deletes an imported voice. It disappears at once; a kill leaves a hidden folder, which the
     next deletion removes. Blocks. Raises APIError (404, 507)."""
-    with shared_folder.changing(settings.voices_dir):
+    with shared_folder.changing(folder.parent):
         if not folder.is_dir():
             raise APIError(404, "no_voice", "The voice was deleted meanwhile.", param="voice")
         folder.rename(folder.with_name(f"{_DELETED}{secrets.token_hex(4)}"))

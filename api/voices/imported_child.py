@@ -27,6 +27,7 @@ def main() -> int:
         found = unpacking.import_voice(
             path, Path(asked["voices_dir"]), name=asked["name"], replaces=asked["replaces"],
             base=base, xtts_v2=asked["xtts_v2"], tos_agreed=asked["tos_agreed"],
+            taken=asked["taken"],
         )  # fmt: skip
     except SotaqueError as error:
         sys.stderr.write(str(error))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,9 +31,15 @@ def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
 def _remove_parts(to: Path) -> None:
     """Removes leftovers of killed writers of `to`, except a folder that one of them was replacing:
     it may be the only copy."""
-    for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
+    for left in _parts(to):
         if not left.name.endswith(".old.sotaque-part"):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _parts(to: Path) -> list[Path]:
+    # Not a glob: the name may hold `*` or `[`, and `Anna` must not find the parts of `Anna.B`.
+    form = re.compile(rf"\.{re.escape(to.name)}\.\d+(\.old)?\.sotaque-part")
+    return [one for one in to.parent.iterdir() if form.fullmatch(one.name)]
 
 
 def _give_name(part: Path, to: Path) -> None:
@@ -47,5 +54,5 @@ def _give_name(part: Path, to: Path) -> None:
         raise
     sync_folder(to.parent)
     # The replaced folder, and leftovers of killed writers.
-    for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
+    for left in _parts(to):
         shutil.rmtree(left, ignore_errors=True)

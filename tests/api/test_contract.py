@@ -139,7 +139,7 @@ def test_many_examples_of_each_operation(service, tmp_path, part):
     print(done.stdout[-2000:])
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
-    # Each operation succeeded at least once, with exceptions: schemathesis is not a browser, which /
+    # Each operation succeeded at least once, except some: schemathesis is not a browser, which /
     # answers in HTML; the only run is current and cannot be deleted; the one book has files of one
     # type; its bytes are neither a recording nor a voice file, and the fake voice has no base for
     # one (tests/api/routes/test_voice_files.py has both).

@@ -273,13 +273,26 @@ def _are_clips(alike: Sequence[Table], rows: Sequence[Sequence[str]], folder: Pa
 def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
     """The columns of LJSpeech and Coqui. Raises DatasetError for others."""
     if width < 3:
+        if (
+            width == 2
+            and len(rows) > 1
+            and len({row[-1] for row in rows}) * _CLIPS_FOR_A_NAME <= len(rows)
+        ):
+            raise DatasetError(
+                f"{path}: its texts repeat as speakers do, and {_NO_EXTRA} {HEADER_ADVICE}"
+            )
         return Columns({"path": 0, "text": 1}, 2, by_rows=True)
     roles = ["path", "text", "speaker", "language"][:width]
     columns = [[cell for cell in column if cell] for column in zip(*rows, strict=True)]
     sentences = [2 * sum(map(is_sentence, column)) > len(column) for column in columns]
     if width == 3 and sentences[1] and sentences[2]:
         roles = ["path", "written", "text"]
-    elif width > 4 or not all(map(is_label, itertools.chain(*columns[2:]))):
+    elif (
+        width > 4
+        or not sentences[1]
+        or not all(map(is_label, itertools.chain(*columns[2:])))
+        or all(one.casefold() in SPLITS for one in columns[2])
+    ):
         raise DatasetError(
             f"{path} has {width} columns whose meaning is not clear, such as "
             f"{short('|'.join(rows[0]))!r}, and {_NO_EXTRA} {HEADER_ADVICE}"

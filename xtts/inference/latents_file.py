@@ -78,7 +78,8 @@ def read(path: Path, model: "Model") -> "Voice | None":
     except Exception as error:
         log.warning("%s cannot be read and will be computed again (%s).", path.name, error)
         return None
-    shaped = latents.shape[::2] == (1, model.config.gpt.width) and speaker.shape[::2] == (1, 1)
+    shaped = latents.shape[::2] == (1, model.config.gpt.width)
+    shaped = shaped and speaker.shape == (1, model.vocoder.speaker_width, 1)
     finite = bool(torch.isfinite(latents).all() and torch.isfinite(speaker).all())
     if not shaped or not finite:
         log.warning("%s is of another model, or damaged; it will be computed again.", path.name)

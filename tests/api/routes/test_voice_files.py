@@ -15,7 +15,7 @@ from tests.api.heard import refusal, samples
 from tests.api.sounds import file_of, speech, upload
 from tests.marked import comment
 from tests.xtts.voices.adapters import exported_adapter
-from tests.xtts.voices.files.made import of_base, voice_file, with_manifest
+from tests.xtts.voices.files.made import MADE, Base, latents, of_base, voice_file, with_manifest
 from train.export import export
 from xtts.marks import Mark
 from xtts.voices.base_models import DEMO
@@ -188,3 +188,32 @@ def test_voice_names_a_file(tmp_path, monkeypatch):
             assert service.status()["voice"] == voice.name
             sounds.append(spoken(service, "default"))
     assert sounds[0] == sounds[1] and len(sounds[0]) > 1_000
+
+
+@pytest.mark.parametrize("name", ["nova", "default", "Alloy"])
+def test_a_file_with_a_reserved_name_gets_a_number(service, tmp_path, name):
+    path = voice_file(
+        tmp_path / "a.sotaque", replace(MADE, name=name, base=Base("demo", DEMO_SHA256))
+    )
+    answer = sent(service, path)
+    assert answer.status_code == 201 and answer.json()["name"] == f"{name}-2"
+    assert service.client.delete(f"/v1/voices/{answer.json()['id']}").status_code == 204
+
+
+def test_a_name_of_the_served_voice_is_marked_with_its_name(service):
+    for name in ("Nova", "DEMO", "default.wav"):
+        answer = service.say("Good day.", voice=name)
+        assert answer.status_code == 200
+        assert f"voice: {service.state.served_name}" in answer.headers["x-ai-generated"], name
+
+
+def test_latents_of_another_width_refuse_their_own_request_alone(tmp_path):
+    """They once ended the speaking process, and every request with it."""
+    limits = replace(QUICK, deadline=120.0, hang=60.0)
+    with running(settings_in(tmp_path), limits=limits, threads=1) as service:
+        made = replace(MADE, name="Evil", base=Base("demo", DEMO_SHA256))
+        path = voice_file(tmp_path / "a.sotaque", made, voice__safetensors=latents(256, 7))
+        assert sent(service, path).status_code == 201
+        assert service.say("Hi there.", voice="Evil").status_code == 422
+        assert service.say("Hi there.").status_code == 200
+        assert service.state.engine.happened.restarts == 0

@@ -27,6 +27,7 @@ from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError, shown
 _STEP = 1 << 20
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
 _MOST_SECONDS = 600.0
+_MOST_DIRECTORY_BYTES = 1 << 20
 
 
 class CheckedVoice:
@@ -174,6 +175,7 @@ def opened(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
     """
     try:
         size = path.stat().st_size
+        refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
     except FileNotFoundError:
         raise VoiceFileError(f"{path} does not exist.") from None
@@ -188,6 +190,14 @@ def opened(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
         if whole:
             voice.check()
         yield voice
+
+
+def refuse_large_directory(path: Path) -> None:
+    """Raises BadZipFile before zipfile reads a directory of millions of members into memory."""
+    with path.open("rb") as file:
+        end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    if end and end[5] > _MOST_DIRECTORY_BYTES:
+        raise zipfile.BadZipFile(f"its directory has {end[5]:,} bytes")
 
 
 def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:

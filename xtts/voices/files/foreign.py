@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from machine.text import first_line
+from xtts.voices.files import checking
 from xtts.voices.files.manifest import VoiceFileError, shown
 
 _RECORDING = re.compile(r"(samples/[^/\\]+|ref_audio)\.wav", re.IGNORECASE)
@@ -38,6 +39,7 @@ def foreign_voice(path: Path) -> ForeignVoice | None:
     """The voice in another program's file; None for every other file, also a damaged one. Raises
     VoiceFileError if its recordings cannot be used."""
     try:
+        checking.refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
     except _BROKEN:
         return None

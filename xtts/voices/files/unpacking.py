@@ -67,12 +67,14 @@ def import_voice(
     base: str | Path | None = None,
     xtts_v2: str | Path,
     tos_agreed: bool,
+    taken: Iterable[str] = (),
 ) -> ImportedVoice:
     """Imports a voice file into VOICES_DIR. Nothing is written before every member was checked.
     Another program's file becomes a voice of its recording (`xtts.voices.files.foreign`).
 
     Args:
         name: The voice's name; "" takes that of the manifest. A taken one gets a number.
+        taken: Further names that no voice may get.
         replaces: Whether to replace an imported voice of that name instead.
         base: The folder of the voice's base, if it has moved; for a recording, another base.
 
@@ -83,7 +85,7 @@ def import_voice(
     """
     if (other := foreign.foreign_voice(path)) is not None:
         chosen = _base_for(base, Path(xtts_v2), tos_agreed=tos_agreed)
-        with _placed(voices_dir, name or other.name, replaces) as to:
+        with _placed(voices_dir, name or other.name, replaces, taken) as to:
             licence = _write_recording(other.wav, to, *chosen)
         return ImportedVoice(to.name, to, "latents", form.spdx_of(licence))
     with checking.opened(path) as voice:
@@ -91,7 +93,7 @@ def import_voice(
         located: Path | None = None
         if made.kind != "weights":
             located = base_of(path, made.provenance, base, xtts_v2, tos_agreed=tos_agreed)
-        with _placed(voices_dir, name or made.name, replaces) as to:
+        with _placed(voices_dir, name or made.name, replaces, taken) as to:
             _unpack(voice, to, str(located.resolve()) if base and located else "")
         return ImportedVoice(to.name, to, made.kind, made.licence, voice.consent())
 
@@ -111,12 +113,19 @@ def cached(path: Path) -> Path:
 
 
 @contextmanager
-def _placed(voices_dir: Path, name: str, replaces: bool) -> Iterator[Path]:
+def _placed(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) -> Iterator[Path]:
     """The folder for an imported voice, which nobody else takes during the block."""
     found, imported = folder_name(name), voices_dir / FOLDER
+    if found.lower().endswith(".wav"):  # requests leave this ending out
+        found = found[:-4].rstrip(" .") or "voice"
     make_folder(voices_dir)
-    with locks.wait_for(voices_dir / ".lock"):
-        taken = {plain_name(one) for one in _taken(voices_dir)}
+    make_folder(imported)
+    # Not the lock of VOICES_DIR: weights take minutes, and uploads and deletions wait for it.
+    with locks.wait_for(imported / ".lock"):
+        for left in imported.glob(".*.sotaque-part"):  # of killed imports: this one has the lock
+            if not left.name.endswith(".old.sotaque-part"):
+                shutil.rmtree(left, ignore_errors=True)
+        taken = {plain_name(one) for one in (*_taken(voices_dir), *others)}
         if not (replaces and (imported / found).is_dir()):
             found = _free(found, taken)
         yield imported / found
@@ -168,6 +177,7 @@ def _taken(voices_dir: Path) -> Iterable[str]:
         if folder.is_dir():
             yield from (one.name for one in folder.iterdir() if not one.name.startswith("."))
     for path in voices_dir.glob("*.json"):
+        yield path.stem  # a request names an uploaded voice by its id, too
         yield str(read_json(path).get("name", ""))
 
 

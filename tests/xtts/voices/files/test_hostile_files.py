@@ -189,6 +189,13 @@ def many(path: Path) -> None:
     zipped(path, [*entries_of(path), *((f"speakers/{n}.wav", b"") for n in range(1_000))])
 
 
+def large_directory(path: Path) -> None:
+    """Members that zipfile would read into memory before anybody counts them."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(11_000):
+            archive.writestr(f"{number:050}", b"")
+
+
 def nested(path: Path) -> None:
     voice_file(path)
     with_manifest(path, lambda _: b'{"format": 1, "kind": ' + b"[" * 100_000)
@@ -218,6 +225,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (added("speakers/"), "which no voice has"),
     "a link": (as_entry("reference.wav", linked), "is a link or a device"),
     "the same name twice": (twice, "'reference.wav' twice"),
+    "a large directory": (large_directory, "its directory has"),
     "too many members": (many, "1,005 members"),
     "a bomb": (bomb, "is compressed"),
     "a compressed manifest": (as_entry("manifest.json", compressed), "is compressed"),
