@@ -93,7 +93,7 @@ def _exported(
     elif voice.state is None:
         _export_latents(voice, folder)
     else:
-        log.info(export.export(voice, folder))
+        export.export(voice, folder)
     return folder, run, voice
 
 

@@ -49,6 +49,9 @@ async def import_voice(
     """Adds the voice of a `.sotaque` file, which is the body. Every part of it is checked before
     anything is kept (docs/voice-file.md). Use a voice only as its person allows."""
     state.check_rate(request)
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        text = "Send the voice file itself as the body, not a form: curl --data-binary @FILE."
+        raise APIError(415, "not_the_file", text)
     plain = visible_name(name) if name else ""
     if plain:
         check_new_name(plain)

@@ -111,7 +111,7 @@ def run(
             writing.abandon(to)
         raise
     writing.write(to, result, manuscript, fingerprint, speech_by)
-    _tell(to, result, manuscript, recogniser)
+    _tell(to, result, manuscript, recogniser, short)
     return 0
 
 
@@ -152,7 +152,9 @@ def _with_text(
     return short, lambda job: cutter.cut_by_cues(job, text)
 
 
-def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
+def _tell(
+    to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None, short: str
+) -> None:
     log.info("%s", _summary_lines(result, text))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not recognised:", len(result.unheard))
@@ -173,20 +175,22 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
             "They lack transcripts. Write each one after the bar in %s. "
             "report.html plays the clips and saves the file.", to / "metadata.csv",
         )  # fmt: skip
-        log.info("Then train on it: %s", train_command(to))
+        log.info("Then train on it: %s", train_command(to, short))
     else:
         if recogniser is not None:
             log.info("%s wrote their transcripts: check them first.", recogniser.name)
         if little := little_kept([one.seconds_by_reason() for one in result.recordings]):
             log.warning("%s", little)
         else:
-            log.info("Train on it: %s", train_command(to))
+            log.info("Train on it: %s", train_command(to, short))
 
 
-def train_command(to: Path) -> str:
-    """The command that trains on a dataset, in a separate OUTPUT_DIR."""
+def train_command(to: Path, language: str) -> str:
+    """The command that trains on a dataset, in a separate OUTPUT_DIR. The demo speaks English
+    only, so another language needs XTTS-v2."""
     run = shlex.quote(str(Path("runs") / to.resolve().name))
-    return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} {commands.make('train')}"
+    base = "" if language == "en" else f"BASE_MODEL=xtts_v2 LANGUAGE={language} "
+    return f"DATASET_DIR={shlex.quote(str(to))} {base}OUTPUT_DIR={run} {commands.make('train')}"
 
 
 def _summary_lines(result: CutResult, text: Manuscript | None) -> str:

@@ -153,6 +153,8 @@ class VoiceFiles:
             return Mark((other if isinstance(other, Path) else other[0]).stem)
         if self.adapter is not None:
             return Mark(self.adapter.parent.name)
+        if self.latents is not None and self.latents.name == bundle.OWN_LATENTS:
+            return Mark(self.latents.parent.name)
         return Mark(self.folder.name if self.weights.parent == self.folder else self.weights.stem)
 
     @property

@@ -217,3 +217,9 @@ def test_latents_of_another_width_refuse_their_own_request_alone(tmp_path):
         assert service.say("Hi there.", voice="Evil").status_code == 422
         assert service.say("Hi there.").status_code == 200
         assert service.state.engine.happened.restarts == 0
+
+
+def test_a_form_is_told_to_be_the_body(service, tmp_path):
+    content = voice_file(tmp_path / "a.sotaque").read_bytes()
+    answer = service.client.post(IMPORT, files={"file": ("a.sotaque", content)})
+    assert refusal(answer)[:2] == (415, "not_the_file") and "--data-binary" in answer.text

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from extras.cut.pipeline import little_kept, summed, without_pause
+from extras.cut.pipeline import little_kept, summed, train_command, without_pause
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from machine.storage.atomic import DiskFull
 from tests.extras.cut.recordings import account_of, cut, hashes, without
@@ -409,3 +409,9 @@ def test_a_cut_is_trained_on_as_it_stands(base_folder, tmp_path):
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]
     assert kinds.count("validation") == 1 and "train" in kinds
+
+
+def test_another_language_trains_with_its_setting_and_a_base_that_speaks_it(tmp_path):
+    assert train_command(tmp_path / "de", "de").startswith(
+        f"DATASET_DIR={tmp_path / 'de'} BASE_MODEL=xtts_v2 LANGUAGE=de OUTPUT_DIR=runs/de "
+    )

@@ -102,7 +102,8 @@ def cached(path: Path) -> Path:
     """The unpacked folder of a voice file, in the user's cache folder. Raises VoiceFileError,
     DiskFull, WriteError."""
     with checking.opened(path, whole=False) as voice:
-        to = cache_folder(os.environ) / "voices" / voice.digest
+        # The last folder has the voice's name, which the mark of its speech repeats.
+        to = cache_folder(os.environ) / "voices" / voice.digest / folder_name(voice.manifest.name)
         if not (to / "bundle.json").is_file():
             voice.check()
             make_folder(to.parent)

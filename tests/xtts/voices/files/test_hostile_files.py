@@ -333,6 +333,11 @@ def test_the_same_file_without_a_fault_is_imported(tmp_path, any_base):
     }  # fmt: skip
 
 
+def test_a_file_that_is_used_directly_speaks_under_its_name(tmp_path):
+    """Its folder in the cache once had the file's hash as its name, which became the mark."""
+    assert unpacking.cached(voice_file(tmp_path / "b.sotaque")).name == "Anna"
+
+
 def test_every_cut_of_a_file_is_refused(tmp_path):
     whole = voice_file(tmp_path / "whole.sotaque").read_bytes()
     path = tmp_path / "cut.sotaque"
