@@ -2,7 +2,7 @@
 
 import shutil
 
-from api.uploads import bytes_below, free_bytes
+from api.arriving import bytes_below, free_bytes
 
 
 def test_a_folder_that_is_not_there_yet_has_the_room_of_the_disk_it_will_be_on(
