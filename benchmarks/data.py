@@ -2,8 +2,9 @@
 
 The trainer accepts the dataset, which is cheap to make: its recordings are hard links of a few
 files, the results of checks and computations are written into the cache beforehand, and the
-features are a sparse file. A second start is measured: it looks at every file, reads the dataset as
-it was kept and the index of the features, and plans an epoch. Each size runs in a separate process.
+features are a sparse file. A second start is measured: it reads the transcript, looks each file up
+among the known facts, reads the index of the features, and plans an epoch. Each size runs in a
+separate process.
 """
 
 import argparse

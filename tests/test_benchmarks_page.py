@@ -42,6 +42,9 @@ def fault_of(command: str) -> str:
         return fault_of_benchmark(arguments)
     if module == "pytest":
         return fault_of_tests(arguments)
+    script = (ROOT / module.replace(".", "/")).with_suffix(".py")
+    if script.is_file() and not arguments and "__main__" in script.read_text(encoding="utf-8"):
+        return ""
     return "" if module in ("train", "xtts") else f"{module} is no program of ours"
 
 
